@@ -62,12 +62,10 @@ def idle_ms(facts: RankFacts, cause: str) -> float:
 def blocked(folder: Path, kernel_us: float, python_us: float) -> RankFacts:
     """Steps of one kernel for which the host waits, and Python of `python_us` after that."""
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         script.launch(dur_us=kernel_us)
         script.synchronise()
         script.idle(python_us)
-        script.step(step + 1, begin)
     script.launch()
     script.step(4, script.now_us - 20)
     return script.facts(folder)
@@ -87,13 +85,11 @@ def test_but_no_more_of_it_than_it_blocked(tmp_path: Path) -> None:
 
 def test_a_call_that_waits_for_nothing_explains_nothing(tmp_path: Path) -> None:
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         script.launch()
         script.idle(100.0)
         script.synchronise(least_us=2_000.0)  # the profiler's own
         script.idle(30_000.0)
-        script.step(step + 1, begin)
     script.launch()
     script.step(4, script.now_us - 20)
     facts = script.facts(tmp_path)
@@ -103,12 +99,10 @@ def test_a_call_that_waits_for_nothing_explains_nothing(tmp_path: Path) -> None:
 
 def test_a_call_that_goes_on_when_the_device_is_done_waits_for_what_is_not_recorded(tmp_path: Path) -> None:
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         script.launch(dur_us=1_000.0)
         script.synchronise(least_us=6_000.0)
         script.idle(300.0)
-        script.step(step + 1, begin)
     script.launch()
     script.step(4, script.now_us - 20)
     facts = script.facts(tmp_path)

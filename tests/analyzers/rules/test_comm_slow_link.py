@@ -28,10 +28,6 @@ def test_abstains_with_one_group(labelled: Runs) -> None:
     assert "one process group" in abstains(ID, labelled("clean.ddp").measures)
 
 
-def test_is_silent_where_all_links_are_alike(labelled: Runs) -> None:
-    assert labelled("clean.tpdp").said(ID) == []
-
-
 @pytest.mark.parametrize("name", ["slow link between stages", "slow link of one replica, without arguments"])
 def test_names_the_two_ranks_whose_messages_are_slow(labelled: Runs, name: str) -> None:
     run = labelled(name)

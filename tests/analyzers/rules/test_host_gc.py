@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from captured import steps, with_sidecars
-from labelled_runs import Runs, fires
+from labelled_runs import Runs, candidate, fires
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
 
 ID = "host.gc"
 
@@ -19,17 +18,11 @@ def test_suggests_to_collect_at_once(labelled: Runs) -> None:
     assert said.changes[0].target == "gc"
 
 
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
 def test_collections_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "generation": 2} for i in range(1, 90)]
     window = {"start_ns": 0, "end_ns": 10_000_000, "export_pause_ns": 500_000}
     sidecar = {"steps": steps(100, 1_000_000), "gc": pauses, "windows": [window]}
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
-    assert isinstance(said, Candidate)
+    said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
     assert "rank 1" in said.summary
     share = 79 * 50 / 90_000  # of the 90 steps after the first ten; the one at 10 ms ends inside the window's export
     assert said.ceiling_us == pytest.approx(share * labelled("clean.ddp").measures.step_us)
@@ -64,6 +57,5 @@ def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs
     mixed = [*pauses, {"start_ns": 95_000_000, "dur_ns": 50_000, "was_called": False}]
     for recorded, told in ((pauses, setting), (mixed, "garbage collection")):
         sidecar = {"steps": steps(100, 1_000_000), "gc": recorded}
-        (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
-        assert isinstance(said, Candidate)
+        said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
         assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")

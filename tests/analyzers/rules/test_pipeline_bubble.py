@@ -7,16 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from captured import without_peers
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.traffic.statistics import CommStats
 from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.pipeline_bubble import best_microbatches
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.findings import Candidate
 from ddprof.sidecar import Sidecar, TimedFetches
 
 ID = "pipeline.bubble"
@@ -68,8 +66,7 @@ def test_what_every_microbatch_costs_ends_the_sweep(labelled: Runs) -> None:
 def test_there_are_no_more_microbatches_than_samples(labelled: Runs) -> None:
     measures = scheduled(labelled, 4, 4, 20_000.0)
     sidecar = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
-    ranks = tuple(replace(facts, sidecar=sidecar) for facts in measures.job.ranks)
-    counted = replace(measures, job=replace(measures.job, ranks=ranks))
+    counted = on_every_rank(measures, sidecar=sidecar)
     assert [count for count, _ in best_microbatches(counted, pipeline_of(counted))] == [8]
 
 
@@ -80,11 +77,6 @@ def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> Non
     swept = run.label["faults"][0]["sweep"]["microbatches"]
     predicted = run.measures.step_us - schedule_gain_us(run.measures, at, 1)
     assert predicted == pytest.approx(swept[str(at)], rel=0.05)
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_without_a_pipeline(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
 
 
 def test_abstains_where_messages_name_no_peer(labelled: Runs) -> None:
@@ -109,8 +101,7 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
 def test_interleaving_needs_microbatches_in_groups(labelled: Runs) -> None:
     measures = labelled(ID).measures
     odd = replace(measures, job=replace(measures.job, pipeline=replace(pipeline_of(measures), microbatches=3)))
-    (said,) = catalogue()[ID].detect(odd)
-    assert isinstance(said, Candidate)
+    said = candidate(ID, odd)
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, candidate, fires
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.script.alone import Alone
@@ -48,20 +48,6 @@ def test_a_slow_device_of_a_pipeline_is_no_heavy_stage(labelled: Runs, name: str
     assert run.said("pipeline.imbalance") == []
 
 
-@pytest.mark.parametrize("name", ["clean.pp", "pipeline.imbalance", "pipeline.bubble", "slow link between stages"])
-def test_more_layers_and_slow_links_are_no_slow_device(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
-def test_abstains_with_one_rank(labelled: Runs) -> None:
-    assert "only one rank" in abstains(ID, labelled(ID).only(0))
-
-
 def gpu(**more: Any) -> dict[str, Any]:
     """A sidecar whose rank's GPU was sampled for two minutes."""
     sampled = {"index": 2, "busy_samples": 120, "sm_clock_mhz": 1900, "power_limit_mw": 700_000, "throttled": {}}
@@ -70,8 +56,7 @@ def gpu(**more: Any) -> dict[str, Any]:
 
 def sampled(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> tuple[Candidate, list[str]]:
     """The finding on rank 2 with these sidecars, and what is said of that rank's device."""
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), peer, peer, slow, peer))
-    assert isinstance(said, Candidate)
+    said = candidate(ID, with_sidecars(labelled(ID), peer, peer, slow, peer))
     return said, [e.text for e in said.evidence if e.rank == 2 and ("GPU" in e.text or "power" in e.text)]
 
 

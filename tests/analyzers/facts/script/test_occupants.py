@@ -17,8 +17,7 @@ BACKWARD = "torch/_tensor.py(570): backward"
 def steps_with(folder: Path, function: str, trains: bool = False, in_model: bool = False) -> RankFacts:
     """Three steps, in each 5 ms inside a function while nothing is launched, then a forward pass."""
     script = Script()
-    for number in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         if in_model:
             with script.frame(MODULE), script.frame(function):
                 script.idle(5_000.0)
@@ -32,7 +31,6 @@ def steps_with(folder: Path, function: str, trains: bool = False, in_model: bool
             for _ in range(10):
                 script.launch(dur_us=100.0)
         script.synchronise()
-        script.step(number + 1, begin)
     return script.facts(folder)
 
 
@@ -102,12 +100,10 @@ def test_what_a_models_own_forward_prepares_is_part_of_the_model(tmp_path: Path)
 def test_a_loop_over_steps_is_no_evaluation(tmp_path: Path) -> None:
     script = Script()
     with script.frame("train.py(3): evaluate"):
-        for number in range(3):
-            begin = script.now_us
+        for _ in script.steps(3):
             script.idle(5_000.0)
             script.launch(dur_us=100.0)
             script.synchronise()
-            script.step(number + 1, begin)
     assert held_ms(script.facts(tmp_path), "checkpoint") == 0.0
 
 
@@ -116,15 +112,13 @@ def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
 
     def spent_ms(outer: str, inner: str, annotated: str) -> tuple[float, float]:
         script = Script()
-        for number in range(3):
-            begin = script.now_us
+        for _ in script.steps(3):
             with script.frame(outer), script.frame("data.py(9): __getitem__"), script.frame(inner):
                 script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5_000.0, "user_annotation")
                 script.add(annotated, "user_annotation", script.now_us - 4_000.0, 3_000.0, 1, {})
             with script.frame(MODULE):
                 script.launch(dur_us=100.0)
             script.synchronise()
-            script.step(number + 1, begin)
         facts = script.facts(tmp_path)
         return held_ms(facts, "checkpoint"), held_ms(facts, "dataloader")
 
@@ -136,15 +130,13 @@ def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
 def test_a_fetch_to_evaluate_is_no_wait_for_a_batch(tmp_path: Path) -> None:
     """The capture names it around the range of torch's own."""
     script = Script()
-    for number in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         fetch_us = script.now_us
         script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5_000.0, "user_annotation")
         script.add("ddprof::evaluation_data", "user_annotation", fetch_us - 1.0, script.now_us - fetch_us + 2.0, 1, {})
         script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1_000.0, "user_annotation")
         script.launch(dur_us=100.0)
         script.synchronise()
-        script.step(number + 1, begin)
     facts = script.facts(tmp_path)
     assert held_ms(facts, "dataloader") == pytest.approx(3.0)
     assert held_ms(facts, "checkpoint") == pytest.approx(15.0, abs=0.1)

@@ -16,13 +16,11 @@ def lengths(script: Script, folder: Path) -> list[float]:
 def stepping(between_us: float = 20.0) -> Script:
     """Three steps of a few launches, without the fourth step's mark; the host idles after each."""
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         for _ in range(5):
             script.launch()
             script.idle(20.0)
         script.idle(between_us)
-        script.step(step + 1, begin)
     return script
 
 

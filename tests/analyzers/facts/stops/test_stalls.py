@@ -13,12 +13,10 @@ STEPS, CALLS = 4, 20
 def run(stops: dict[tuple[int, int], float], views_us: float = 3.0, kernel_us: float = 5.0) -> Script:
     """Steps of CALLS operators and views; `stops`: (step, call) of views that take longer, in us."""
     script = Script()
-    for step in range(STEPS):
-        begin = script.now_us
+    for step in script.steps(STEPS):
         for call in range(CALLS):
             script.launch(dur_us=kernel_us)
             script.host("aten::view", stops.get((step, call), views_us))
-        script.step(step + 1, begin)
     return script
 
 
@@ -36,12 +34,10 @@ def test_it_names_the_call(tmp_path: Path) -> None:
 
 def test_what_takes_long_in_every_step_is_the_program(tmp_path: Path) -> None:
     script = Script()
-    for step in range(STEPS):
-        begin = script.now_us
+    for _ in script.steps(STEPS):
         for _ in range(CALLS):
             script.launch()
         script.host("my_tokenizer", 6_000.0, "user_annotation")
-        script.step(step + 1, begin)
     assert len(script.facts(tmp_path).stalls) == 0
 
 
@@ -74,12 +70,10 @@ def test_a_stop_beside_a_busy_device_drains_nothing(tmp_path: Path) -> None:
 
 def test_python_between_launches_without_operators_has_no_usual_time(tmp_path: Path) -> None:
     script = Script()
-    for step in range(STEPS):
-        begin = script.now_us
+    for step in script.steps(STEPS):
         for call in range(CALLS):
             script.launches += 1
             script.host("cudaLaunchKernel", 4.0, "cuda_runtime", correlation=script.launches)
             script.idle(5_000.0 if call == 7 and step % 2 else 10.0)
         script.launch()
-        script.step(step + 1, begin)
     assert len(script.facts(tmp_path).stalls) == 0

@@ -22,8 +22,10 @@ ID = "comm.bandwidth_bound"
 
 
 def test_blames_the_volume_and_no_rank(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+    run = labelled(ID)
+    said, (fault,) = fires(run, ID), run.label["faults"]
     assert said.ranks == ()
+    assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
     assert any(fix.applies == (("gradient_compression", "bf16"),) for fix in said.fixes)
 
@@ -34,13 +36,6 @@ def test_cpu_ranks_are_not_told_to_compress(labelled: Runs, monkeypatch: pytest.
     (fix,) = fires(labelled(ID), ID).fixes
     assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}"
     assert "no_sync" in str(fix.patch)
-
-
-def test_half_the_bytes_give_the_predicted_step(labelled: Runs) -> None:
-    run = labelled(ID)
-    (fault,) = run.label["faults"]
-    predicted = run.pricer.step_us(fires(run, ID).changes)
-    assert predicted == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
 
 
 def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **environment: str) -> Candidate:

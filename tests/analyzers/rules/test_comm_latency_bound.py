@@ -15,8 +15,10 @@ ID = "comm.latency_bound"
 
 
 def test_suggests_larger_buckets(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+    run = labelled(ID)
+    said, (fault,) = fires(run, ID), run.label["faults"]
     assert said.ranks == ()
+    assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     assert said.changes[0].kind == "merge_buckets"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
 
@@ -29,13 +31,6 @@ def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: st
     said = candidate(ID, measures)
     assert said.fixes[0].setting.startswith(setting)
     assert dict(said.fixes[0].applies) == ({"reduce_bucket_size": 500_000_000} if now == 1000 else {})
-
-
-def test_merged_buckets_give_the_step_of_the_larger_setting(labelled: Runs) -> None:
-    run = labelled(ID)
-    (fault,) = run.label["faults"]
-    predicted = run.pricer.step_us(fires(run, ID).changes)
-    assert predicted == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
 
 
 def test_messages_between_layers_cannot_be_merged(labelled: Runs) -> None:

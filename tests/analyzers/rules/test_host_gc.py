@@ -29,26 +29,22 @@ def test_collections_outside_the_trace_are_found_in_the_record(labelled: Runs) -
     assert said.evidence[0].rank == 1
 
 
-def test_short_runs_and_their_start_are_not_judged(labelled: Runs) -> None:
-    early = [{"start_ns": 1_000_000, "dur_ns": 900_000, "generation": 2}] * 3
-    for count in (20, 100):
-        sidecar = {"steps": steps(count, 1_000_000), "gc": early}
-        assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []
-
-
-def test_rare_collections_are_not_worth_a_finding(labelled: Runs) -> None:
-    sidecar = {"steps": steps(100, 1_000_000), "gc": [{"start_ns": 5_000_000, "dur_ns": 600_000, "generation": 2}]}
-    assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []
-
-
-def test_one_long_collection_of_the_whole_run_is_no_rate(labelled: Runs) -> None:
-    def said(*starts_ns: int) -> list[object]:
-        pauses = [{"start_ns": start_ns, "dur_ns": 4_000_000, "generation": 2} for start_ns in starts_ns]
-        sidecar = {"steps": steps(100, 1_000_000), "gc": pauses}
-        return list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar)))
-
-    assert said(50_000_000) == []
-    assert len(said(50_000_000, 70_000_000)) == 1
+@pytest.mark.parametrize(
+    ("count", "pauses", "found"),
+    [
+        (20, [(1, 900_000)] * 3, 0),  # a short run
+        (100, [(1, 900_000)] * 3, 0),  # its start
+        (100, [(5, 600_000)], 0),  # rare
+        (100, [(50, 4_000_000)], 0),  # one long collection of the whole run is no rate
+        (100, [(50, 4_000_000), (70, 4_000_000)], 1),
+    ],
+)
+def test_rare_and_early_collections_are_not_worth_a_finding(
+    labelled: Runs, count: int, pauses: list[tuple[int, int]], found: int
+) -> None:
+    recorded = [{"start_ns": ms * 1_000_000, "dur_ns": dur_ns, "generation": 2} for ms, dur_ns in pauses]
+    sidecar = {"steps": steps(count, 1_000_000), "gc": recorded}
+    assert len(list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar)))) == found
 
 
 @pytest.mark.parametrize(("called", "setting"), [(True, "calls of gc.collect()"), (False, "garbage collection")])

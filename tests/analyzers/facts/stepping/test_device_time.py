@@ -38,15 +38,10 @@ def bounds_ms(marks_ms: list[float], found: list[Op], are_marked: bool = True, c
 
 def ops(text: str) -> list[Op]:
     """Operations of "START-END@LAUNCH WORK/STREAM, ..." in ms; compute on stream 0 where nothing else is said."""
+    found = re.findall(r"(-?[\d.]+)-([\d.]+)(?:@([\d.]+))?(?: ([a-z]+)/(\d))?", text)
     return [
-        (
-            float(start),
-            float(end),
-            float(launch) if launch else None,
-            Work[(work or "compute").upper()],
-            int(track or 0),
-        )
-        for start, end, at, work, track in re.findall(r"(-?[\d.]+)-([\d.]+)(?:@([\d.]+))?(?: ([a-z]+)/(\d))?", text)
+        (float(start), float(end), float(at) if at else None, Work[(of or "compute").upper()], int(track or 0))
+        for start, end, at, of, track in found
     ]
 
 

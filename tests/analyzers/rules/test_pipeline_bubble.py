@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,18 +27,21 @@ def pipeline_of(measures: Measures) -> Pipeline:
     return measures.job.pipeline
 
 
-def scheduled(labelled: Runs, stages: int, microbatches: int, work_us: float, launch_us: float = 0.0) -> Measures:
-    """A schedule of equal stages without messages: the step is work and bubble, and launches between the kernels."""
-    measures = labelled(ID).measures
-    bubble_us = work_us * (stages - 1) / microbatches
-    ledger = np.zeros((stages, len(CAUSES)))
+def with_pipeline(measures: Measures, **changes: Any) -> Measures:
+    return replace(measures, job=replace(measures.job, pipeline=replace(pipeline_of(measures), **changes)))
+
+
+def scheduled(labelled: Runs, launch_us: float) -> Measures:
+    """Four equal stages of 20 ms in four microbatches, without messages: the step is work, bubble, and launches."""
+    work_us, bubble_us = 20_000.0, 15_000.0
+    ledger = np.zeros((4, len(CAUSES)))
     ledger[:, CAUSE_CODE["pipeline_bubble"]], ledger[:, CAUSE_CODE["host_launch"]] = bubble_us, launch_us
-    pipeline = Pipeline(tuple((p,) for p in range(stages)), microbatches)
-    job = replace(measures.job, pipeline=pipeline)
-    return replace(
-        measures, job=job, step_us=work_us + bubble_us + launch_us, ledger_us=ledger,
-        stage_work_us=np.full(stages, work_us), comm=CommStats(()),
-    )  # fmt: skip
+    measures = labelled(ID).measures
+    measures = replace(
+        measures, job=replace(measures.job, pipeline=Pipeline(tuple((p,) for p in range(4)), 4)), ledger_us=ledger
+    )
+    step_us, work = work_us + bubble_us + launch_us, np.full(4, work_us)
+    return replace(measures, step_us=step_us, stage_work_us=work, comm=CommStats(()))
 
 
 def test_microbatches_are_doubled_until_that_wins_little(labelled: Runs) -> None:
@@ -49,25 +53,25 @@ def test_microbatches_are_doubled_until_that_wins_little(labelled: Runs) -> None
     assert said.ranks == ()
 
 
+def counts(measures: Measures) -> list[int]:
+    """Numbers of microbatches that are tried."""
+    return [count for count, _ in best_microbatches(measures, pipeline_of(measures))]
+
+
 def test_four_stages_of_four_microbatches_are_best_with_sixteen(labelled: Runs) -> None:
     """20 ms of work and 116 us of launches per microbatch, as simulated: 35.5, 28.4, 25.6 and 25.6 ms."""
-    measures = scheduled(labelled, 4, 4, 20_000.0, 464.0)
-    swept = best_microbatches(measures, pipeline_of(measures))
-    assert [count for count, _ in swept] == [8, 16]
-    assert swept[-1][1] == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
+    measures = scheduled(labelled, 464.0)
+    assert counts(measures) == [8, 16]
+    gained_us = best_microbatches(measures, pipeline_of(measures))[-1][1]
+    assert gained_us == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
 
 
-def test_what_every_microbatch_costs_ends_the_sweep(labelled: Runs) -> None:
-    cheap, dear = (scheduled(labelled, 4, 4, 20_000.0, us) for us in (0.0, 4_000.0))
-    assert [count for count, _ in best_microbatches(cheap, pipeline_of(cheap))] == [8, 16, 32]
-    assert [count for count, _ in best_microbatches(dear, pipeline_of(dear))] == [8]
-
-
-def test_there_are_no_more_microbatches_than_samples(labelled: Runs) -> None:
-    measures = scheduled(labelled, 4, 4, 20_000.0)
-    sidecar = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
-    counted = on_every_rank(measures, sidecar=sidecar)
-    assert [count for count, _ in best_microbatches(counted, pipeline_of(counted))] == [8]
+def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Runs) -> None:
+    cheap = scheduled(labelled, 0.0)
+    assert counts(cheap) == [8, 16, 32]
+    assert counts(scheduled(labelled, 4_000.0)) == [8]
+    eight = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
+    assert counts(on_every_rank(cheap, sidecar=eight)) == [8]
 
 
 @pytest.mark.parametrize("at", [4, 8, 16])
@@ -99,13 +103,10 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
 
 
 def test_interleaving_needs_microbatches_in_groups(labelled: Runs) -> None:
-    measures = labelled(ID).measures
-    odd = replace(measures, job=replace(measures.job, pipeline=replace(pipeline_of(measures), microbatches=3)))
-    said = candidate(ID, odd)
+    said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
 
 
 def test_abstains_where_records_contradict_one_another(labelled: Runs) -> None:
-    measures = labelled(ID).measures
-    unsure = replace(pipeline_of(measures), unsure="the stages recorded 5 to 8 messages in a step")
-    assert "5 to 8 messages" in abstains(ID, replace(measures, job=replace(measures.job, pipeline=unsure)))
+    unsure = "the stages recorded 5 to 8 messages in a step"
+    assert "5 to 8 messages" in abstains(ID, with_pipeline(labelled(ID).measures, unsure=unsure))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,13 @@ def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
         for position, facts in enumerate(run.job.ranks)
     )
     return replace(run.measures, job=replace(run.job, ranks=ranks), settings=ranks[0].sidecar)
+
+
+def fed(run: Labelled, elements: Callable[[int, int], int]) -> Measures:
+    """The run with so many elements fed to each rank (position, step from 0) in its traced steps."""
+    steps = run.job.ranks[0].steps["index"].tolist()
+    rows = [[{"step": s, "elements": elements(p, at)} for at, s in enumerate(steps)] for p in range(len(run.job.ranks))]
+    return with_sidecars(run, *({"batches": row} for row in rows))
 
 
 def steps(count: int, length_ns: int) -> list[dict[str, int]]:

@@ -7,14 +7,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Client
 
-ENDS_ALONE_S = "60"  # without a scheduler: nobody's test may leave a worker behind
+ENDS_ALONE_S = "600"  # without a scheduler: nobody's test may leave a worker behind
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class DaskCluster:
 
 
 @contextmanager
-def dask_cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
-    """A scheduler with that many workers of one thread each; all of them have joined."""
+def dask_cluster(folder: Path, workers: int, known_to_all: Mapping[str, str]) -> Iterator[DaskCluster]:
+    """A scheduler with that many workers of one thread each and these variables; all of them have joined."""
     known = folder / "scheduler.json"
     with ExitStack() as running:
 
         def start(*words: str) -> subprocess.Popen[bytes]:
             command = [sys.executable, "-m", "dask", *words, "--no-dashboard", "--scheduler-file", str(known)]
-            environment = {**os.environ, "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0"}
+            environment = {**os.environ, "DASK_DISTRIBUTED__ADMIN__LOW_LEVEL_LOG_LENGTH": "0", **known_to_all}
             process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
             running.callback(process.wait)
             running.callback(process.kill)
@@ -43,7 +43,7 @@ def dask_cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
         alone = ("--nthreads", "1", "--no-nanny", "--death-timeout", ENDS_ALONE_S, "--host", "127.0.0.1")
         started = tuple(start("worker", *alone) for _ in range(workers))
         address = _address(known, scheduler)
-        with Client(address, set_as_default=False, timeout=120) as client:
+        with Client(address, set_as_default=False, timeout=600) as client:
             client.wait_for_workers(workers)
         yield DaskCluster(f"dask://{address.removeprefix('tcp://')}", started)
 

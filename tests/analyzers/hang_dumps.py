@@ -46,57 +46,40 @@ class Job:
         p2p: bool = False,
     ) -> None:
         """These ranks (None: all of the group) call `op` on line `line` of train.py."""
-        members = self.groups[group][1]
+        members, gloo, done = self.groups[group][1], self.backend == "gloo", state == "completed"
         for rank in members if ranks is None else ranks:
             self.now_ns += 1_000_000
             own = [e for e in self.entries[rank] if e["process_group"][0] == group and e["is_p2p"] == p2p]
             number = len(own) + 1
-            self.entries[rank].append(self._entry(rank, op, number, size, out, dtype, line, group, state, p2p))
-
-    def _entry(
-        self,
-        rank: int,
-        op: str,
-        number: int,
-        size: Sequence[int],
-        out: Sequence[int] | None,
-        dtype: str,
-        line: int,
-        group: str,
-        state: str,
-        p2p: bool,
-    ) -> dict[str, Any]:
-        has_tensors = op != "barrier"
-        gloo = self.backend == "gloo"
-        done = state == "completed"
-        entry = {
-            "frames": [
-                {"name": op, "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 2500},
-                {"name": "train", "filename": "/home/someone/train.py", "line": line},
-                {"name": "<module>", "filename": "/home/someone/train.py", "line": 99},
-            ],
-            "record_id": len(self.entries[rank]),
-            "pg_id": list(self.groups).index(group),
-            "process_group": (group, self.groups[group][0]),
-            "collective_seq_id": 0 if p2p else number,
-            "p2p_seq_id": number if p2p else 0,
-            "op_id": number,
-            "profiling_name": f"{self.backend}:{op}",
-            "time_created_ns": self.now_ns,
-            "input_sizes": [list(size)] if has_tensors else [],
-            "input_dtypes": [dtype] if has_tensors else [],
-            "output_sizes": [list(size if out is None else out)] if has_tensors else [],
-            "output_dtypes": [dtype] if has_tensors else [],
-            "state": "scheduled" if gloo else state,
-            "time_discovered_started_ns": None if gloo or state == "scheduled" else self.now_ns + 1000,
-            "time_discovered_completed_ns": self.now_ns + 2000 if done and not gloo else None,
-            "retired": done,
-            "timeout_ms": 600_000,
-            "is_p2p": p2p,
-        }
-        if VERSIONS[self.torch] == "2.10":
-            entry |= {"thread_id": "140216646159232", "thread_name": "python"}
-        return entry
+            tensors = [] if op == "barrier" else [(list(size), list(size if out is None else out))]
+            entry = {
+                "frames": [
+                    {"name": op, "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 2500},
+                    {"name": "train", "filename": "/home/someone/train.py", "line": line},
+                    {"name": "<module>", "filename": "/home/someone/train.py", "line": 99},
+                ],
+                "record_id": len(self.entries[rank]),
+                "pg_id": list(self.groups).index(group),
+                "process_group": (group, self.groups[group][0]),
+                "collective_seq_id": 0 if p2p else number,
+                "p2p_seq_id": number if p2p else 0,
+                "op_id": number,
+                "profiling_name": f"{self.backend}:{op}",
+                "time_created_ns": self.now_ns,
+                "input_sizes": [given for given, _ in tensors],
+                "input_dtypes": [dtype] * len(tensors),
+                "output_sizes": [taken for _, taken in tensors],
+                "output_dtypes": [dtype] * len(tensors),
+                "state": "scheduled" if gloo else state,
+                "time_discovered_started_ns": None if gloo or state == "scheduled" else self.now_ns + 1000,
+                "time_discovered_completed_ns": self.now_ns + 2000 if done and not gloo else None,
+                "retired": done,
+                "timeout_ms": 600_000,
+                "is_p2p": p2p,
+            }
+            if VERSIONS[self.torch] == "2.10":
+                entry |= {"thread_id": "140216646159232", "thread_name": "python"}
+            self.entries[rank].append(entry)
 
     def dump(self, rank: int) -> dict[str, Any]:
         """The dump of one rank; gloo's names no ranks."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.readers import discover, read
 
 
@@ -81,6 +83,13 @@ class Script:
         """The host waits until the device is done."""
         self.host(name, max(least_us, self.free_us - self.now_us), "cuda_runtime", correlation=10**6 + self.launches)
 
+    def steps(self, count: int) -> Iterator[int]:
+        """Numbers from 0 on; what is played between one and the next is a step, marked from 1 on."""
+        for number in range(count):
+            begin_us = self.now_us
+            yield number
+            self.step(number + 1, begin_us)
+
     def step(self, number: int, begin_us: float) -> None:
         """A step mark from `begin_us` to now."""
         self.add(f"ProfilerStep#{number}", "user_annotation", begin_us, self.now_us - begin_us, 1, {})
@@ -115,3 +124,22 @@ def meet(scripts: list[Script], transfer_us: float = 50.0) -> None:
     last_us = max(max(script.free_us, script.now_us + 5) for script in scripts)
     for script in scripts:
         script.reduce(last_us + transfer_us, ranks=len(scripts))
+
+
+def in_step(ranks: int, steps: int, work: Callable[[Script, int, int], None]) -> list[Script]:
+    """Ranks that do `work` (script, rank, step), meet in an all-reduce and wait for it, step by step."""
+    scripts = [Script() for _ in range(ranks)]
+    for step in range(steps):
+        begins_us = [script.now_us for script in scripts]
+        for rank, script in enumerate(scripts):
+            work(script, rank, step)
+        meet(scripts)
+        for script, begin_us in zip(scripts, begins_us, strict=True):
+            script.synchronise()
+            script.step(step + 1, begin_us)
+    return scripts
+
+
+def loaded(scripts: list[Script], folder: Path) -> LoadedRun:
+    """The run of these ranks."""
+    return LoadedRun("made", job_facts([s.facts(folder, rank, len(scripts)) for rank, s in enumerate(scripts)]), ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,21 @@ def abstains(rule_id: str, measures: Measures) -> str:
     return only.reason
 
 
+def candidate(rule_id: str, measures: Measures) -> Candidate:
+    """The one candidate of a rule on these measures."""
+    (only,) = catalogue()[rule_id].detect(measures)
+    assert isinstance(only, Candidate), only
+    return only
+
+
 def fires(run: Labelled, rule_id: str) -> Candidate:
     """The one candidate of a rule on a run."""
-    (only,) = run.said(rule_id)
-    assert isinstance(only, Candidate), only
+    only = candidate(rule_id, run.measures)
     assert only.evidence and only.fixes
     return only
+
+
+def on_every_rank(measures: Measures, **changes: Any) -> Measures:
+    """The measures with these fields in the facts of every rank."""
+    ranks = tuple(replace(facts, **changes) for facts in measures.job.ranks)
+    return replace(measures, job=replace(measures.job, ranks=ranks))

@@ -33,16 +33,13 @@ class PublishedRun:
 
 
 def _megatron(billions: float, *numbers: int) -> PublishedRun:
-    layers, hidden, tensor, pipeline, devices, batch, teraflops = numbers
-    source, used = "Narayanan et al. 2021, table 1", teraflops / 312
-    return PublishedRun(source, billions * 1e9, layers, hidden, tensor, pipeline, devices, batch, used, "full")
+    teraflops = numbers[-1]
+    return PublishedRun("Narayanan et al. 2021, table 1", billions * 1e9, *numbers[:-1], teraflops / 312, "full")
 
 
 def _korthikanti(billions: float, used: float, *numbers: int) -> PublishedRun:
-    layers, hidden, tensor, pipeline, devices, batch, micro, chunks = numbers
     source = "Korthikanti et al. 2022, table 5"
-    run = (billions * 1e9, layers, hidden, tensor, pipeline, devices, batch, used, "selective", micro, chunks)
-    return PublishedRun(source, *run)
+    return PublishedRun(source, billions * 1e9, *numbers[:-2], used, "selective", *numbers[-2:])
 
 
 RUNS = (
@@ -69,17 +66,13 @@ def modelled(run: PublishedRun) -> Estimate:
     data = run.devices // (run.tensor * run.pipeline)
     micros = (run.micro,) if run.micro else (1, 2, 4, 8)
     chunks = (run.chunks,) if run.chunks else (1, 2, 3, 4) if run.pipeline > 1 else (1,)
-    found = [
-        estimate(
-            shape,
-            cluster("A100-80GB"),
-            Layout(data, run.tensor, run.pipeline, m, c, "ddp", 1, run.recompute),
-            run.batch,
-        )
+    layouts = [
+        Layout(data, run.tensor, run.pipeline, m, c, "ddp", 1, run.recompute)
         for m in micros
         for c in chunks
         if run.batch % (data * m) == 0
     ]
+    found = [estimate(shape, cluster("A100-80GB"), layout, run.batch) for layout in layouts]
     return min((e for e in found if e.fits), key=lambda e: e.step_s, default=min(found, key=lambda e: e.step_s))
 
 

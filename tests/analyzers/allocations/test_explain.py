@@ -9,19 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from snapshots import (
-    BACKWARD,
-    BATCH,
-    ENGINE,
-    FORWARD,
-    MIB,
-    OPTIMIZER,
-    PARAMETERS,
-    TORCH,
-    Allocator,
-    frames,
-    write,
-)
+from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETERS, TORCH, Allocator, frames, write
 
 from ddprof.readers.source import Source
 from ddprof.slices.memory.category import category_of, line_of
@@ -67,8 +55,7 @@ def test_the_peak_by_category_and_line(tmp_path: Path) -> None:
 def test_what_the_optimizer_frees_is_not_its_state(tmp_path: Path) -> None:
     allocator = Allocator()
     allocator.alloc(8 * MIB, OPTIMIZER)
-    passing = allocator.alloc(2 * MIB, OPTIMIZER)
-    allocator.free(passing)
+    allocator.free(allocator.alloc(2 * MIB, OPTIMIZER))
     assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "optimizer_temporary": 2 * MIB}
 
 
@@ -84,10 +71,9 @@ def test_what_was_there_before_keeps_the_stack_of_its_block(tmp_path: Path) -> N
     assert device.held_bytes == 13 * MIB and device.unknown_bytes == 4 * MIB
 
 
-def test_a_failed_allocation_that_fragmentation_alone_explains(tmp_path: Path) -> None:
-    allocator = Allocator()
-    rows = [allocator.alloc(10 * MIB, FORWARD) for _ in range(20)]
-    for row in rows[::2]:
+def test_failed_allocations_that_fragmentation_explains_and_that_are_too_large_anyway(tmp_path: Path) -> None:
+    allocator, full = Allocator(), Allocator()
+    for row in [allocator.alloc(10 * MIB, FORWARD) for _ in range(20)][::2]:
         allocator.free(row)
     allocator.fail(70 * MIB, 5 * MIB, FORWARD)
     device = told(tmp_path, allocator.dump())
@@ -95,30 +81,22 @@ def test_a_failed_allocation_that_fragmentation_alone_explains(tmp_path: Path) -
     assert (failure.asked_bytes, failure.device_free_bytes) == (70 * MIB, 5 * MIB)
     assert failure.trapped_bytes == 100 * MIB == failure.reserved_bytes - failure.held_bytes
     assert "expandable_segments:True" in device.advice[0] and "70 MiB failed while 100 MiB" in device.advice[0]
-
-
-def test_a_failed_allocation_that_is_too_large_anyway(tmp_path: Path) -> None:
-    allocator = Allocator()
-    allocator.alloc(100 * MIB, FORWARD)
-    allocator.fail(500 * MIB, 5 * MIB, FORWARD)
-    (advice,) = told(tmp_path, allocator.dump()).advice
+    full.alloc(100 * MIB, FORWARD)
+    full.fail(500 * MIB, 5 * MIB, FORWARD)
+    (advice,) = told(tmp_path, full.dump()).advice
     assert "would not have fitted" in advice and "expandable" not in advice
 
 
-def test_a_full_device_without_fragments_gets_no_advice(tmp_path: Path) -> None:
-    allocator = Allocator()
+def test_a_full_device_without_fragments_and_pages_that_come_and_go_get_no_advice(tmp_path: Path) -> None:
+    full, paged = Allocator(), Allocator(is_expandable=True)
     for _ in range(8):
-        allocator.alloc(20 * MIB, FORWARD)
-    device = told(tmp_path, allocator.dump())
+        full.alloc(20 * MIB, FORWARD)
+    device = told(tmp_path, full.dump())
     assert device.advice == () and device.trapped_bytes == 0 and device.empty_bytes == 0
-
-
-def test_pages_that_come_and_go_are_reserved(tmp_path: Path) -> None:
-    allocator = Allocator(is_expandable=True)
-    allocator.free(allocator.alloc(30 * MIB, FORWARD))
-    allocator.empty_cache()
-    allocator.alloc(4 * MIB, FORWARD)
-    device = told(tmp_path, allocator.dump())
+    paged.free(paged.alloc(30 * MIB, FORWARD))
+    paged.empty_cache()
+    paged.alloc(4 * MIB, FORWARD)
+    device = told(tmp_path, paged.dump())
     assert (device.held_bytes, device.reserved_bytes, device.trapped_bytes) == (30 * MIB, 30 * MIB, None)
     assert device.advice == ()
 

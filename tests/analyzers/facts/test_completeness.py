@@ -42,6 +42,12 @@ def without(trace: RankTrace, gone: Array) -> RankTrace:
     return replace(trace, events=trace.events.replace(kind=np.where(gone, Kind.OTHER, trace.events["kind"])))
 
 
+def marks_and_steps(trace: RankTrace) -> tuple[Array, Array]:
+    """Of each event: is it the mark of a step, and the step that it begins in."""
+    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[trace.events["name"]]
+    return is_mark, np.searchsorted(find_steps(trace)[0]["start_ns"], trace.events["ts_ns"], side="right") - 1
+
+
 def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
     """Positions of the complete steps, and whether all that are used are complete."""
     steps = find_steps(trace)[0]
@@ -50,22 +56,22 @@ def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
     return np.flatnonzero(np.isin(steps["index"], found["index"])).tolist(), whole
 
 
-def test_a_whole_trace_has_complete_steps_only(trace: RankTrace) -> None:
+@pytest.mark.parametrize(
+    ("kinds", "after_step", "whole"),
+    [
+        (CALLS_AND_KERNELS, 2.4, ([0, 1], True)),
+        (DEVICE_KINDS, 2.4, ([0, 1], True)),
+        ((Kind.CPU_OP,), 2.4, ([0, 1], True)),
+        (CALLS_AND_KERNELS, 4.1, ([0, 1, 2, 3], True)),
+        (DEVICE_KINDS, 4.1, ([0, 1, 2, 3], True)),
+        (CALLS_AND_KERNELS, 0.4, (list(range(STEPS)), False)),  # nothing is complete
+    ],
+)
+def test_a_cut_leaves_out_the_step_it_is_in_and_those_behind(
+    trace: RankTrace, kinds: Any, after_step: float, whole: tuple[list[int], bool]
+) -> None:
     assert whole_steps(trace) == (list(range(STEPS)), True)
-
-
-@pytest.mark.parametrize("kinds", [CALLS_AND_KERNELS, DEVICE_KINDS, (Kind.CPU_OP,)])
-def test_a_cut_leaves_out_the_step_it_is_in_and_those_behind(trace: RankTrace, kinds: Any) -> None:
-    assert whole_steps(cut(trace, kinds, 2.4)) == ([0, 1], True)
-
-
-@pytest.mark.parametrize("kinds", [CALLS_AND_KERNELS, DEVICE_KINDS])
-def test_a_cut_in_the_last_step_leaves_it_out(trace: RankTrace, kinds: Any) -> None:
-    assert whole_steps(cut(trace, kinds, 4.1)) == ([0, 1, 2, 3], True)
-
-
-def test_a_cut_in_the_first_step_leaves_nothing_complete(trace: RankTrace) -> None:
-    assert whole_steps(cut(trace, CALLS_AND_KERNELS, 0.4)) == (list(range(STEPS)), False)
+    assert whole_steps(cut(trace, kinds, after_step)) == whole
 
 
 def without_kernels(trace: RankTrace, in_step: int, which: slice) -> RankTrace:
@@ -92,8 +98,7 @@ def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTr
 
 
 def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTrace) -> None:
-    events = trace.events
-    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[events["name"]]
+    events, (is_mark, _) = trace.events, marks_and_steps(trace)
     single = without(trace, events["ts_ns"] >= int(np.sort(events["ts_ns"][is_mark])[1]))
     damaged = HealthNote("the file ends inside the event list", "later events are missing", "error")
     assert len(rank_facts(single).steps) == 1 and len(rank_facts(trace).steps) == STEPS
@@ -103,9 +108,7 @@ def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTra
 
 
 def test_a_file_whose_marks_are_missing_shows_no_whole_step(trace: RankTrace) -> None:
-    steps = find_steps(trace)[0]
-    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[trace.events["name"]]
-    numbers = np.searchsorted(steps["start_ns"], trace.events["ts_ns"], side="right") - 1
+    is_mark, numbers = marks_and_steps(trace)
     for lost, whole in (((STEPS - 1,), 1), (range(1, STEPS), 0), ((2,), 0)):
         facts = rank_facts(without(trace, is_mark & np.isin(numbers, lost)))
         assert facts.counts["whole"] == whole
@@ -114,9 +117,7 @@ def test_a_file_whose_marks_are_missing_shows_no_whole_step(trace: RankTrace) ->
 
 def test_the_only_step_left_where_numbers_leave_some_out_is_not_known_to_be_like_others(trace: RankTrace) -> None:
     """A hole takes all between the first mark and the last step: that mark says that there was more."""
-    steps, events = find_steps(trace)[0], trace.events
-    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[events["name"]]
-    number = np.searchsorted(steps["start_ns"], events["ts_ns"], side="right") - 1
+    is_mark, number = marks_and_steps(trace)
     last = without(trace, (number < STEPS - 1) & ~(is_mark & (number == 0)))
     assert [len(rank_facts(each).steps) for each in (last, without(trace, number < STEPS - 1))] == [1, 1]
     assert rank_facts(without(trace, number < STEPS - 1)).counts["whole"] == 1

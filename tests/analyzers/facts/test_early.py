@@ -47,18 +47,8 @@ def steps_of(count: int) -> Table:
 def test_early_communications_are_those_of_a_step_later(early: int) -> None:
     given = comms(early, 2)
     is_before = np.arange(len(given)) < early
-    sent = MESSAGES.table(
-        {
-            "comm": [early + 2],
-            "is_send": [True],
-            "peer": [4],
-            "group": [7],
-            "size_bytes": [11],
-            "tag": [0],
-            "called_ns": [5],
-            "is_lost": [False],
-        }
-    )
+    row = {"comm": early + 2, "is_send": True, "peer": 4, "group": 7, "size_bytes": 11, "tag": 0, "called_ns": 5}
+    sent = MESSAGES.table({name: [value] for name, value in {**row, "is_lost": False}.items()})
     told, messages = describe_early(given, sent, steps_of(2), is_before)
     whole = comms(0, 2)
     back = np.arange(early, 0, -1)

@@ -59,58 +59,42 @@ def idle_ms(facts: RankFacts, cause: str) -> float:
     return float((gaps["end_ns"] - gaps["start_ns"]).sum()) / 1e6
 
 
-def blocked(folder: Path, kernel_us: float, python_us: float) -> RankFacts:
-    """Steps of one kernel for which the host waits, and Python of `python_us` after that."""
+def waiting(folder: Path, *acts: tuple[str, float]) -> RankFacts:
+    """Steps that begin with a launch: how long a kernel, a wait at least, or Python of so many us take."""
     script = Script()
-    for step in range(3):
-        begin = script.now_us
-        script.launch(dur_us=kernel_us)
-        script.synchronise()
-        script.idle(python_us)
-        script.step(step + 1, begin)
+    for _ in script.steps(3):
+        for act, us in acts:
+            if act == "kernel":
+                script.launch(dur_us=us)
+            elif act == "wait":
+                script.synchronise(least_us=us)
+            else:
+                script.idle(us)
     script.launch()
     script.step(4, script.now_us - 20)
     return script.facts(folder)
 
 
 def test_a_blocking_call_explains_the_gap_after_it(tmp_path: Path) -> None:
-    facts = blocked(tmp_path, kernel_us=8_000.0, python_us=1_000.0)
+    facts = waiting(tmp_path, ("kernel", 8_000.0), ("wait", 3.0), ("python", 1_000.0))
     assert idle_ms(facts, "host_sync") == pytest.approx(3.0, rel=0.05)
 
 
 def test_but_no_more_of_it_than_it_blocked(tmp_path: Path) -> None:
     """Without a wait of 1 ms the host would have come 1 ms earlier to what takes it 50."""
-    facts = blocked(tmp_path, kernel_us=1_000.0, python_us=50_000.0)
+    facts = waiting(tmp_path, ("kernel", 1_000.0), ("wait", 3.0), ("python", 50_000.0))
     assert idle_ms(facts, "host_sync") == pytest.approx(3.0, rel=0.05)
     assert idle_ms(facts, "host_launch") == pytest.approx(3 * 49.0, rel=0.05)
 
 
 def test_a_call_that_waits_for_nothing_explains_nothing(tmp_path: Path) -> None:
-    script = Script()
-    for step in range(3):
-        begin = script.now_us
-        script.launch()
-        script.idle(100.0)
-        script.synchronise(least_us=2_000.0)  # the profiler's own
-        script.idle(30_000.0)
-        script.step(step + 1, begin)
-    script.launch()
-    script.step(4, script.now_us - 20)
-    facts = script.facts(tmp_path)
+    """The wait is the profiler's own."""
+    facts = waiting(tmp_path, ("kernel", 5.0), ("python", 100.0), ("wait", 2_000.0), ("python", 30_000.0))
     assert idle_ms(facts, "host_sync") == 0.0
     assert idle_ms(facts, "other") == pytest.approx(6.0, rel=0.01)
 
 
 def test_a_call_that_goes_on_when_the_device_is_done_waits_for_what_is_not_recorded(tmp_path: Path) -> None:
-    script = Script()
-    for step in range(3):
-        begin = script.now_us
-        script.launch(dur_us=1_000.0)
-        script.synchronise(least_us=6_000.0)
-        script.idle(300.0)
-        script.step(step + 1, begin)
-    script.launch()
-    script.step(4, script.now_us - 20)
-    facts = script.facts(tmp_path)
+    facts = waiting(tmp_path, ("kernel", 1_000.0), ("wait", 6_000.0), ("python", 300.0))
     assert idle_ms(facts, "other") == pytest.approx(15.0, rel=0.01)
     assert idle_ms(facts, "host_sync") == pytest.approx(0.9, rel=0.05)  # refilling the queue

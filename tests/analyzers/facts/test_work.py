@@ -18,15 +18,13 @@ LONG_US = 4_000.0
 def launched(folder: Path, backlog_us: float) -> RankFacts:
     """Steps of kernels of which one is launched by a long call, behind so much work of the device."""
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         script.launch(dur_us=10.0)
         if backlog_us:
             script.launch(dur_us=backlog_us)
         script.launch(dur_us=10.0, call_us=LONG_US)
         script.launch(dur_us=10.0)
         script.synchronise()
-        script.step(step + 1, begin)
     script.launch()
     script.step(4, script.now_us - 20)
     return script.facts(folder)

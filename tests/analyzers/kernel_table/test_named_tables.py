@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ import pytest
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.kernel_table.named_tables import named_tables
 from ddprof.causes import CAUSES
+from ddprof.report.export.columns import write_tables
+from ddprof.report.redaction.redact import Redaction
 from ddprof.tables import NULL, Table
-
-Invoke = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,6 @@ def test_times_are_on_one_clock_from_the_first_step(run: LoadedRun, tables: dict
 
 
 def test_a_rank_of_another_number_keeps_it(run: LoadedRun) -> None:
-    from dataclasses import replace
-
     moved = named_tables(replace(run.job, rank_ids=(4, 5, 9)))
     for name in ("rank_steps", "rank_step_causes", "collective_members"):
         assert set(moved[name]["rank"].tolist()) == {4, 5, 9}
@@ -71,18 +69,12 @@ def test_a_rank_of_another_number_keeps_it(run: LoadedRun) -> None:
 
 
 def test_redaction_keeps_the_words_of_the_tables(run: LoadedRun, tables: dict[str, Table]) -> None:
-    from ddprof.report.redaction.redact import Redaction
-
     redaction = Redaction(run.report, b"key")
     assert list(redaction.table(tables["collectives"])["op"]) == list(tables["collectives"]["op"])
     assert list(redaction.table(tables["rank_step_causes"])["cause"]) == list(tables["rank_step_causes"]["cause"])
 
 
 def test_parquet_has_nulls_where_something_is_not_known(run: LoadedRun, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from ddprof.report.export.columns import write_tables
-
     unknown = run.job.blame.replace(culprit=np.full(len(run.job.blame), NULL))
     write_tables(tmp_path, named_tables(replace(run.job, blame=unknown)), "parquet")
     read = pyarrow.parquet.read_table(tmp_path / "charged_waits.parquet")

@@ -21,19 +21,18 @@ from benchmarks.oracle.spec import Model
 from benchmarks.oracle.write import write
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
 from ddprof.analyzers.mapping import cluster as mapping_cluster
-from ddprof.analyzers.mapping import local
 from ddprof.analyzers.mapping.cluster import TASK, connected
 from ddprof.analyzers.mapping.engine_name import parse_engine
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
 
-RANKS, SLOW = 64, 9
+RANKS, SLOW = 24, 9
 
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """64 small ranks, one of which is slow."""
+    """Small ranks, one of which is slow."""
     folder = tmp_path_factory.mktemp("wide")
     small = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     slow = fault("straggler.compute", 0.3, SLOW, mode="all")
@@ -49,10 +48,11 @@ def stored(traces: Path, bucket: str) -> str:
     return f"{bucket}/run"
 
 
-@pytest.fixture
-def three_workers(bucket: str, tmp_path: Path) -> Iterator[DaskCluster]:
-    """A scheduler and three workers, which know the bucket's credentials."""
-    with dask_cluster(tmp_path, 3) as cluster:
+@pytest.fixture(scope="module")
+def two_workers(s3_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """A scheduler and two workers, which know the credentials of the server's buckets."""
+    known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    with dask_cluster(tmp_path_factory.mktemp("cluster"), 2, known) as cluster:
         yield cluster
 
 
@@ -61,24 +61,19 @@ def document(options: Options, path: str | Path) -> bytes:
     return json.dumps(to_contract(report), allow_nan=False).encode()
 
 
-def test_a_lost_worker_costs_no_rank_and_no_byte_of_the_report(
-    stored: str, three_workers: DaskCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "SMALL_BYTES", 0)
-    in_pool = document(Options(cache=False, workers=2), stored)
-    seen = []
+def test_a_lost_worker_costs_no_rank_and_no_byte_of_the_report(stored: str, two_workers: DaskCluster) -> None:
+    here, lost, seen = document(Options(cache=False, workers=1), stored), two_workers.workers[0], []
 
     def kill_one(done: int, total: int, label: str) -> None:
         seen.append((done, total))
         if done == RANKS // 8:
-            three_workers.workers[0].kill()
-            three_workers.workers[0].wait()
+            lost.kill()
+            lost.wait()
 
-    on_cluster = document(Options(cache=False, engine=three_workers.engine, progress=kill_one), stored)
-    assert on_cluster == in_pool
-    assert json.loads(in_pool)["findings"][0]["ranks"] == [SLOW]
+    assert document(Options(cache=False, engine=two_workers.engine, progress=kill_one), stored) == here
+    assert json.loads(here)["findings"][0]["ranks"] == [SLOW]
     assert seen == [(done, RANKS) for done in range(1, RANKS + 1)]
-    assert three_workers.workers[0].poll() is not None
+    assert lost.poll() is not None
 
 
 def within(workers: int) -> Any:

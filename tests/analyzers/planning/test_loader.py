@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs
+from labelled_runs import Runs, candidate
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.planning.facts import Present
 from ddprof.analyzers.planning.loader import plan_loader
-from ddprof.findings import Candidate
 
 LOCK = {"turn_ns": 90_000_000}
 
@@ -48,8 +46,7 @@ def test_plan_and_report_agree_on_what_workers_win(
     }
     given = with_sidecars(run, sidecar)
     plan = plan_loader(replace(run.pricer, measures=given, _known_us={}), Present(num_workers=2, cores=cores))
-    (finding,) = catalogue()["input.starved"].detect(given)
-    assert isinstance(finding, Candidate)
+    finding = candidate("input.starved", given)
     counts = [int(f.suggested) for f in finding.fixes if f.setting == "num_workers"]
     assert (counts[0] if counts else 2) == plan.advised_workers
     told = " ".join(f.why for f in finding.fixes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ SUGGESTED = {
 }
 
 
+@cache
 def run_of(sample: str) -> LoadedRun:
     return next(iter(load_runs([SAMPLES / sample])))
 

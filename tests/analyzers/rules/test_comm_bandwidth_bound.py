@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, abstains, candidate, fires
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.cpu import CpuExecution
 from ddprof.analyzers.job.efficiency import bus_bandwidth
 from ddprof.analyzers.job.measures import Measures
@@ -23,8 +22,10 @@ ID = "comm.bandwidth_bound"
 
 
 def test_blames_the_volume_and_no_rank(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+    run = labelled(ID)
+    said, (fault,) = fires(run, ID), run.label["faults"]
     assert said.ranks == ()
+    assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
     assert any(fix.applies == (("gradient_compression", "bf16"),) for fix in said.fixes)
 
@@ -35,18 +36,6 @@ def test_cpu_ranks_are_not_told_to_compress(labelled: Runs, monkeypatch: pytest.
     (fix,) = fires(labelled(ID), ID).fixes
     assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}"
     assert "no_sync" in str(fix.patch)
-
-
-def test_half_the_bytes_give_the_predicted_step(labelled: Runs) -> None:
-    run = labelled(ID)
-    (fault,) = run.label["faults"]
-    predicted = run.pricer.step_us(fires(run, ID).changes)
-    assert predicted == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
 
 
 def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **environment: str) -> Candidate:
@@ -61,9 +50,7 @@ def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **
             }
         },
     }
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))
-    assert isinstance(said, Candidate)
-    return said
+    return candidate(ID, with_sidecars(labelled(ID), sidecar))
 
 
 def test_sockets_beside_an_active_port_come_first(labelled: Runs) -> None:
@@ -86,16 +73,14 @@ def test_shared_memory_between_gpus_that_nvlink_joins(labelled: Runs) -> None:
 
 @pytest.mark.parametrize("sidecar", [{}, {"nccl": None, "hardware": {"topology": 3}}, {"nccl": {"transports": []}}])
 def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, sidecar: dict[str, Any]) -> None:
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), sidecar))
-    assert isinstance(said, Candidate)
+    said = candidate(ID, with_sidecars(labelled(ID), sidecar))
     volume, reached = [e.text for e in said.evidence if e.start_us is None]  # the example of a transfer has a time
     assert "hidden" in volume and "GB/s" in reached and len(said.fixes) == 1
 
 
 def test_the_bandwidth_that_is_reached_stands_beside_that_of_the_link(labelled: Runs) -> None:
     measures = with_sidecars(labelled(ID), {})
-    (said,) = catalogue()[ID].detect(measures)
-    assert isinstance(said, Candidate)
+    said = candidate(ID, measures)
     (words,) = [e.text for e in said.evidence if "GB/s" in e.text]
     ((op, gbps),) = bus_bandwidth(measures).items()
     assert words.startswith(f"{op} reaches a bus bandwidth of {gbps:.3g} GB/s")
@@ -109,9 +94,7 @@ def with_times(measures: Measures, change: Callable[[Traffic], Array]) -> Measur
 
 def test_volume_is_told_without_the_missing_ranks_where_bytes_explain_every_call(labelled: Runs) -> None:
     for measures in (labelled(ID).only(0, 1), labelled(ID).only(2)):
-        (said,) = catalogue()[ID].detect(measures)
-        assert isinstance(said, Candidate)
-        assert said.basis is Basis.DEDUCED
+        assert candidate(ID, measures).basis is Basis.DEDUCED
 
 
 def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
@@ -122,7 +105,6 @@ def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
 
 def test_few_missing_ranks_are_waited_for_where_the_same_bytes_move_faster_at_times(labelled: Runs) -> None:
     measures = labelled(ID).only(0, 1, 2)
-    said = list(catalogue()[ID].detect(measures))
-    assert [type(each) for each in said] == [Candidate]
+    assert candidate(ID, measures)
     waited = with_times(measures, lambda t: np.where(np.arange(len(t.times_us)) % 3, 2.5, 1.0) * t.times_us)
     assert "1 missing rank" in abstains(ID, waited)

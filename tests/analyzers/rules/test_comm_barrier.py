@@ -36,13 +36,11 @@ def test_runs_without_a_barrier_have_none(labelled: Runs, name: str) -> None:
 def script(calls: list[str], cat: str) -> Script:
     """Three steps; in each the host calls these for 300 us each, then launches."""
     made = Script()
-    for number in range(3):
-        begin = made.now_us
+    for _ in made.steps(3):
         for name in calls:
             made.host(name, 300.0, cat)
         for _ in range(5):
             made.launch(dur_us=40.0)
-        made.step(number, begin)
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from labelled_runs import Runs, fires
 
 ID = "compute.precision"
@@ -13,8 +12,3 @@ def test_suggests_a_lower_precision(labelled: Runs) -> None:
     assert said.ranks == ()
     assert said.fixes[0].current == "fp32"
     assert "bf16" in said.fixes[0].suggested and said.fixes[0].applies == (("autocast", "bf16"),)
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from labelled_runs import Runs, fires
 
 ID = "compute.unfused_optimizer"
@@ -12,8 +11,3 @@ def test_suggests_the_fused_optimizer(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert said.fixes[0].setting == "fused"
     assert said.ranks == ()
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []

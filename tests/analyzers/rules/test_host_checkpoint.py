@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 import retold
 from captured import steps, with_sidecars
-from labelled_runs import Labelled, Runs, fires
-
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Abstention, Candidate
+from labelled_runs import Labelled, Runs, abstains, candidate, fires
 
 ID = "host.checkpoint"
 
@@ -22,11 +19,6 @@ def test_suggests_asynchronous_saving(labelled: Runs) -> None:
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["checkpoint"], rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
 def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled: Runs, tmp_path: Path) -> None:
     source = labelled(ID)
     for step in range(source.label["steps"]):
@@ -34,25 +26,15 @@ def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled:
         run = Labelled(ID, source.label, place)
         if run.measures.host_spans_us["checkpoint"].any():
             break
-    (said,) = catalogue()[ID].detect(run.measures)
-    assert isinstance(said, Abstention)
-    assert "how often" in said.reason
+    assert "how often" in abstains(ID, run.measures)
 
 
 def test_saves_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
-    saves = [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]
-    sidecar = {"steps": steps(100, 1_000_000), "checkpoints": saves}
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar, {}))
-    assert isinstance(said, Candidate)
+    """A rank is named where the others are known not to save."""
+    run, peer = labelled("clean.ddp"), {"steps": steps(100, 1_000_000)}
+    saving = {**peer, "checkpoints": [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]}
+    for sidecars, ranks in (((saving, {}), ()), ((saving, peer), (0,)), ((saving,), ())):
+        assert candidate(ID, with_sidecars(run, *sidecars)).ranks == ranks
+    said = candidate(ID, with_sidecars(run, saving, {}))
     assert "rank 0" in said.summary
-    assert said.ranks == ()  # what the others did is not known
-    assert said.ceiling_us == pytest.approx(20 / 90 * labelled("clean.ddp").measures.step_us)
-
-
-def test_a_rank_that_saves_alone_outside_the_trace_is_named(labelled: Runs) -> None:
-    saves = [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]
-    peer = {"schema": "ddprof.sidecar/1", "steps": steps(100, 1_000_000)}
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {**peer, "checkpoints": saves}, peer))
-    assert isinstance(said, Candidate) and said.ranks == (0,)
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {**peer, "checkpoints": saves}))
-    assert isinstance(said, Candidate) and said.ranks == ()
+    assert said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)

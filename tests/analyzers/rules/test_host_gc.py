@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from captured import steps, with_sidecars
-from labelled_runs import Runs, fires
+from labelled_runs import Runs, candidate, fires
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
 
 ID = "host.gc"
 
@@ -19,43 +18,33 @@ def test_suggests_to_collect_at_once(labelled: Runs) -> None:
     assert said.changes[0].target == "gc"
 
 
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
 def test_collections_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "generation": 2} for i in range(1, 90)]
     window = {"start_ns": 0, "end_ns": 10_000_000, "export_pause_ns": 500_000}
     sidecar = {"steps": steps(100, 1_000_000), "gc": pauses, "windows": [window]}
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
-    assert isinstance(said, Candidate)
+    said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
     assert "rank 1" in said.summary
     share = 79 * 50 / 90_000  # of the 90 steps after the first ten; the one at 10 ms ends inside the window's export
     assert said.ceiling_us == pytest.approx(share * labelled("clean.ddp").measures.step_us)
     assert said.evidence[0].rank == 1
 
 
-def test_short_runs_and_their_start_are_not_judged(labelled: Runs) -> None:
-    early = [{"start_ns": 1_000_000, "dur_ns": 900_000, "generation": 2}] * 3
-    for count in (20, 100):
-        sidecar = {"steps": steps(count, 1_000_000), "gc": early}
-        assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []
-
-
-def test_rare_collections_are_not_worth_a_finding(labelled: Runs) -> None:
-    sidecar = {"steps": steps(100, 1_000_000), "gc": [{"start_ns": 5_000_000, "dur_ns": 600_000, "generation": 2}]}
-    assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar))) == []
-
-
-def test_one_long_collection_of_the_whole_run_is_no_rate(labelled: Runs) -> None:
-    def said(*starts_ns: int) -> list[object]:
-        pauses = [{"start_ns": start_ns, "dur_ns": 4_000_000, "generation": 2} for start_ns in starts_ns]
-        sidecar = {"steps": steps(100, 1_000_000), "gc": pauses}
-        return list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar)))
-
-    assert said(50_000_000) == []
-    assert len(said(50_000_000, 70_000_000)) == 1
+@pytest.mark.parametrize(
+    ("count", "pauses", "found"),
+    [
+        (20, [(1, 900_000)] * 3, 0),  # a short run
+        (100, [(1, 900_000)] * 3, 0),  # its start
+        (100, [(5, 600_000)], 0),  # rare
+        (100, [(50, 4_000_000)], 0),  # one long collection of the whole run is no rate
+        (100, [(50, 4_000_000), (70, 4_000_000)], 1),
+    ],
+)
+def test_rare_and_early_collections_are_not_worth_a_finding(
+    labelled: Runs, count: int, pauses: list[tuple[int, int]], found: int
+) -> None:
+    recorded = [{"start_ns": ms * 1_000_000, "dur_ns": dur_ns, "generation": 2} for ms, dur_ns in pauses]
+    sidecar = {"steps": steps(count, 1_000_000), "gc": recorded}
+    assert len(list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar)))) == found
 
 
 @pytest.mark.parametrize(("called", "setting"), [(True, "calls of gc.collect()"), (False, "garbage collection")])
@@ -64,6 +53,5 @@ def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs
     mixed = [*pauses, {"start_ns": 95_000_000, "dur_ns": 50_000, "was_called": False}]
     for recorded, told in ((pauses, setting), (mixed, "garbage collection")):
         sidecar = {"steps": steps(100, 1_000_000), "gc": recorded}
-        (said,) = catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
-        assert isinstance(said, Candidate)
+        said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
         assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")

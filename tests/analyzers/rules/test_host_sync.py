@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from captured import with_sidecars
 from kineto_run import Script
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, abstains, candidate, fires
 from meeting_hosts import facts_of, job_of, train
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import measure
-from ddprof.findings import Candidate
 
 ID = "host.sync"
 
@@ -26,49 +24,26 @@ def test_names_the_calls_and_the_idle_time(labelled: Runs) -> None:
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["host_sync"], rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
 def test_names_the_line_of_the_script(labelled: Runs) -> None:
-    line = {
-        "source_line": "train.py:88",
-        "what": "item",
-        "count": 5,
-        "total_ns": 9_000,
-        "source": "total += loss.item()",
-    }
-    (said,) = catalogue()[ID].detect(with_sidecars(labelled(ID), {"syncs": [line]}))
-    assert isinstance(said, Candidate)
+    line = {"source_line": "train.py:88", "what": "item", "count": 5, "total_ns": 9_000}
+    line["source"] = "total += loss.item()"
+    said = candidate(ID, with_sidecars(labelled(ID), {"syncs": [line]}))
     assert "train.py:88: total += loss.item()" in said.evidence[0].text
     assert said.fixes[0].patch is not None
     assert "- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch
 
 
+def waits(script: Script, rank: int, step: int) -> None:
+    script.synchronise("cudaStreamSynchronize")
+    script.idle(1_500.0)  # whatever it is, nothing records it
+
+
 def test_hosts_that_may_wait_for_one_another_are_not_judged(tmp_path: Path) -> None:
-    def alone(script: Script, rank: int, step: int) -> None:
-        script.synchronise("cudaStreamSynchronize")
-        script.idle(1_500.0)  # whatever it is, nothing records it
-
-    measures = measure(job_of(train(3, alone, meets=False), tmp_path))
-    assert "may wait" in abstains(ID, measures)
+    assert "may wait" in abstains(ID, measure(job_of(train(3, waits, meets=False), tmp_path)))
 
 
-def test_one_rank_alone_waits_for_nobody(tmp_path: Path) -> None:
-    def alone(script: Script, rank: int, step: int) -> None:
-        script.synchronise("cudaStreamSynchronize")
-        script.idle(1_500.0)
-
-    (candidate,) = catalogue()[ID].detect(measure(job_of(train(1, alone, meets=False), tmp_path)))
-    assert isinstance(candidate, Candidate)
-
-
-def test_a_file_that_is_named_for_its_rank_may_wait_for_peers(tmp_path: Path) -> None:
-    def alone(script: Script, rank: int, step: int) -> None:
-        script.synchronise("cudaStreamSynchronize")
-        script.idle(1_500.0)
-
-    (facts,) = facts_of(train(1, alone, meets=False), tmp_path)
+def test_one_rank_alone_waits_for_nobody_unless_its_file_is_named_for_a_rank(tmp_path: Path) -> None:
+    (facts,) = facts_of(train(1, waits, meets=False), tmp_path)
+    assert candidate(ID, measure(job_facts([facts])))
     named = replace(facts, identity=replace(facts.identity, source="file name"))
     assert "may wait" in abstains(ID, measure(job_facts([named])))

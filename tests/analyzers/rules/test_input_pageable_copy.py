@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from labelled_runs import Runs, fires
 
 from ddprof.analyzers.rules.input_pageable_copy import RULE
@@ -19,11 +18,6 @@ def test_names_pinned_memory(labelled: Runs) -> None:
     assert said.ranks == ()
     assert "pin_memory" in " ".join(f"{fix.setting} {fix.patch}" for fix in said.fixes)
     assert said.lost_us > 0.1 * labelled(ID).measures.step_us
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
 
 
 def test_names_the_rank_whose_copies_take_far_longer(labelled: Runs) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from captured import sidecar_of, with_sidecars
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, fires
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
@@ -25,10 +25,6 @@ def test_names_the_rank_of_the_late_loader(labelled: Runs) -> None:
     assert said.changes[0].kind == "instant_loader"
 
 
-def test_loaders_that_are_all_slow_name_nobody(labelled: Runs) -> None:
-    assert labelled("input.starved").said(ID) == []
-
-
 @pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])
 def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fetch_ms: int, late: list[int]) -> None:
     """Its peers' queues are a batch ahead: they never wait in the recording, and deliver no batch per step either."""
@@ -36,15 +32,6 @@ def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fet
     measures = with_sidecars(labelled(ID), {"fetching": fetching})
     assert late_loaders(measures).tolist() == late
     assert bool(list(catalogue()[ID].detect(measures))) is bool(late)
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
-def test_abstains_with_one_rank(labelled: Runs) -> None:
-    assert "only one rank" in abstains(ID, labelled(ID).only(0))
 
 
 def test_memory_is_pinned_only_for_a_device(labelled: Runs) -> None:

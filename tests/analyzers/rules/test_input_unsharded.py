@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from captured import sidecar_of
-from labelled_runs import Labelled, Runs
+from labelled_runs import Labelled, Runs, abstains, candidate
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
@@ -47,60 +47,54 @@ def said(measures: Measures) -> list[Candidate | Abstention]:
     return list(catalogue()[ID].detect(measures))
 
 
-def test_equal_indices_and_batches_are_the_same_samples(labelled: Runs) -> None:
-    (found,) = said(captured(labelled("clean.ddp"), SAME, ["aa"] * 4, sharded=True))  # whatever the sampler claims
-    assert isinstance(found, Candidate)
-    assert "same samples" in found.summary
-    assert found.basis is Basis.RECORDED
-    assert found.fixes[0].suggested == "DistributedSampler"
+FOUR = ["aa", "bb", "cc", "dd"]
+DRAWN = [[(7 * i + 31 * rank) % 200 for i in range(64)] for rank in range(4)]
+STREAM = "_InfiniteConstantSampler"  # of an iterable data set
 
 
-def test_equal_indices_of_different_data_sets_accuse_nobody(labelled: Runs) -> None:
-    (found,) = said(captured(labelled("clean.ddp"), SAME, ["aa", "bb", "cc", "dd"], sharded=False))
-    assert isinstance(found, Abstention)
+@pytest.mark.parametrize(
+    ("recorded", "words", "basis"),
+    [
+        (
+            {"indices": SAME, "prints": ["aa"] * 4, "sharded": True},
+            "same samples",
+            Basis.RECORDED,
+        ),
+        ({"indices": DRAWN, "sharded": False}, "whole data set", Basis.DEDUCED),
+        ({"sharded": False}, "same samples", Basis.RECORDED),  # a sampler that does not shard is enough
+        ({"prints": ["aa"] * 4, "sampler": STREAM}, "same stream", Basis.RECORDED),
+        ({"indices": SHARDS, "sharded": True, "batches": (100, 100, 100, 101)}, "rank 3 has 101", Basis.RECORDED),
+    ],
+)
+def test_what_ranks_that_do_not_shard_leave(labelled: Runs, recorded: dict[str, Any], words: str, basis: Basis) -> None:
+    found = candidate(ID, captured(labelled("clean.ddp"), **recorded))
+    assert words in found.summary and found.basis is basis
+    assert words != "same samples" or found.fixes[0].suggested == "DistributedSampler"
 
 
-def test_every_rank_draws_from_everything(labelled: Runs) -> None:
-    drawn = [[(7 * i + 31 * rank) % 200 for i in range(64)] for rank in range(4)]
-    (found,) = said(captured(labelled("clean.ddp"), drawn, sharded=False))
-    assert isinstance(found, Candidate)
-    assert "whole data set" in found.summary
-    assert found.basis is Basis.DEDUCED
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        {"indices": SHARDS, "sharded": True},
+        {"indices": PADDED, "sharded": True},
+        {"prints": FOUR, "sampler": STREAM},
+    ],
+    ids=["even", "padded", "stream"],
+)
+def test_shards_are_healthy(labelled: Runs, recorded: dict[str, Any]) -> None:
+    assert said(captured(labelled("clean.ddp"), **recorded)) == []
 
 
-@pytest.mark.parametrize("indices", [SHARDS, PADDED], ids=["even", "padded"])
-def test_shards_are_healthy(labelled: Runs, indices: list[list[int]]) -> None:
-    assert said(captured(labelled("clean.ddp"), indices, sharded=True)) == []
-
-
-def test_a_sampler_that_does_not_shard_is_enough(labelled: Runs) -> None:
-    (found,) = said(captured(labelled("clean.ddp"), sharded=False))
-    assert isinstance(found, Candidate)
-
-
-def test_iterable_data_sets_are_judged_by_their_batches(labelled: Runs) -> None:
+@pytest.mark.parametrize(
+    ("recorded", "reason"),
+    [
+        ({"indices": SAME, "prints": FOUR, "sharded": False}, ""),  # equal indices of different data sets
+        ({"indices": SAME, "prints": ["aa"] * 4, "parallelism": ("ddp", "tp")}, "by design"),  # parts of one replica
+        (None, "does not record samplers"),
+    ],
+)
+def test_abstains_where_samples_are_not_comparable(
+    labelled: Runs, recorded: dict[str, Any] | None, reason: str
+) -> None:
     run = labelled("clean.ddp")
-    same = captured(run, prints=["aa"] * 4, sampler="_InfiniteConstantSampler")
-    other = captured(run, prints=["aa", "bb", "cc", "dd"], sampler="_InfiniteConstantSampler")
-    (found,) = said(same)
-    assert isinstance(found, Candidate)
-    assert "same stream" in found.summary
-    assert said(other) == []
-
-
-def test_epochs_of_different_length(labelled: Runs) -> None:
-    (found,) = said(captured(labelled("clean.ddp"), SHARDS, sharded=True, batches=(100, 100, 100, 101)))
-    assert isinstance(found, Candidate)
-    assert "rank 3 has 101" in found.summary
-
-
-def test_parts_of_one_replica_are_not_judged(labelled: Runs) -> None:
-    (found,) = said(captured(labelled("clean.ddp"), SAME, ["aa"] * 4, parallelism=("ddp", "tp")))
-    assert isinstance(found, Abstention)
-    assert "by design" in found.reason
-
-
-def test_abstains_where_samplers_were_not_recorded(labelled: Runs) -> None:
-    (found,) = said(labelled("clean.ddp").measures)
-    assert isinstance(found, Abstention)
-    assert "does not record samplers" in found.reason
+    assert reason in abstains(ID, run.measures if recorded is None else captured(run, **recorded))

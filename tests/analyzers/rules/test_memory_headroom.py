@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
 
 ID = "memory.headroom"
 
@@ -27,8 +24,7 @@ def test_abstains_without_memory_events(labelled: Runs) -> None:
 def test_is_silent_where_a_fifth_is_free(labelled: Runs) -> None:
     measures = labelled("clean.ddp").measures
     roomy = {"peak_reserved_bytes": 64 * 10**9, "total_bytes": 80 * 10**9}
-    ranks = tuple(replace(facts, memory=roomy) for facts in measures.job.ranks)
-    assert list(catalogue()[ID].detect(replace(measures, job=replace(measures.job, ranks=ranks)))) == []
+    assert list(catalogue()[ID].detect(on_every_rank(measures, memory=roomy))) == []
 
 
 def test_recomputing_with_memory_free_is_needless(labelled: Runs) -> None:
@@ -39,10 +35,6 @@ def test_recomputing_with_memory_free_is_needless(labelled: Runs) -> None:
     assert "which fits" in said.evidence[0].text
     assert run.pricer.step_us(said.changes) == pytest.approx(run.label["counterfactual_step_us"], rel=0.02)
     assert run.score.right
-
-
-def test_recomputing_that_memory_needs_is_none(labelled: Runs) -> None:
-    assert labelled("recomputation for want of memory").said(ID) == []
 
 
 def test_where_memory_is_not_known_it_cannot_be_told(labelled: Runs) -> None:
@@ -56,9 +48,7 @@ def test_a_part_that_fits_is_priced_as_a_part(labelled: Runs) -> None:
     measures = run.measures
     total = measures.job.ranks[0].memory["total_bytes"]
     half = {"peak_allocated_bytes": int(0.5 * total), "total_bytes": total, "kept_bytes": int(0.8 * total)}
-    ranks = tuple(replace(facts, memory=half) for facts in measures.job.ranks)
-    (said,) = catalogue()[ID].detect(replace(measures, job=replace(measures.job, ranks=ranks)))
-    assert isinstance(said, Candidate)
+    said = candidate(ID, on_every_rank(measures, memory=half))
     assert said.changes[0].values[0] == pytest.approx(0.5)
     whole = run.pricer.step_us(fires(run, ID).changes)
     part = run.pricer.step_us(said.changes)

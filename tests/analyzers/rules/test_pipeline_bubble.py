@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from captured import without_peers
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.traffic.statistics import CommStats
 from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.pipeline_bubble import best_microbatches
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.findings import Candidate
 from ddprof.sidecar import Sidecar, TimedFetches
 
 ID = "pipeline.bubble"
@@ -28,18 +27,21 @@ def pipeline_of(measures: Measures) -> Pipeline:
     return measures.job.pipeline
 
 
-def scheduled(labelled: Runs, stages: int, microbatches: int, work_us: float, launch_us: float = 0.0) -> Measures:
-    """A schedule of equal stages without messages: the step is work and bubble, and launches between the kernels."""
-    measures = labelled(ID).measures
-    bubble_us = work_us * (stages - 1) / microbatches
-    ledger = np.zeros((stages, len(CAUSES)))
+def with_pipeline(measures: Measures, **changes: Any) -> Measures:
+    return replace(measures, job=replace(measures.job, pipeline=replace(pipeline_of(measures), **changes)))
+
+
+def scheduled(labelled: Runs, launch_us: float) -> Measures:
+    """Four equal stages of 20 ms in four microbatches, without messages: the step is work, bubble, and launches."""
+    work_us, bubble_us = 20_000.0, 15_000.0
+    ledger = np.zeros((4, len(CAUSES)))
     ledger[:, CAUSE_CODE["pipeline_bubble"]], ledger[:, CAUSE_CODE["host_launch"]] = bubble_us, launch_us
-    pipeline = Pipeline(tuple((p,) for p in range(stages)), microbatches)
-    job = replace(measures.job, pipeline=pipeline)
-    return replace(
-        measures, job=job, step_us=work_us + bubble_us + launch_us, ledger_us=ledger,
-        stage_work_us=np.full(stages, work_us), comm=CommStats(()),
-    )  # fmt: skip
+    measures = labelled(ID).measures
+    measures = replace(
+        measures, job=replace(measures.job, pipeline=Pipeline(tuple((p,) for p in range(4)), 4)), ledger_us=ledger
+    )
+    step_us, work = work_us + bubble_us + launch_us, np.full(4, work_us)
+    return replace(measures, step_us=step_us, stage_work_us=work, comm=CommStats(()))
 
 
 def test_microbatches_are_doubled_until_that_wins_little(labelled: Runs) -> None:
@@ -51,26 +53,25 @@ def test_microbatches_are_doubled_until_that_wins_little(labelled: Runs) -> None
     assert said.ranks == ()
 
 
+def counts(measures: Measures) -> list[int]:
+    """Numbers of microbatches that are tried."""
+    return [count for count, _ in best_microbatches(measures, pipeline_of(measures))]
+
+
 def test_four_stages_of_four_microbatches_are_best_with_sixteen(labelled: Runs) -> None:
     """20 ms of work and 116 us of launches per microbatch, as simulated: 35.5, 28.4, 25.6 and 25.6 ms."""
-    measures = scheduled(labelled, 4, 4, 20_000.0, 464.0)
-    swept = best_microbatches(measures, pipeline_of(measures))
-    assert [count for count, _ in swept] == [8, 16]
-    assert swept[-1][1] == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
+    measures = scheduled(labelled, 464.0)
+    assert counts(measures) == [8, 16]
+    gained_us = best_microbatches(measures, pipeline_of(measures))[-1][1]
+    assert gained_us == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
 
 
-def test_what_every_microbatch_costs_ends_the_sweep(labelled: Runs) -> None:
-    cheap, dear = (scheduled(labelled, 4, 4, 20_000.0, us) for us in (0.0, 4_000.0))
-    assert [count for count, _ in best_microbatches(cheap, pipeline_of(cheap))] == [8, 16, 32]
-    assert [count for count, _ in best_microbatches(dear, pipeline_of(dear))] == [8]
-
-
-def test_there_are_no_more_microbatches_than_samples(labelled: Runs) -> None:
-    measures = scheduled(labelled, 4, 4, 20_000.0)
-    sidecar = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
-    ranks = tuple(replace(facts, sidecar=sidecar) for facts in measures.job.ranks)
-    counted = replace(measures, job=replace(measures.job, ranks=ranks))
-    assert [count for count, _ in best_microbatches(counted, pipeline_of(counted))] == [8]
+def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Runs) -> None:
+    cheap = scheduled(labelled, 0.0)
+    assert counts(cheap) == [8, 16, 32]
+    assert counts(scheduled(labelled, 4_000.0)) == [8]
+    eight = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
+    assert counts(on_every_rank(cheap, sidecar=eight)) == [8]
 
 
 @pytest.mark.parametrize("at", [4, 8, 16])
@@ -80,11 +81,6 @@ def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> Non
     swept = run.label["faults"][0]["sweep"]["microbatches"]
     predicted = run.measures.step_us - schedule_gain_us(run.measures, at, 1)
     assert predicted == pytest.approx(swept[str(at)], rel=0.05)
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_without_a_pipeline(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
 
 
 def test_abstains_where_messages_name_no_peer(labelled: Runs) -> None:
@@ -107,14 +103,10 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
 
 
 def test_interleaving_needs_microbatches_in_groups(labelled: Runs) -> None:
-    measures = labelled(ID).measures
-    odd = replace(measures, job=replace(measures.job, pipeline=replace(pipeline_of(measures), microbatches=3)))
-    (said,) = catalogue()[ID].detect(odd)
-    assert isinstance(said, Candidate)
+    said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
 
 
 def test_abstains_where_records_contradict_one_another(labelled: Runs) -> None:
-    measures = labelled(ID).measures
-    unsure = replace(pipeline_of(measures), unsure="the stages recorded 5 to 8 messages in a step")
-    assert "5 to 8 messages" in abstains(ID, replace(measures, job=replace(measures.job, pipeline=unsure)))
+    unsure = "the stages recorded 5 to 8 messages in a step"
+    assert "5 to 8 messages" in abstains(ID, with_pipeline(labelled(ID).measures, unsure=unsure))

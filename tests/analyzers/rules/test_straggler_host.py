@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from captured import with_sidecars
+from captured import fed
 from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.catalogue import catalogue
@@ -24,19 +23,6 @@ def test_names_the_slow_host(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert said.ranks == (1,)
     assert said.lost_us > 0
-
-
-def test_a_slow_device_is_not_a_slow_host(labelled: Runs) -> None:
-    assert labelled("straggler.compute").said(ID) == []
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
-def test_abstains_with_one_rank(labelled: Runs) -> None:
-    assert "only one rank" in abstains(ID, labelled(ID).only(0))
 
 
 def test_abstains_where_no_launch_was_recorded(labelled: Runs) -> None:
@@ -67,21 +53,17 @@ def test_a_rank_that_only_began_later_has_no_slow_host(labelled: Runs) -> None:
 
 def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> None:
     """The host of a device launches as many kernels whatever it is fed, unless the device takes longer, too."""
-    run = labelled(ID)
-    steps = run.job.ranks[0].steps["index"].tolist()
 
-    def said(elements: int, work: float) -> list[Candidate]:
-        rows = [[elements if rank == 1 else 100] * len(steps) for rank in range(len(run.job.ranks))]
-        fed = [{"batches": [{"step": s, "elements": e} for s, e in zip(steps, row, strict=True)]} for row in rows]
-        measures = with_sidecars(run, *fed)
+    def named(elements: int, work: float) -> list[tuple[int, ...]]:
+        measures = fed(labelled(ID), lambda rank, step: elements if rank == 1 else 100)
         factor = measures.work.factor.copy()
         factor[1] = work
         longer = replace(measures, work=replace(measures.work, factor=factor))
-        return [found for found in catalogue()[ID].detect(longer) if isinstance(found, Candidate)]
+        return [found.ranks for found in catalogue()[ID].detect(longer) if isinstance(found, Candidate)]
 
-    assert said(1_000, 2.0) == []
-    assert [found.ranks for found in said(1_000, 1.0)] == [(1,)]
-    assert [found.ranks for found in said(300, 2.0)] == [(1,)]  # its host takes eight times as long
+    assert named(1_000, 2.0) == []
+    assert named(1_000, 1.0) == [(1,)]
+    assert named(300, 2.0) == [(1,)]  # its host takes eight times as long
 
 
 def test_a_pause_in_one_step_is_no_slow_host() -> None:

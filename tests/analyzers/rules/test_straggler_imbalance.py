@@ -8,17 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from captured import sidecar_of, with_sidecars
-from kineto_run import Script, meet
-from labelled_runs import Labelled, Runs, abstains, fires
+from captured import fed, sidecar_of
+from kineto_run import Script, in_step, loaded
+from labelled_runs import Runs, candidate, fires
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import Measures
-from ddprof.findings import Candidate
 
 ID = "straggler.imbalance"
+Work = Callable[[Script, int, int], None]
 
 
 def test_blames_no_rank_where_the_slowest_changes(labelled: Runs) -> None:
@@ -27,69 +25,22 @@ def test_blames_no_rank_where_the_slowest_changes(labelled: Runs) -> None:
     assert said.changes[0].kind == "balance_compute"
 
 
-def test_a_steady_straggler_is_not_imbalance(labelled: Runs) -> None:
-    assert labelled("straggler.compute").said(ID) == []
-
-
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
-def test_is_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
-    assert labelled(name).said(ID) == []
-
-
-def test_abstains_with_one_rank(labelled: Runs) -> None:
-    assert "no two ranks" in abstains(ID, labelled(ID).only(0))
-
-
-def fed(run: Labelled, elements: list[list[int]]) -> Measures:
-    """The run with these elements fed to each rank in its traced steps."""
-    numbers = run.job.ranks[0].steps["index"].tolist()
-    return with_sidecars(
-        run,
-        *({"batches": [{"step": s, "elements": e} for s, e in zip(numbers, row, strict=False)]} for row in elements),
-    )
-
-
-def test_says_who_was_fed_more(labelled: Runs) -> None:
+def test_says_who_was_fed_more_and_that_batches_are_equal(labelled: Runs) -> None:
     run = labelled(ID)
-    steps = len(run.job.ranks[0].steps)
-    rows = [[300 if step % 4 == rank else 100 for step in range(steps)] for rank in range(len(run.job.ranks))]
-    (said,) = catalogue()[ID].detect(fed(run, rows))
-    assert isinstance(said, Candidate)
-    assert "3.00 x the elements" in said.evidence[0].text
-    assert "moves between ranks" in said.evidence[0].text
-
-
-def test_equal_batches_are_said_to_be_equal(labelled: Runs) -> None:
-    run = labelled(ID)
-    rows = [[100] * len(run.job.ranks[0].steps)] * len(run.job.ranks)
-    (said,) = catalogue()[ID].detect(fed(run, rows))
-    assert isinstance(said, Candidate)
-    assert "equally many elements" in said.evidence[0].text
+    text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
+    assert "3.00 x the elements" in text and "moves between ranks" in text
+    assert "equally many elements" in candidate(ID, fed(run, lambda rank, step: 100)).evidence[0].text
 
 
 def test_batches_speak_where_kernels_cannot_be_compared(labelled: Runs) -> None:
-    run = labelled("straggler.compute")
-    steps = len(run.job.ranks[0].steps)
-    rows = [[300 if rank == 1 else 100] * steps for rank in range(len(run.job.ranks))]
-    measures = fed(run, rows)
-    blind = replace(measures, compute=replace(measures.compute, factor=np.full(len(run.job.ranks), np.nan)))
-    (said,) = catalogue()[ID].detect(blind)
-    assert isinstance(said, Candidate)
-    assert said.ranks == (1,)
+    measures = fed(labelled("straggler.compute"), lambda rank, step: 300 if rank == 1 else 100)
+    blind = replace(measures, compute=replace(measures.compute, factor=np.full(len(measures.job.ranks), np.nan)))
+    assert candidate(ID, blind).ranks == (1,)
 
 
-def unequal(folder: Path, work: Callable[[Script, int, int], None], ranks: int = 4) -> LoadedRun:
+def unequal(folder: Path, work: Work, ranks: int = 4) -> LoadedRun:
     """Ranks that do `work` (script, rank, step) and meet in an all-reduce, step by step."""
-    scripts = [Script() for _ in range(ranks)]
-    for step in range(5):
-        begins = [script.now_us for script in scripts]
-        for number, script in enumerate(scripts):
-            work(script, number, step)
-        meet(scripts)
-        for script, begin in zip(scripts, begins, strict=True):
-            script.synchronise()
-            script.step(step + 1, begin)
-    return LoadedRun("made", job_facts([s.facts(folder, n, ranks) for n, s in enumerate(scripts)]), ())
+    return loaded(in_step(ranks, 5, work), folder)
 
 
 def serious(made: LoadedRun) -> dict[str, tuple[int, ...]]:
@@ -101,12 +52,36 @@ def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -
         script.launch(name, dur_us=dur_us)
 
 
-def test_some_kernels_that_take_longer_are_more_work_and_no_slow_device(tmp_path: Path) -> None:
-    def work(script: Script, rank: int, step: int) -> None:
-        layers(script, 200.0)
-        layers(script, 300.0 if rank == 2 else 150.0, "expert", 5)
+def some_longer_kernels(script: Script, rank: int, step: int) -> None:
+    layers(script, 200.0)
+    layers(script, 300.0 if rank == 2 else 150.0, "expert", 5)
 
-    assert serious(unequal(tmp_path, work)) == {ID: (2,)}
+
+def larger_batch(script: Script, rank: int, step: int) -> None:
+    script.copy(1_500_000 if rank == 1 else 1_000_000)
+    layers(script, 300.0 if rank == 1 else 200.0)
+
+
+def longer_for_the_same_batch(script: Script, rank: int, step: int) -> None:
+    script.copy(1_000_000)
+    layers(script, 300.0 if rank == 1 else 200.0)
+
+
+def scattered(script: Script, rank: int, step: int) -> None:
+    layers(script, 200.0 + ((rank * 7 + step * 3) % 5) * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("work", "found"),
+    [
+        (some_longer_kernels, {ID: (2,)}),
+        (larger_batch, {ID: (1,)}),
+        (longer_for_the_same_batch, {"straggler.compute": (1,)}),
+        (scattered, {}),
+    ],
+)
+def test_more_work_is_told_from_a_slow_device(tmp_path: Path, work: Work, found: dict[str, tuple[int, ...]]) -> None:
+    assert serious(unequal(tmp_path, work)) == found
 
 
 def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:
@@ -136,29 +111,6 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert "histograms()" in finding.summary
     assert finding.recoverable_us.value == pytest.approx(5 * 400.0 + 3_000.0, rel=0.05)
-
-
-def test_a_larger_batch_is_more_work_and_no_slow_device(tmp_path: Path) -> None:
-    def work(script: Script, rank: int, step: int) -> None:
-        script.copy(1_500_000 if rank == 1 else 1_000_000)
-        layers(script, 300.0 if rank == 1 else 200.0)
-
-    assert serious(unequal(tmp_path, work)) == {ID: (1,)}
-
-
-def test_the_same_batch_that_takes_longer_is_a_slow_device(tmp_path: Path) -> None:
-    def work(script: Script, rank: int, step: int) -> None:
-        script.copy(1_000_000)
-        layers(script, 300.0 if rank == 1 else 200.0)
-
-    assert serious(unequal(tmp_path, work)) == {"straggler.compute": (1,)}
-
-
-def test_equal_work_that_scatters_is_nobodys(tmp_path: Path) -> None:
-    def work(script: Script, rank: int, step: int) -> None:
-        layers(script, 200.0 + ((rank * 7 + step * 3) % 5) * 0.5)
-
-    assert serious(unequal(tmp_path, work)) == {}
 
 
 @pytest.mark.parametrize(

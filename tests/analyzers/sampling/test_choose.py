@@ -82,7 +82,7 @@ def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(tot
 @pytest.fixture(scope="module")
 def pipeline_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pipeline")
-    model = Model(layers=4, unit_us=390.0, params_per_layer=10_000_000)
+    model = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     parallel = Parallel("pp", dp=2, pp=4, microbatches=4)
     write(simulate(small_run(ranks=8, hosts=2, parallel=parallel, model=model, loader_us=20_000.0)), folder)
     return folder / "traces"

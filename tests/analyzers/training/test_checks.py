@@ -10,7 +10,6 @@ from training.jobs import held, job, said
 from ddprof.analyzers.catalogue import page
 from ddprof.analyzers.training.catalogue import training_checks
 from ddprof.analyzers.training.setup import training_of
-from ddprof.findings import Remark
 
 LINE = {"file": "train.py", "line": 30, "function": "main"}
 
@@ -71,10 +70,8 @@ def test_parameters_that_no_rank_trains() -> None:
     aux = {"aux.weight": [5, 6], "aux.bias": [5, 6]}
     (remark,) = said("unused_parameters", job(gradients(aux), gradients(aux)))
     assert "2 of 8 parameter tensors of AdamW have a gradient in no step so far" in remark.summary
-    assert [e.text for e in remark.evidence] == [
-        "2 000 numbers that are never trained",
-        "AdamW made at train.py:30 main()",
-    ]
+    texts = ["2 000 numbers that are never trained", "AdamW made at train.py:30 main()"]
+    assert [e.text for e in remark.evidence] == texts
     (remark,) = said("unused_parameters", job(gradients(aux, stateful=False)))
     assert "in none of 3 steps" in remark.summary
 
@@ -115,16 +112,10 @@ def software(torch: str = "2.9.0", **settings: str) -> dict[str, Any]:
     return {"versions": {"torch": torch, "nccl": None}, "communication_environment": settings}
 
 
-def only(found: list[Remark]) -> Remark:
-    (remark,) = found
-    return remark
-
-
 def test_ranks_of_different_software() -> None:
-    ranks = [software(), software(), software("2.8.0")]
-    remark = only(said("environment_differs", job(*ranks)))
+    (remark,) = said("environment_differs", job(software(), software(), software("2.8.0")))
     assert remark.ranks == (2,) and remark.evidence[0].text == "torch: 2.9.0 on ranks 0, 1, 2.8.0 on rank 2"
-    remark = only(said("environment_differs", job(software(NCCL_ALGO="Ring"), software())))
+    (remark,) = said("environment_differs", job(software(NCCL_ALGO="Ring"), software()))
     assert "NCCL_ALGO" in remark.summary
     assert said("environment_differs", job(software(NCCL_SOCKET_IFNAME="eth0"), software())) == []
     assert said("environment_differs", job(software(), {})) == []  # not captured is not different

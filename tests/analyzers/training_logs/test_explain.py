@@ -7,18 +7,11 @@ from pathlib import Path
 import pytest
 
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.document import logs_document
-from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
-from ddprof.slices.training_logs.model import (
-    LoggedCalls,
-    LoggedIteration,
-    LoggedStraggling,
-    LogReport,
-    RankReading,
-    TimerReading,
-    TrainingLog,
-)
-from ddprof.slices.training_logs.text import markdown_log, render_log
+from ddprof.report.training_log.document import logs_document
+from ddprof.report.training_log.text import markdown_log, render_log
+from ddprof.training_log.model import LoggedCalls, LoggedIteration, LoggedStraggling, RankReading, TimerReading
+
+from ddprof.training_log.model import LogReport, TrainingLog  # isort: skip
 
 SAMPLES = Path(__file__).parents[2] / "readers" / "logs" / "samples"
 ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}
@@ -118,28 +111,32 @@ def test_a_rank_that_is_longest_every_time_is_named() -> None:
     assert "longest in 19 of 19" in finding.evidence[0]
 
 
-def test_nobody_is_named_by_chance_or_where_all_wait_inside_the_timer() -> None:
-    turns = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
-    assert of_ranks("forward-compute", turns, ALONE).findings == ()
-    slow = {rank: [300.0 + (100.0 if rank == 3 else 0.0)] * 20 for rank in range(4)}
-    experts = of_ranks("forward-compute", slow, {**ALONE, "expert": 4})
-    assert experts.findings == () and any("expert" in said for said in experts.abstained)
+def later(*ranks: int, by_ms: float = 100.0) -> dict[int, list[float]]:
+    """Twenty readings of four ranks, of which these always take longer."""
+    return {rank: [300.0 + by_ms * (rank in ranks)] * 20 for rank in range(4)}
 
 
-def test_stages_of_a_pipeline_are_not_compared_with_each_other() -> None:
-    times = {rank: [300.0 + (200.0 if rank >= 2 else 0.0)] * 20 for rank in range(4)}
-    assert of_ranks("forward-compute", times, {**ALONE, "pipeline": 2}).findings == ()
-    times[3] = [800.0] * 20
-    (finding,) = of_ranks("forward-compute", times, {**ALONE, "pipeline": 2}).findings
-    assert finding.ranks == (3,)
+TURNS = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
+STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
 
 
-def test_ranks_of_a_tensor_parallel_group_are_one() -> None:
-    times = {rank: [300.0 + (100.0 if rank >= 2 else 0.0)] * 20 for rank in range(4)}
-    (finding,) = of_ranks("forward-compute", times, {**ALONE, "tensor": 2, "data": 2}).findings
-    assert finding.ranks == (2, 3)
-    alone = {rank: [300.0 + (100.0 if rank == 3 else 0.0)] * 20 for rank in range(4)}
-    assert of_ranks("forward-compute", alone, {**ALONE, "tensor": 2, "data": 2}).findings == ()
+@pytest.mark.parametrize(
+    ("times", "sizes", "named"),
+    [
+        (TURNS, ALONE, None),  # by chance
+        (later(3), {**ALONE, "expert": 4}, None),  # all wait inside the timer
+        (later(2, 3, by_ms=200.0), STAGES, None),  # stages are not compared with each other
+        ({**later(2, by_ms=200.0), 3: [800.0] * 20}, STAGES, (3,)),
+        (later(2, 3), PAIRS, (2, 3)),  # ranks of a tensor-parallel group are one
+        (later(3), PAIRS, None),
+    ],
+)
+def test_ranks_are_named_among_those_that_do_the_same_work(
+    times: dict[int, list[float]], sizes: dict[str, int], named: tuple[int, ...] | None
+) -> None:
+    report = of_ranks("forward-compute", times, sizes)
+    assert [finding.ranks for finding in report.findings] == ([] if named is None else [named])
+    assert "expert" not in sizes or any("expert" in said for said in report.abstained)
 
 
 def test_slow_iterations_by_number_and_cost() -> None:

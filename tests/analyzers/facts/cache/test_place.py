@@ -26,16 +26,12 @@ def _entries(folder: Folder) -> list[str]:
     return sorted(os.listdir(folder.path))
 
 
-def test_what_was_kept_is_found_under_its_key_alone(folder: Folder) -> None:
+def test_what_was_kept_by_a_believed_user_is_found_under_its_key_alone(folder: Folder) -> None:
     folder.save(KEYS[0], [b"a", memoryview(b"bc")])
     assert folder.load(KEYS[0], ME) == b"abc"
     assert folder.load(KEYS[1], ME) is None
-    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
-
-
-def test_what_another_user_wrote_is_not_found(folder: Folder) -> None:
-    folder.save(KEYS[0], [b"a"])
     assert folder.load(KEYS[0], {os.getuid() + 1}) is None
+    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
 
 
 def test_a_pipe_or_a_folder_in_its_place_is_neither_read_nor_waited_for(folder: Folder) -> None:
@@ -76,7 +72,9 @@ def test_the_oldest_go_first_and_no_more_than_must(folder: Folder) -> None:
     assert _entries(folder) == sorted(f"{key}.arrow" for key in (*KEYS[:3], KEYS[-1]))
 
 
-def test_files_of_other_names_are_nobodys_to_remove(folder: Folder) -> None:
+def test_files_of_other_names_are_nobodys_to_remove_and_no_folder_is_made(folder: Folder) -> None:
+    folder.prune()
+    assert not os.path.exists(folder.path)
     os.makedirs(folder.path)
     names = ["thesis.arrow", f"{KEYS[0]}.parquet", f"{KEYS[0]}.arrow.bak"]
     for name in names:
@@ -95,37 +93,29 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_is_not(
     assert _entries(folder) == [written.name]
 
 
-def test_a_folder_that_is_not_there_has_nothing_to_prune(folder: Folder) -> None:
-    folder.prune()
-    assert not os.path.exists(folder.path)
-
-
 def test_the_users_folder_is_private_and_below_the_stated_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert users_folder() == Folder(str(tmp_path / "ddprof" / "facts"))
     assert (tmp_path / "ddprof" / "facts").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_relative_cache_is_none_and_the_home_has_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # the specification has it ignored
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")  # the specification has a relative one ignored; the home has one
     monkeypatch.setenv("HOME", str(tmp_path))
     assert users_folder() == Folder(str(tmp_path / ".cache" / "ddprof" / "facts"))
 
 
-def test_a_users_folder_that_another_user_made_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_users_folder_that_another_user_made_or_a_file_in_its_place_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "theirs"))
     assert users_folder() is not None
     if os.getuid() == 0:
-        os.chown(tmp_path / "ddprof", 4711, -1)
+        os.chown(tmp_path / "theirs" / "ddprof", 4711, -1)
     else:
         me = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: me + 1)
     assert users_folder() is None
-
-
-def test_a_file_in_the_place_of_the_folder_is_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "ddprof").write_text("")
     assert users_folder() is None

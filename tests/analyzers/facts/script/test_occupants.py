@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,28 +12,23 @@ from ddprof.analyzers.facts.model import RankFacts
 
 MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 LOADER = "torch/utils/data/dataloader.py(733): __next__"
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 BACKWARD = "torch/_tensor.py(570): backward"
 
 
 def steps_with(folder: Path, function: str, trains: bool = False, in_model: bool = False) -> RankFacts:
     """Three steps, in each 5 ms inside a function while nothing is launched, then a forward pass."""
     script = Script()
-    for number in range(3):
-        begin = script.now_us
-        if in_model:
-            with script.frame(MODULE), script.frame(function):
-                script.idle(5_000.0)
-        else:
-            with script.frame(function):
-                script.idle(5_000.0)
-                if trains:
-                    with script.frame(BACKWARD):
-                        script.host("autograd::engine", 300.0)
+    for _ in script.steps(3):
+        with script.frame(MODULE) if in_model else nullcontext(), script.frame(function):
+            script.idle(5_000.0)
+            if trains:
+                with script.frame(BACKWARD):
+                    script.host("autograd::engine", 300.0)
         with script.frame(MODULE):
             for _ in range(10):
                 script.launch(dur_us=100.0)
         script.synchronise()
-        script.step(number + 1, begin)
     return script.facts(folder)
 
 
@@ -42,56 +38,43 @@ def held_ms(facts: RankFacts, cause: str) -> float:
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("cause", "function"),
     [
-        "train.py(40): make_batch",
-        "data/prepare.py(12): tokenize_texts",
-        "train.py(7): preprocess",
-        "PIL/Image.py(2200): resize",
-        "transformers/pipelines/video_classification.py(129): preprocess",
-        "torchvision/transforms/functional.py(10): normalize",
+        ("dataloader", "train.py(40): make_batch"),
+        ("dataloader", "data/prepare.py(12): tokenize_texts"),
+        ("dataloader", "train.py(7): preprocess"),
+        ("dataloader", "PIL/Image.py(2200): resize"),
+        ("dataloader", "transformers/pipelines/video_classification.py(129): preprocess"),
+        ("dataloader", "torchvision/transforms/functional.py(10): normalize"),
+        ("checkpoint", "train.py(88): evaluate"),
+        ("checkpoint", "engine.py(5): validate_one_epoch"),
+        ("checkpoint", "train.py(9): save_checkpoint"),
+        ("checkpoint", "torch/serialization.py(943): save"),
+        ("checkpoint", "train.py(30): log_metrics"),
     ],
 )
-def test_preparing_data_is_of_the_loader(tmp_path: Path, function: str) -> None:
+def test_preparing_saving_evaluating_and_logging_are_of_their_causes(tmp_path: Path, cause: str, function: str) -> None:
     facts = steps_with(tmp_path, function)
-    assert held_ms(facts, "dataloader") == pytest.approx(15.0)
-    assert facts.strings[int(facts.spans_of("dataloader")["name"][0])].endswith("()")
+    assert held_ms(facts, cause) == pytest.approx(15.0)
+    assert cause != "dataloader" or facts.strings[int(facts.spans_of(cause)["name"][0])].endswith("()")
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "trains"),
     [
-        "train.py(88): evaluate",
-        "engine.py(5): validate_one_epoch",
-        "train.py(9): save_checkpoint",
-        "torch/serialization.py(943): save",
-        "train.py(30): log_metrics",
+        ("train.py(88): update_ema", False),
+        ("train.py(88): batch_metrics", False),
+        ("train.py(88): create_model_inputs_log", False),
+        ("train.py(88): checkpoint_sequential", False),
+        ("torch/utils/checkpoint.py(488): checkpoint", False),
+        ("train.py(88): main", False),
+        ("train.py(88): evaluate_every_step_and_train", False),
+        ("train.py(88): evaluate", True),  # what runs a backward pass trains
+        ("train.py(40): make_batch", True),
     ],
 )
-def test_saving_evaluating_and_logging_are_of_the_checkpoint(tmp_path: Path, function: str) -> None:
-    assert held_ms(steps_with(tmp_path, function), "checkpoint") == pytest.approx(15.0)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        "train.py(88): update_ema",
-        "train.py(88): batch_metrics",
-        "train.py(88): create_model_inputs_log",
-        "train.py(88): checkpoint_sequential",
-        "torch/utils/checkpoint.py(488): checkpoint",
-        "train.py(88): main",
-        "train.py(88): evaluate_every_step_and_train",
-    ],
-)
-def test_other_functions_occupy_nothing(tmp_path: Path, function: str) -> None:
-    facts = steps_with(tmp_path, function)
-    assert held_ms(facts, "dataloader") == held_ms(facts, "checkpoint") == 0.0
-
-
-@pytest.mark.parametrize("function", ["train.py(88): evaluate", "train.py(40): make_batch"])
-def test_what_runs_a_backward_pass_trains(tmp_path: Path, function: str) -> None:
-    facts = steps_with(tmp_path, function, trains=True)
+def test_other_functions_occupy_nothing(tmp_path: Path, function: str, trains: bool) -> None:
+    facts = steps_with(tmp_path, function, trains)
     assert held_ms(facts, "dataloader") == held_ms(facts, "checkpoint") == 0.0
 
 
@@ -102,12 +85,10 @@ def test_what_a_models_own_forward_prepares_is_part_of_the_model(tmp_path: Path)
 def test_a_loop_over_steps_is_no_evaluation(tmp_path: Path) -> None:
     script = Script()
     with script.frame("train.py(3): evaluate"):
-        for number in range(3):
-            begin = script.now_us
+        for _ in script.steps(3):
             script.idle(5_000.0)
             script.launch(dur_us=100.0)
             script.synchronise()
-            script.step(number + 1, begin)
     assert held_ms(script.facts(tmp_path), "checkpoint") == 0.0
 
 
@@ -116,15 +97,13 @@ def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
 
     def spent_ms(outer: str, inner: str, annotated: str) -> tuple[float, float]:
         script = Script()
-        for number in range(3):
-            begin = script.now_us
+        for _ in script.steps(3):
             with script.frame(outer), script.frame("data.py(9): __getitem__"), script.frame(inner):
-                script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5_000.0, "user_annotation")
+                script.host(FETCH, 5_000.0, "user_annotation")
                 script.add(annotated, "user_annotation", script.now_us - 4_000.0, 3_000.0, 1, {})
             with script.frame(MODULE):
                 script.launch(dur_us=100.0)
             script.synchronise()
-            script.step(number + 1, begin)
         facts = script.facts(tmp_path)
         return held_ms(facts, "checkpoint"), held_ms(facts, "dataloader")
 
@@ -136,15 +115,13 @@ def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
 def test_a_fetch_to_evaluate_is_no_wait_for_a_batch(tmp_path: Path) -> None:
     """The capture names it around the range of torch's own."""
     script = Script()
-    for number in range(3):
-        begin = script.now_us
-        fetch_us = script.now_us
-        script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5_000.0, "user_annotation")
-        script.add("ddprof::evaluation_data", "user_annotation", fetch_us - 1.0, script.now_us - fetch_us + 2.0, 1, {})
-        script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1_000.0, "user_annotation")
+    for _ in script.steps(3):
+        with script.frame("ddprof::evaluation_data"):
+            script.events[-1]["cat"] = "user_annotation"
+            script.host(FETCH, 5_000.0, "user_annotation")
+        script.host(FETCH, 1_000.0, "user_annotation")
         script.launch(dur_us=100.0)
         script.synchronise()
-        script.step(number + 1, begin)
     facts = script.facts(tmp_path)
     assert held_ms(facts, "dataloader") == pytest.approx(3.0)
     assert held_ms(facts, "checkpoint") == pytest.approx(15.0, abs=0.1)

@@ -20,8 +20,7 @@ def prepared_us(script: Script, folder: Path) -> float:
 def steps(script: Script, count: int, *, before: tuple[str, ...] = (), copies: bool = True, after: str = "") -> Script:
     """Steps of five kernels. `before`: operators on the CPU at the start of each, 400 us and 50 us of Python each;
     `after`: one after the kernels."""
-    for number in range(count):
-        begin = script.now_us
+    for _ in script.steps(count):
         for name in before:
             script.host(name, 400.0)
             script.idle(50.0)
@@ -32,7 +31,6 @@ def steps(script: Script, count: int, *, before: tuple[str, ...] = (), copies: b
         if after:
             script.host(after, 2_000.0)
         script.idle(20.0)
-        script.step(number, begin)
     return script
 
 
@@ -55,13 +53,11 @@ def test_other_work_of_the_cpu_makes_no_batch(tmp_path: Path, healthy: dict[str,
 
 def test_short_operators_make_no_batch(tmp_path: Path) -> None:
     script = Script()
-    for number in range(4):
-        begin = script.now_us
+    for _ in script.steps(4):
         for _ in range(20):
             script.host("aten::view", 6.0)
         script.copy(1_000_000)
         script.launch(dur_us=300.0)
-        script.step(number, begin)
     assert prepared_us(script, tmp_path) == 0.0
 
 

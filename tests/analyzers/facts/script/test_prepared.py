@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cpu_loop import cpu_loop, operators
+from cpu_loop import Chore, cpu_loop, operators
 from kineto_run import Script
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -60,38 +60,31 @@ def averages(script: Script) -> None:
     operators(script, "randn", dur_us=20.0)
 
 
-def test_images_changed_before_the_forward_pass_are_data(tmp_path: Path) -> None:
-    facts = cpu_loop(tmp_path, before=warps)
-    assert held_ms(facts) == pytest.approx(3.0, abs=0.1)
-    assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
+def drops_then_draws(script: Script) -> None:
+    with script.frame("torch/optim/optimizer.py(1069): zero_grad"):
+        script.idle(3_000.0)
+    with script.frame("train.py(9): warp"):
+        operators(script, "rand", "grid_sampler", "mul", dur_us=400.0)
 
 
-def test_python_before_tensors_of_values_made_them(tmp_path: Path) -> None:
-    assert held_ms(cpu_loop(tmp_path, before=cuts_texts)) == pytest.approx(5.0, abs=0.1)
-
-
-def test_what_allocates_the_tensor_does_not_hide_that_it_is_made_of_values(tmp_path: Path) -> None:
-    assert held_ms(cpu_loop(tmp_path, before=cuts_texts_into_a_large_tensor)) == pytest.approx(5.4, abs=0.1)
-
-
-def test_gradients_that_are_dropped_before_are_no_batch(tmp_path: Path) -> None:
-    def drops_then_draws(script: Script) -> None:
-        with script.frame("torch/optim/optimizer.py(1069): zero_grad"):
-            script.idle(3_000.0)
-        with script.frame("train.py(9): warp"):
-            operators(script, "rand", "grid_sampler", "mul", dur_us=400.0)
-
-    facts = cpu_loop(tmp_path, before=drops_then_draws)
-    assert held_ms(facts) == pytest.approx(1.2, abs=0.1)
-    assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
-
-
-def test_python_before_random_numbers_is_something_else(tmp_path: Path) -> None:
-    assert held_ms(cpu_loop(tmp_path, before=sends_then_draws)) == pytest.approx(2.0, abs=0.1)
-
-
-def test_a_moving_average_beside_them_is_no_data(tmp_path: Path) -> None:
-    assert held_ms(cpu_loop(tmp_path, before=averages)) == 0.0
+@pytest.mark.parametrize(
+    ("before", "ms"),
+    [
+        (warps, 3.0),
+        (cuts_texts, 5.0),  # Python before tensors of values made them
+        (cuts_texts_into_a_large_tensor, 5.4),  # what allocates the tensor does not hide that
+        (drops_then_draws, 1.2),  # gradients that are dropped before are no batch
+        (sends_then_draws, 2.0),  # Python before random numbers is something else
+        (averages, 0.0),  # a moving average beside them is no data
+    ],
+)
+def test_what_makes_a_batch_before_the_forward_pass_is_told_by_its_operators(
+    tmp_path: Path, before: Chore, ms: float
+) -> None:
+    facts = cpu_loop(tmp_path, before=before)
+    assert held_ms(facts) == pytest.approx(ms, abs=0.1 if ms else 0.0)
+    if before in (warps, drops_then_draws):
+        assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
 
 
 def test_the_same_operators_after_the_backward_pass_make_no_batch(tmp_path: Path) -> None:

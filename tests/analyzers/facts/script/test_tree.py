@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of, written
-from ddprof.readers.script.stacks import traced_script
+from ddprof.readers.script.stacks import Script, traced_script
 
 NESTED = (
     (0, 100, "train.py(9): main"),
@@ -18,10 +18,16 @@ NESTED = (
 )
 
 
-def tree_of() -> tuple[CallTree, dict[str, int]]:
+def script_of(frames: tuple[tuple[int, int, str], ...]) -> Script:
+    """The script of one thread that was in these frames (start, end, name)."""
+    start, end = (np.array([frame[part] for frame in frames], np.int64) for part in (0, 1))
+    track = np.zeros(len(frames), np.int64)
+    return traced_script(track, start, end - start, np.arange(len(frames)), [frame[2] for frame in frames])
+
+
+def tree_of(frames: tuple[tuple[int, int, str], ...] = NESTED) -> tuple[CallTree, dict[str, int]]:
     """The tree, and the row of the stack that ends in each function."""
-    start, end = (np.array([frame[part] for frame in NESTED], np.int64) for part in (0, 1))
-    script = traced_script(np.zeros(5, np.int64), start, end - start, np.arange(5), [frame[2] for frame in NESTED])
+    script = script_of(frames)
     tree = CallTree(script.stacks, script.frames)
     return tree, {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
 
@@ -60,10 +66,8 @@ def test_frames_as_people_write_them() -> None:
 
 
 def test_when_a_thread_is_in_some_stacks() -> None:
-    start, end = (np.array([frame[part] for frame in NESTED], np.int64) for part in (0, 1))
-    script = traced_script(np.zeros(5, np.int64), start, end - start, np.arange(5), [frame[2] for frame in NESTED])
-    tree = CallTree(script.stacks, script.frames)
-    assert [part.tolist() for part in spans_of(script.spans, tree.in_phase)] == [[10, 70], [60, 90]]
+    spans = spans_of(script_of(NESTED).spans, tree_of()[0].in_phase)
+    assert [part.tolist() for part in spans] == [[10, 70], [60, 90]]
 
 
 def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
@@ -76,11 +80,6 @@ def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
         (50, 90, "torch/_dynamo/eval_frame.py(700): compiled_fn"),
         (55, 80, "model.py(5): forward"),
     )
-    start, end = (np.array([frame[part] for frame in frames], np.int64) for part in (0, 1))
-    script = traced_script(
-        np.zeros(len(frames), np.int64), start, end - start, np.arange(len(frames)), [frame[2] for frame in frames]
-    )
-    tree = CallTree(script.stacks, script.frames)
-    at = {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
+    tree, at = tree_of(frames)
     assert not tree.in_phase[at["zero_grad"]] and not tree.is_forward[at["_fn"]]
     assert tree.in_phase[at["forward"]] and tree.is_forward[at["forward"]]

@@ -14,25 +14,20 @@ from ddprof import intervals
 from ddprof.analyzers.facts.stepping.once import start_up
 
 
-def one_step(ranks: Sequence[Events]) -> None:
-    """What the first step holds, without any mark."""
-    for events in ranks:
-        marks = sorted((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
-        limit = float(marks[0]["ts"]) + float(marks[0]["dur"])
-        events[:] = [
-            e
-            for e in events
-            if "dur" not in e or (float(e["ts"]) < limit and not str(e["name"]).startswith("ProfilerStep"))
-        ]
-
-
-def cold(labelled: Runs, folder: Path, *changes: Callable[[Sequence[Events]], None]) -> Labelled:
-    """The first step of a healthy run, with changes made before the rest was cut off."""
+def cold(
+    labelled: Runs, folder: Path, *changes: Callable[[Sequence[Events]], None], is_marked: bool = False
+) -> Labelled:
+    """The first step of a healthy run, without its mark, with changes made before the rest was cut off."""
     source = labelled("clean.ddp")
 
     def all_of(ranks: Sequence[Events]) -> None:
-        for change in (*changes, one_step):
+        for change in changes:
             change(ranks)
+        for events in ranks:
+            first = min((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
+            limit = float(first["ts"]) + float(first["dur"])
+            held = [e for e in events if "dur" not in e or float(e["ts"]) < limit]
+            events[:] = [e for e in held if is_marked or not str(e["name"]).startswith("ProfilerStep")]
 
     return Labelled("cold", source.label, retold.retell(source.traces, folder / "traces", all_of))
 
@@ -88,18 +83,8 @@ def test_what_a_profiler_may_have_held_the_only_step_for_is_nobodys_cost(
     labelled: Runs, tmp_path: Path, where: str
 ) -> None:
     """Before the first work of the step, and after its last, with nothing else to compare the step with."""
-    step = labelled("clean.ddp").job.ranks[0].steps
-
-    def lone(ranks: Sequence[Events]) -> None:
-        retold.held_up(0, 4e3, where)(ranks)
-        for events in ranks:
-            marks = sorted((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
-            limit = float(marks[0]["ts"]) + float(marks[0]["dur"])
-            events[:] = [e for e in events if "dur" not in e or float(e["ts"]) < limit]
-
-    source = labelled("clean.ddp")
-    run = Labelled("lone", source.label, retold.retell(source.traces, tmp_path / "traces", lone))
+    run = cold(labelled, tmp_path, retold.held_up(0, 4e3, where), is_marked=True)
     facts = run.job.ranks[0]
-    assert len(step) > len(facts.steps) == 1
+    assert len(labelled("clean.ddp").job.ranks[0].steps) > len(facts.steps) == 1
     assert intervals.length(start_up(facts.once, facts.steps)) / 1e6 == pytest.approx(4.0, rel=0.3)
     assert not [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]

@@ -77,14 +77,13 @@ def test_a_window_that_ends_inside_a_step_shows_no_rhythm(labelled: Runs, tmp_pa
 )
 def test_marks_of_the_scripts_own_are_steps(labelled: Runs, tmp_path: Path, name: str) -> None:
     def renamed(events: Events) -> None:
-        keep = [
-            e for e in events if e.get("cat") not in ("user_annotation", "gpu_user_annotation") or retold.is_mark(e)
-        ]
-        for number, mark in enumerate(e for e in keep if retold.is_mark(e)):
+        marks = [e for e in events if retold.is_mark(e)]
+        without_marks(events)
+        events += marks
+        for number, mark in enumerate(marks):
             mark["name"] = name.format(number)
             inside = {**mark, "name": f"micro_batch {number}", "dur": mark["dur"] / 2}
-            keep += [inside, {**mark, "name": "optimizer_step_hook", "dur": 10.0}]
-        events[:] = keep
+            events += [inside, {**mark, "name": "optimizer_step_hook", "dur": 10.0}]
 
     run = told(labelled, tmp_path, renamed)
     assert {facts.step_source for facts in run.job.ranks} == {"annotation"}
@@ -95,12 +94,8 @@ def test_marks_of_the_scripts_own_are_steps(labelled: Runs, tmp_path: Path, name
 @pytest.mark.parametrize("with_host", [True, False])
 def test_marks_on_the_device_alone_are_steps(labelled: Runs, tmp_path: Path, with_host: bool) -> None:
     def device_side(events: Events) -> None:
-        device = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
-        events[:] = [
-            e
-            for e in events
-            if "dur" not in e or e["cat"] in device or (with_host and e["cat"] in ("cuda_runtime", "cpu_op"))
-        ]
+        kept = (*retold.DEVICE, *(("cuda_runtime", "cpu_op") if with_host else ()))
+        events[:] = [e for e in events if "dur" not in e or e["cat"] in kept]
 
     run = told(labelled, tmp_path, device_side)
     assert {facts.step_source for facts in run.job.ranks} == {"profiler_step"}

@@ -19,13 +19,11 @@ from ddprof.findings import Candidate, Fix
 def facts(folder: Path, *names: str) -> RankFacts:
     """A launch-bound rank with host ranges of these names."""
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         for _ in range(40):
             script.launch()
         for name in names:
             script.host(name, 3.0)
-        script.step(step + 1, begin)
     return script.facts(folder)
 
 

@@ -1,0 +1,65 @@
+"""Every rule on healthy runs, on runs of other faults and of one rank: it finds nothing, and says what it lacks."""
+
+from __future__ import annotations
+
+import pytest
+from corpus import CLEAN
+from labelled_runs import Runs, abstains
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.findings import Abstention, Candidate
+
+NOT_RECORDED = {"host.script", "input.unsharded", "memory.headroom"}  # stacks, samplers, memory events
+NOT_COMPARABLE = {
+    "clean.ddp": {"comm.slow_link"},  # one process group, or one link of the pipeline
+    "clean.fsdp": {"comm.slow_link"},
+    "clean.tpdp": set(),
+    "clean.pp": {"comm.slow_link", "straggler.imbalance"},
+}
+FOUND = {"clean.tpdp": {"comm.bandwidth_bound"}}  # its all-reduces cross hosts and are more than their link hides
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_rules_are_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
+    said = {rule: {type(each) for each in labelled(name).said(rule)} for rule in catalogue()}
+    assert {rule for rule, kinds in said.items() if Candidate in kinds} == FOUND.get(name, set())
+    assert {rule for rule, kinds in said.items() if Abstention in kinds} == NOT_RECORDED | NOT_COMPARABLE[name]
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "name"),
+    [
+        ("comm.latency_bound", "comm.no_overlap"),  # large messages
+        ("comm.latency_bound", "comm.bandwidth_bound"),
+        ("comm.latency_bound", "comm.sharding"),  # units of a block each are not small
+        ("comm.no_overlap", "comm.sharding"),  # gathers that are ahead
+        ("comm.sharding", "comm.bandwidth_bound"),  # no parameters are gathered
+        ("host.stalled", "straggler.host"),
+        ("host.stalled", "host.launch_bound"),
+        ("input.starved", "input.straggler"),  # one late loader
+        ("input.straggler", "input.starved"),  # all loaders are slow
+        ("memory.headroom", "recomputation for want of memory"),
+        ("straggler.compute", "pipeline.imbalance"),  # more layers and slow links are no slow device
+        ("straggler.compute", "pipeline.bubble"),
+        ("straggler.compute", "slow link between stages"),
+        ("straggler.host", "straggler.compute"),
+        ("straggler.imbalance", "straggler.compute"),  # always the same rank
+    ],
+)
+def test_rules_are_silent_on_a_fault_that_is_not_theirs(labelled: Runs, rule_id: str, name: str) -> None:
+    assert labelled(name).said(rule_id) == []
+
+
+@pytest.mark.parametrize(
+    ("rule_id", "reason"),
+    [
+        ("input.straggler", "only one rank"),
+        ("straggler.compute", "only one rank"),
+        ("straggler.host", "only one rank"),
+        ("straggler.unexplained", "only one rank"),
+        ("straggler.imbalance", "no two ranks"),
+    ],
+)
+def test_one_rank_has_nobody_to_be_compared_with(labelled: Runs, rule_id: str, reason: str) -> None:
+    run = labelled("straggler.compute" if rule_id == "straggler.unexplained" else rule_id)
+    assert reason in abstains(rule_id, run.only(0))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from ddprof.readers.source import Source
-from ddprof.report.training_log.document import logs_document
-from ddprof.report.training_log.text import markdown_log, render_log
-from ddprof.training_log.model import LoggedCalls, LoggedIteration, LoggedStraggling, RankReading, TimerReading
+from ddprof.slices.training_logs.document import logs_document
+from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, RankReading, TimerReading
+from ddprof.slices.training_logs.text import markdown_log, render_log
 
-from ddprof.training_log.model import LogReport, TrainingLog  # isort: skip
+from ddprof.slices.training_logs.model import LogReport, TrainingLog  # isort: skip
 
 SAMPLES = Path(__file__).parents[2] / "readers" / "logs" / "samples"
 ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}

@@ -161,6 +161,7 @@ REFUSED = (
     ("rocprofiler_sdk_results.json.gz", "rocprof"),
     ("dlprof_dldb.sqlite", "DLProf"),
 )
+LARGE = ("one_slow_worker_64",)
 _REPORTS: dict[str, list[Report]] = {}
 
 
@@ -171,7 +172,13 @@ def reports_of(folder: Path) -> list[Report]:
     return _REPORTS[folder.name]
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.folder}: {case.claim}" for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{case.folder}: {case.claim}", marks=pytest.mark.slow if case.folder in LARGE else ())
+        for case in CASES
+    ],
+)
 def test_what_was_measured_by_hand(shared_dir: Path, case: Case) -> None:
     folder = shared_dir / "wild" / "recordings" / case.folder
     if not folder.is_dir():

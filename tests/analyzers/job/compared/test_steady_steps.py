@@ -53,8 +53,14 @@ ONCE = {
 }
 
 
-@pytest.mark.parametrize("length_us", [0.4 * STEP_US, 3 * STEP_US, 200 * STEP_US])
-@pytest.mark.parametrize("cost", ONCE)
+@pytest.mark.parametrize(
+    ("cost", "length_us"),
+    [
+        pytest.param(cost, steps * STEP_US, marks=() if steps == 3 or not number else pytest.mark.slow)
+        for number, cost in enumerate(ONCE)
+        for steps in (0.4, 3, 200)
+    ],
+)
 def test_a_step_with_a_cost_that_occurs_once_is_left_out(
     labelled: Runs, tmp_path: Path, cost: str, length_us: float
 ) -> None:

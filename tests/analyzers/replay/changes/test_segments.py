@@ -53,10 +53,10 @@ def longer(times_us: Sequence[float], place: int) -> list[float]:
     return [us + 9000.0 * (at == place) for at, us in enumerate(times_us)]
 
 
-@pytest.mark.parametrize(
-    ("rule", "place"),
-    [*(("straggler.compute", place) for place in range(4)), ("straggler.host", 0), ("straggler.host", 3)],
-)
+PLACES = [(f"straggler.{kind}", place) for kind in ("compute", "host") for place in range(4)]
+
+
+@pytest.mark.parametrize(("rule", "place"), PLACES)
 def test_extra_operators_or_a_stall_in_one_place_are_priced_there(tmp_path: Path, rule: str, place: int) -> None:
     slow = (longer(EVEN, place), HOST) if rule == "straggler.compute" else (EVEN, longer(HOST, place))
     without = written(tmp_path, [EVEN, EVEN], [HOST, HOST])

@@ -110,11 +110,6 @@ def test_a_file_that_has_changed_or_its_sidecar_is_read_again(
     assert not _is_known(found, kept_in)
 
 
-def test_facts_of_other_code_are_made_again(source: Source, kept_in: Recall) -> None:
-    _keep(source, kept_in)
-    assert not _is_known(source, Recall(kept_in.place, "other"))
-
-
 def test_the_same_content_in_another_folder_is_another_file(tmp_path: Path, kept_in: Recall) -> None:
     here, there = (_write(tmp_path / name) for name in ("a", "b"))
     for folder in (here, there):
@@ -123,20 +118,19 @@ def test_the_same_content_in_another_folder_is_another_file(tmp_path: Path, kept
     assert not _is_known(_source(there), kept_in)
 
 
-def test_facts_that_another_user_kept_are_not_believed(
-    source: Source, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
+def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
+    tmp_path: Path, source: Source, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _keep(source, kept_in)
-    monkeypatch.setattr(recall, "_believed", lambda path: {os.getuid() + 1})
-    assert not _is_known(source, kept_in)
-
-
-def test_a_damaged_entry_is_made_anew(tmp_path: Path, source: Source, kept_in: Recall) -> None:
-    _keep(source, kept_in)
+    assert not _is_known(source, Recall(kept_in.place, "other"))
+    with monkeypatch.context() as patched:
+        patched.setattr(recall, "_believed", lambda path: {os.getuid() + 1})
+        assert not _is_known(source, kept_in)
+    assert _is_known(source, kept_in)
     (entry,) = (tmp_path / "kept").iterdir()
     entry.write_bytes(entry.read_bytes()[:-100])
     assert not _is_known(source, kept_in)
-    _keep(source, kept_in)
+    _keep(source, kept_in)  # made anew
     assert _is_known(source, kept_in)
 
 

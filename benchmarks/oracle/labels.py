@@ -91,11 +91,10 @@ def _with_bytes(scenario: Scenario, share: float) -> float:
     return step_time(scenario, world)
 
 
-def fault_label(run: Run, index: int) -> dict[str, Any]:
-    """The label of one fault: removing only it, the others staying."""
+def fault_label(run: Run, index: int, after: float) -> dict[str, Any]:
+    """The label of one fault; `after`: the step (us) with it removed and the others staying."""
     scenario, step = run.scenario, run.step_us()
     fault = scenario.faults[index]
-    after = step_without(scenario, frozenset([index]))
     options = [("fault removed or recommended setting", after), *alternatives(scenario, index)]
     gains = [step - us for _, us in options]
     ranks, accepted = culprits(run, fault)
@@ -164,10 +163,11 @@ def label(run: Run) -> dict[str, Any]:
     """The whole label but for `events` and `bytes`, which the writer knows."""
     scenario, step = run.scenario, run.step_us()
     book = ledger(run)
-    faults = [fault_label(run, i) for i in range(len(scenario.faults))]
+    without = [step_without(scenario, frozenset([i])) for i in range(len(scenario.faults))]
+    faults = [fault_label(run, i, after) for i, after in enumerate(without)]
     faults_ids = [i for fault in faults for i in fault["acceptable_ids"]]
     everything = frozenset(range(len(scenario.faults)))
-    healthy = step_without(scenario, everything) if faults else step
+    healthy = step_without(scenario, everything) if len(faults) > 1 else without[0] if faults else step
     comm_free = step_time(scenario, build(scenario, comm_free=True))
     tolerated = {i for fault in scenario.faults for i in TOLERATED.get(fault.id, ())}
     tolerated |= tolerated_by_ledger(run, book["job"], comm_free)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,13 +22,22 @@ from benchmarks.oracle.write import write
 
 @pytest.fixture(scope="session")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """`labelled("host.gc")`: the run of that name in corpus.py."""
+    """`labelled("host.gc")`: the run of that name in corpus.py; the workers of pytest-xdist share its files."""
     made: dict[str, Labelled] = {}
+    own = tmp_path_factory.mktemp("labelled")
+    shared = own.parents[1] / "labelled" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
+    shared.mkdir(exist_ok=True)
 
     def make(name: str) -> Labelled:
         if name not in made:
-            folder = tmp_path_factory.mktemp("labelled") / name
-            made[name] = Labelled(name, write(simulate(corpus.EVERY[name]), folder), folder / "traces")
+            folder = shared / name
+            if not folder.exists():
+                write(simulate(corpus.EVERY[name]), own / name)
+                try:
+                    (own / name).rename(folder)
+                except OSError:  # another worker was first
+                    shutil.rmtree(own / name)
+            made[name] = Labelled(name, json.loads((folder / "label.json").read_text()), folder / "traces")
         return made[name]
 
     return make

@@ -35,19 +35,12 @@ FAULTY = {
     "input.starved": job(fault("input.starved", 6e4, num_workers=2, recommended_num_workers=16)),
     "input.straggler": job(fault("input.straggler", 8.0, 3), steps=5),
     "input.pageable_copy": job(fault("input.pageable_copy", 6e7)),
-    "comm.latency_bound": job(
-        fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0),
-    ),
+    "comm.latency_bound": job(fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)),
     "comm.no_overlap": job(
-        fault("comm.no_overlap", 5.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0),
+        fault("comm.no_overlap", 5.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0)
     ),
     "comm.bandwidth_bound": job(fault("comm.bandwidth_bound", 50.0)),
-    "comm.slow_link": job(
-        fault("comm.slow_link", 40.0, 0, 2),
-        ranks=8,
-        hosts=2,
-        parallel=Parallel("tpdp", dp=4, tp=2),
-    ),
+    "comm.slow_link": job(fault("comm.slow_link", 40.0, 0, 2), ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2)),
     "comm.sharding": job(fault("comm.sharding", 8.0, remedy="reshard"), parallel=Parallel("fsdp", dp=4)),
     "host.launch_bound": job(
         fault("host.launch_bound", 6.0),
@@ -66,17 +59,10 @@ FAULTY = {
         parallel=PIPELINE,
     ),
     "pipeline.imbalance": job(
-        fault("pipeline.imbalance", 2.0, stage=1),
-        ranks=2,
-        model=STAGE,
-        parallel=replace(PIPELINE, microbatches=16),
+        fault("pipeline.imbalance", 2.0, stage=1), ranks=2, model=STAGE, parallel=replace(PIPELINE, microbatches=16)
     ),
     "compute.precision": job(fault("compute.precision", 2.2), form=Format(shapes=True)),
-    "compute.unfused_optimizer": job(
-        fault("compute.unfused_optimizer", 30.0),
-        ranks=2,
-        model=replace(MODEL, layers=3),
-    ),
+    "compute.unfused_optimizer": job(fault("compute.unfused_optimizer", 30.0), ranks=2, model=replace(MODEL, layers=3)),
 }
 OLD = Format(names="old", seq=False, collective_args=False, time="integer")  # before PyTorch 2.1: nothing names a group
 HARD = {
@@ -88,18 +74,13 @@ HARD = {
         form=OLD,
     ),
     "mesh without arguments": job(
-        fault("straggler.compute", 0.3, 2, mode="all"),
-        hosts=2,
-        parallel=TENSOR_PARALLEL,
-        form=OLD,
+        fault("straggler.compute", 0.3, 2, mode="all"), hosts=2, parallel=TENSOR_PARALLEL, form=OLD
     ),
     "buckets without sizes": job(
-        fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0),
-        form=OLD,
+        fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0), form=OLD
     ),
     "slow rank, and frees that wait for it": job(
-        fault("straggler.compute", 0.4, 1, mode="all"),
-        fault("host.allocator", 7e3),
+        fault("straggler.compute", 0.4, 1, mode="all"), fault("host.allocator", 7e3)
     ),
     "slow link between stages": job(
         fault("pipeline.slow_link", 900.0, 1, 2),
@@ -107,11 +88,7 @@ HARD = {
         parallel=replace(PIPELINE, pp=4, microbatches=12),
     ),
     "slow link of a mesh, without arguments": job(
-        fault("comm.slow_link", 40.0, 0, 2),
-        ranks=8,
-        hosts=2,
-        parallel=Parallel("tpdp", dp=4, tp=2),
-        form=OLD,
+        fault("comm.slow_link", 40.0, 0, 2), ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2), form=OLD
     ),
     "slow link of one replica, without arguments": job(
         fault("pipeline.slow_link", 1500.0, 1, 3),
@@ -188,9 +165,7 @@ HARD = {
 # Runs whose prices are tested alone: their labels book what a host does late after a blocking call to the call.
 PRICED = {
     "values read in the middle, and saving": job(
-        fault("host.sync", 2_500.0),
-        fault("host.checkpoint", 3e4, step=1),
-        steps=5,
+        fault("host.sync", 2_500.0), fault("host.checkpoint", 3e4, step=1), steps=5
     ),
     "launches of sharded units": job(
         fault("host.launch_bound", 6.0),
@@ -216,7 +191,7 @@ AHEAD = {
             steps=5,
         ),
         Mess("ahead", 2.0),
-    ),
+    )
 }
 # One step in which the model is evaluated, by all ranks or by one.
 EVALUATED = {
@@ -227,7 +202,7 @@ PARTIAL = {
     "heavy stage, one of its replicas not traced": replace(
         job(fault("pipeline.imbalance", 2.0, stage=1), ranks=4, model=STAGE, parallel=replace(PIPELINE, dp=2)),
         missing_ranks=(3,),
-    ),
+    )
 }
 JUDGED = {**CLEAN, **FAULTY, **HARD}
 WHOLE = {**JUDGED, **UNTOLD, **AHEAD, **EVALUATED}

@@ -101,19 +101,19 @@ def holes(files: Files, _: Files, rng: random.Random) -> Texts:
 
 def device_holes(files: Files, _: Files, rng: random.Random) -> Texts:
     """Some files lack the device's events of up to three stretches of time, as when buffers run full."""
-    return _changed(
-        files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: str(e.get("cat")) in _ON_DEVICE)
-    )
+    return _changed(files, _some(files, rng), lambda events: _with_holes(events, rng, _is_on_device))
 
 
 def host_holes(files: Files, _: Files, rng: random.Random) -> Texts:
     """Some files lack the host's events of up to three stretches of time."""
-    return _changed(
-        files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: str(e.get("cat")) not in _ON_DEVICE)
-    )
+    return _changed(files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: not _is_on_device(e)))
 
 
 _ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
+
+
+def _is_on_device(event: dict[str, Any]) -> bool:
+    return event.get("cat") in _ON_DEVICE
 
 
 def _with_holes(events: list[Any], rng: random.Random, hit: Callable[[Any], bool]) -> list[Any]:
@@ -173,7 +173,7 @@ def mixed(files: Files, others: Files, rng: random.Random) -> Texts:
     foreign = dict(zip(names, sorted(others), strict=False))
     taken = {name for name in _some(files, rng, max(1, len(files) - 1)) if name in foreign}
     kept = {name: _text(files[name]) for name in names if name not in taken}
-    return kept | {f"{foreign[name]}": _text(others[foreign[name]]) for name in taken}
+    return kept | {foreign[name]: _text(others[foreign[name]]) for name in taken}
 
 
 def both(files: Files, others: Files, rng: random.Random) -> Texts:
@@ -184,11 +184,7 @@ def both(files: Files, others: Files, rng: random.Random) -> Texts:
 
 def shuffled(files: Files, _: Files, rng: random.Random) -> Texts:
     """The events of some files are in no order."""
-
-    def change(events: list[Any]) -> list[Any]:
-        return rng.sample(events, len(events))
-
-    return _changed(files, _some(files, rng), change)
+    return _changed(files, _some(files, rng), lambda events: rng.sample(events, len(events)))
 
 
 def missing(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -271,12 +267,9 @@ def reencoded(files: Files, _: Files, rng: random.Random) -> Texts:
         if rng.random() < 0.3:
             events = [e | {k: round(float(e[k])) for k in ("ts", "dur") if k in e} for e in events]
         whole: Any = {**document, "traceEvents": events} if rng.random() < 0.7 else events
-        return json.dumps(
-            whole,
-            indent=rng.choice((None, 0, 1, 4)),
-            sort_keys=rng.random() < 0.5,
-            separators=rng.choice((None, (",", ":"), (" , ", " : "))),
-        )
+        indent, in_order = rng.choice((None, 0, 1, 4)), rng.random() < 0.5
+        separators = rng.choice((None, (",", ":"), (" , ", " : ")))
+        return json.dumps(whole, indent=indent, sort_keys=in_order, separators=separators)
 
     names = list(files) if rng.random() < 0.5 else _some(files, rng)
     return {name: write_again(document) if name in names else _text(document) for name, document in files.items()}

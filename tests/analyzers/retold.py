@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Events = list[dict[str, Any]]
+Change = Callable[[Sequence[Events]], None]
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
 
 
@@ -20,11 +21,12 @@ def read_events(file: Path) -> tuple[dict[str, Any], Events]:
     return document, document["traceEvents"]
 
 
-def retell(source: Path, target: Path, change: Callable[[Sequence[Events]], None]) -> Path:
-    """Copies of all trace files of `source` with `change` applied to the event lists, in order of their names."""
+def retell(source: Path, target: Path, *changes: Change) -> Path:
+    """Copies of all trace files of `source` with the changes made to the event lists, in order of their names."""
     files = sorted(file for file in source.iterdir() if ".json" in file.suffixes)
     documents = [read_events(file) for file in files]
-    change([events for _, events in documents])
+    for change in changes:
+        change([events for _, events in documents])
     target.mkdir(parents=True)
     for file, (document, _) in zip(files, documents, strict=True):
         (target / file.name.removesuffix(".gz")).write_text(json.dumps(document))
@@ -37,7 +39,7 @@ def shuffled(ranks: Sequence[Events]) -> None:
         random.Random(seed).shuffle(events)
 
 
-def scaled(factor: float) -> Callable[[Sequence[Events]], None]:
+def scaled(factor: float) -> Change:
     """A machine that is `1 / factor` times as fast in everything."""
 
     def change(ranks: Sequence[Events]) -> None:
@@ -69,7 +71,7 @@ def older_names(ranks: Sequence[Events]) -> None:
             event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def device_ends_early(share: float, count: int | None = None) -> Callable[[Sequence[Events]], None]:
+def device_ends_early(share: float, count: int | None = None) -> Change:
     """No device events after `share` of the recorded steps, on the first `count` ranks (None: on all)."""
 
     def change(ranks: Sequence[Events]) -> None:
@@ -95,7 +97,7 @@ def last_step_lost(ranks: Sequence[Events]) -> None:
     ranks[0][:] = [e for e in ranks[0] if "dur" not in e or float(e["ts"]) < limit]
 
 
-def windows(*held: Sequence[int]) -> Callable[[Sequence[Events]], None]:
+def windows(*held: Sequence[int]) -> Change:
     """Every rank recorded these steps alone, by their positions; ranks beyond those given what the last one did."""
 
     def change(ranks: Sequence[Events]) -> None:
@@ -117,7 +119,7 @@ def is_mark(event: dict[str, Any]) -> bool:
     return event.get("cat") == "user_annotation" and str(event.get("name", "")).startswith("ProfilerStep")
 
 
-def held_up(step: int, length_us: float, where: str) -> Callable[[Sequence[Events]], None]:
+def held_up(step: int, length_us: float, where: str) -> Change:
     """The hosts of all ranks stand still in a step, by its position, -1 for the last: what is under way then takes
     `length_us` longer, what comes later comes later.
 
@@ -134,13 +136,10 @@ def held_up(step: int, length_us: float, where: str) -> Callable[[Sequence[Event
                 key=lambda e: float(e["ts"]),
             )
             held = [e for e in events if e.get("cat") == "gpu_memcpy" and _is_under_way(e, float(launch["ts"]))]
-            for (
-                copy
-            ) in held:  # the copy of the batch ends before the launch, so that nothing runs while the host stands
+            for copy in held:  # of the batch: ends before the launch, so that nothing runs while the host stands
                 copy["dur"] = round(float(launch["ts"]) - float(copy["ts"]), 3)
-            at = {"launch": float(launch["ts"]) + float(launch["dur"]) / 2, "close": end - 0.01}.get(
-                where, begin + 0.01
-            )
+            middle = float(launch["ts"]) + float(launch["dur"]) / 2
+            at = {"launch": middle, "close": end - 0.01}.get(where, begin + 0.01)
             for event in (e for e in events if "ts" in e):
                 first = float(event["ts"])
                 last = first + float(event.get("dur", 0))

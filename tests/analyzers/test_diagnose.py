@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Labelled, Runs
 
-from ddprof.analyzers.diagnose import diagnose
+from ddprof.analyzers.diagnose import Diagnosis, diagnose
 from ddprof.findings import Basis, Candidate, Change, Rule
 from ddprof.report.phrases import gain_words
 from ddprof.units import format_us
@@ -21,49 +21,45 @@ def test_the_larger_finding_explains_the_waiting_away(labelled: Runs) -> None:
     assert gains == sorted(gains, reverse=True)
 
 
+Said = dict[str, tuple[tuple[int, ...], Change, float]]  # by title: accused ranks, change, the time lost (us)
+
+
+def diagnosed(run: Labelled, monkeypatch: pytest.MonkeyPatch, said: Said) -> Diagnosis:
+    """The diagnosis of a run where rules say this alone."""
+
+    def rule(title: str, ranks: tuple[int, ...], change: Change, lost_us: float) -> Rule:
+        return Rule(title, title, lambda _: iter([Candidate(title, title, ranks, lost_us, (change,), Basis.COMPARED)]))
+
+    rules = {title: rule(title, *parts) for title, parts in said.items()}
+    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
+    return diagnose(run.measures, run.pricer)
+
+
+LARGER, SMALLER = (Change("scale_compute", (2,), (factor,)) for factor in (1.3, 1.25))
+
+
 def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two candidates that remove the same time only the larger stays, though each alone would be told."""
     run = labelled("straggler.compute")
-    parts = {
-        "larger": Change("scale_compute", (2,), (1.3,)),
-        "same time": Change("scale_compute", (2,), (1.25,)),
-    }
-
-    def found(*names: str) -> list[str]:
-        rules = {
-            n: Rule(n, n, lambda _, n=n: iter([Candidate(n, n, (), 0.0, (parts[n],), Basis.RECORDED)]))  # type: ignore[misc]
-            for n in names
-        }
-        monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
-        return [f.id for f in diagnose(run.measures, run.pricer).findings]
-
-    assert found("larger") == ["larger"]
-    assert found("same time") == ["same time"]
-    assert found("larger", "same time") == ["larger"]
+    both: Said = {"larger": ((), LARGER, 0.0), "same time": ((), SMALLER, 0.0)}
+    for names, left in ((["larger"], "larger"), (["same time"], "same time"), (list(both), "larger")):
+        found = diagnosed(run, monkeypatch, {name: both[name] for name in names}).findings
+        assert [f.id for f in found] == [left]
 
 
 def test_what_a_larger_fix_leaves_nothing_of_keeps_the_price_it_has_alone(
     labelled: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clear cost stays in the list at a price of nothing, and neither its words nor the what-if deny what it is worth
-    alone.
-    """
+    """A clear cost stays in the list at a price of nothing, and neither words nor what-if deny its worth alone."""
     run = labelled("straggler.compute")
-    changes = {"larger": Change("scale_compute", (2,), (1.3,)), "shared": Change("scale_compute", (2,), (1.25,))}
-
-    def rule(name: str, change: Change) -> Rule:
-        said = Candidate(name, name, (2,), run.measures.step_us, (change,), Basis.COMPARED)
-        return Rule(name, name, lambda _: iter([said]))
-
-    rules = {name: rule(name, change) for name, change in changes.items()}
-    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
-    found = diagnose(run.measures, run.pricer)
+    step_us = run.measures.step_us
+    found = diagnosed(run, monkeypatch, {"larger": ((2,), LARGER, step_us), "shared": ((2,), SMALLER, step_us)})
     larger, shared = found.findings
-    alone_us = run.measures.step_us - run.pricer.step_us((changes["shared"],))
+    alone_us = step_us - run.pricer.step_us((SMALLER,))
     assert larger.alone_us is None and shared.alone_us is not None
     assert shared.alone_us.value == pytest.approx(alone_us) and shared.recoverable_us.value < 0.1 * alone_us
     rows = {row.change: row.predicted_step_us for row in found.what_if}
-    assert rows["shared"] == pytest.approx(run.measures.step_us - alone_us)
+    assert rows["shared"] == pytest.approx(step_us - alone_us)
     assert f"alone {format_us(alone_us)}" in gain_words(run.report, shared)
 
 
@@ -75,15 +71,9 @@ def test_what_some_ranks_explain_is_not_said_of_all(
     run = labelled(name)
     late = (run.label["faults"][0]["culprit_ranks"] or [0])[0]
     parts: dict[str, tuple[int, ...]] = {"late loader": (late,), "every loader": ()}
-
-    def rule(title: str, ranks: tuple[int, ...]) -> Rule:
-        change = Change("instant_loader", ranks)
-        said = Candidate(title, title, ranks, 0.9 * run.measures.step_us, (change,), Basis.RECORDED)
-        return Rule(title, title, lambda _: iter([said]))
-
-    rules = {title: rule(title, ranks) for title, ranks in parts.items()}
-    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
-    assert diagnose(run.measures, run.pricer).findings[0].id == first
+    lost_us = 0.9 * run.measures.step_us
+    said: Said = {title: (ranks, Change("instant_loader", ranks), lost_us) for title, ranks in parts.items()}
+    assert diagnosed(run, monkeypatch, said).findings[0].id == first
 
 
 def test_every_rule_either_speaks_abstains_or_was_checked(labelled: Runs) -> None:
@@ -98,15 +88,10 @@ def test_a_slow_device_is_not_explained_by_what_is_done_to_all_ranks(
 ) -> None:
     """Kernels a tenth as long leave the slow device nothing to win: it is slow in this run nevertheless."""
     run = labelled("straggler.compute")
-    parts = {
-        "all": ((), Change("scale_compute", (), (10.0,))),
-        "slow device": ((2,), Change("scale_compute", (2,), (1.3,), "peers")),
+    said: Said = {
+        "all": ((), Change("scale_compute", (), (10.0,)), 0.0),
+        "slow device": ((2,), Change("scale_compute", (2,), (1.3,), "peers"), 0.0),
     }
-    rules = {
-        n: Rule(n, n, lambda _, n=n, r=r, c=c: iter([Candidate(n, n, r, 0.0, (c,), Basis.RECORDED)]))  # type: ignore[misc]
-        for n, (r, c) in parts.items()
-    }
-    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
-    found = {f.id: f for f in diagnose(run.measures, run.pricer).findings}
+    found = {f.id: f for f in diagnosed(run, monkeypatch, said).findings}
     assert found["slow device"].recoverable_us.value > 0.03 * run.measures.step_us
     assert found["all"].recoverable_us.value > found["slow device"].recoverable_us.value

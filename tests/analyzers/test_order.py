@@ -16,35 +16,23 @@ def finding(identifier: str, share: float, step_us: float, *ranks: int) -> Findi
 
 
 @pytest.mark.parametrize(
-    ("cause", "ranks", "leads"),
+    ("cause", "share", "ranks", "late", "leads"),
     [
-        ("host.script", (), True),  # on all ranks, and never equally long
-        ("host.checkpoint", (0,), True),
-        ("input.straggler", (1,), True),
-        ("straggler.host", (1,), True),
-        ("compute.unfused_optimizer", (), False),  # makes nobody late
-        ("host.launch_bound", (), False),  # its price is a bound itself
+        ("host.script", 0.05, (), (), True),  # on all ranks, and never equally long
+        ("host.checkpoint", 0.05, (0,), (), True),
+        ("input.straggler", 0.05, (1,), (), True),
+        ("straggler.host", 0.05, (1,), (), True),
+        ("compute.unfused_optimizer", 0.05, (), (), False),  # makes nobody late
+        ("host.launch_bound", 0.05, (), (), False),  # its price is a bound itself
+        ("host.gc", 0.05, (0,), (1,), False),  # a rank that is named leads a smaller cause on others
+        ("host.gc", 0.02, (0,), (), False),  # too little for a warning
     ],
 )
 def test_a_cause_of_lateness_leads_the_turns_that_ranks_take_at_being_late(
-    labelled: Runs, cause: str, ranks: tuple[int, ...], leads: bool
+    labelled: Runs, cause: str, share: float, ranks: tuple[int, ...], late: tuple[int, ...], leads: bool
 ) -> None:
     measures = labelled("clean.ddp").measures
-    turns = finding("straggler.unexplained", 0.4, measures.step_us)
-    known = finding(cause, 0.05, measures.step_us, *ranks)
-    first, second = in_order([turns, known], measures)
-    assert (first, second) == ((known, turns) if leads else (turns, known))
-
-
-def test_a_rank_that_is_named_leads_a_smaller_cause_on_others(labelled: Runs) -> None:
-    measures = labelled("clean.ddp").measures
-    late = finding("straggler.unexplained", 0.4, measures.step_us, 1)
-    other = finding("host.gc", 0.05, measures.step_us, 0)
-    assert in_order([other, late], measures)[0] is late
-
-
-def test_what_costs_too_little_for_a_warning_leads_nothing(labelled: Runs) -> None:
-    measures = labelled("clean.ddp").measures
-    turns = finding("straggler.unexplained", 0.4, measures.step_us)
-    small = finding("host.gc", 0.02, measures.step_us, 0)
-    assert in_order([small, turns], measures)[0] is turns
+    turns = finding("straggler.unexplained", 0.4, measures.step_us, *late)
+    known = finding(cause, share, measures.step_us, *ranks)
+    for found in ([turns, known], [known, turns]):
+        assert list(in_order(found, measures)) == ([known, turns] if leads else [turns, known])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ TRUTHS = (
 )
 
 
+@cache
 def analyzed(shared_dir: Path, name: str) -> Report:
     (report,) = analyze([shared_dir / "traces" / name], Options(workers=1, cache=False))
     return report

@@ -19,7 +19,6 @@ from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.cache.arrow_file import Chunk
 from ddprof.analyzers.facts.cache.place import Folder
 from ddprof.analyzers.facts.cache.store import Store
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.recall import GIVE_UP, Keeping, Recall, recall_of
 from ddprof.errors import UsageError
 from ddprof.readers import Source, discover
@@ -45,20 +44,29 @@ def kept_in(tmp_path: Path) -> Recall:
     return found
 
 
-def _keep(source: Source, recall: Recall) -> list[str]:
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    """The trace of a run of one rank."""
+    return _source(_write(tmp_path / "run"))
+
+
+def _source(folder: Path) -> Source:
+    return discover([folder]).sources[0]
+
+
+def _keep(source: Source, recall: Recall) -> None:
     facts = read_facts(source).facts
     assert facts is not None
     with Keeping(recall) as keeping:
         keeping.take(recall.keys_of([source])[0], facts)
-    return [note.issue for note in keeping.notes]
 
 
-def _facts_of(source: Source, recall: Recall) -> RankFacts | None:
-    return recall.all_of([source], recall.keys_of([source]), Alike())[0]
+def _is_known(source: Source, recall: Recall) -> bool:
+    return recall.all_of([source], recall.keys_of([source]), Alike())[0] is not None
 
 
-def _sources(folder: Path) -> tuple[Source, ...]:
-    return discover([folder]).sources
+def _no_reading(source: Source) -> RankResult:
+    raise AssertionError(f"read again: {source.label}")
 
 
 def test_a_second_analysis_reads_nothing_and_says_the_same(
@@ -67,27 +75,20 @@ def test_a_second_analysis_reads_nothing_and_says_the_same(
     folder = _write(tmp_path / "run", ranks=3)
     before = sorted(os.listdir(folder))
     told = [to_contract(report) for report in analyze([folder])]
-
-    def no_reading(source: Source) -> RankResult:
-        raise AssertionError(f"read again: {source.label}")
-
-    monkeypatch.setattr(engine, "read_facts", no_reading)
+    monkeypatch.setattr(engine, "read_facts", _no_reading)
     assert [to_contract(report) for report in analyze([folder])] == told
     assert sorted(os.listdir(folder)) == before  # nothing beside the traces
     assert len(list((own_cache / "ddprof" / "facts").glob("*.arrow"))) >= 3
 
 
-def test_without_a_cache_nothing_is_kept_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_nothing_is_kept_in_the_users_folder_without_a_cache_or_with_a_named_one(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    analyze([_write(tmp_path / "run")], Options(cache=False))
-    assert sorted(os.listdir(tmp_path)) == ["run"]
-
-
-def test_a_named_folder_is_used_instead_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    analyze([_write(tmp_path / "run")], Options(cache=str(tmp_path / "named")))
-    assert len(os.listdir(tmp_path / "named")) == 1
-    assert not (tmp_path / "cache").exists()
+    analyze([source.path], Options(cache=str(tmp_path / "named") if named else False))
+    assert sorted(os.listdir(tmp_path)) == ["named", "run"][not named :]
+    assert not named or len(os.listdir(tmp_path / "named")) == 1
 
 
 def test_a_file_is_no_folder_for_facts(tmp_path: Path) -> None:
@@ -96,56 +97,41 @@ def test_a_file_is_no_folder_for_facts(tmp_path: Path) -> None:
         recall_of(str(tmp_path / "file"))
 
 
-def test_a_file_that_has_changed_is_read_again(tmp_path: Path, kept_in: Recall) -> None:
-    folder = _write(tmp_path / "run")
-    _keep(_sources(folder)[0], kept_in)
-    assert _facts_of(_sources(folder)[0], kept_in) is not None
-    os.utime(_write(folder, first_us=2) / "rank0.json", ns=(1, 1))
-    assert _facts_of(_sources(folder)[0], kept_in) is None
-
-
-def test_a_file_whose_sidecar_has_changed_is_read_again(tmp_path: Path, kept_in: Recall) -> None:
-    sidecar = tmp_path / "sidecar.json"
-    sidecar.write_text("{}")
-    (found,) = _sources(_write(tmp_path / "run"))
-    source = replace(found, sidecar_path=str(sidecar))
+@pytest.mark.parametrize("changed", ["rank0.json", "sidecar.json"])
+def test_a_file_that_has_changed_or_its_sidecar_is_read_again(
+    tmp_path: Path, source: Source, kept_in: Recall, changed: str
+) -> None:
+    (tmp_path / "run" / "sidecar.json").write_text("{}")
+    source = replace(source, sidecar_path=str(tmp_path / "run" / "sidecar.json"))
     _keep(source, kept_in)
-    assert _facts_of(source, kept_in) is not None
-    os.utime(sidecar, ns=(1, 1))
-    assert _facts_of(source, kept_in) is None
-
-
-def test_facts_of_other_code_are_made_again(tmp_path: Path, kept_in: Recall) -> None:
-    (source,) = _sources(_write(tmp_path / "run"))
-    _keep(source, kept_in)
-    assert _facts_of(source, Recall(kept_in.place, "other")) is None
+    assert _is_known(source, kept_in)
+    os.utime(tmp_path / "run" / changed, ns=(1, 1))
+    found = replace(_source(tmp_path / "run"), sidecar_path=source.sidecar_path)
+    assert not _is_known(found, kept_in)
 
 
 def test_the_same_content_in_another_folder_is_another_file(tmp_path: Path, kept_in: Recall) -> None:
     here, there = (_write(tmp_path / name) for name in ("a", "b"))
     for folder in (here, there):
         os.utime(folder / "rank0.json", ns=(10**18, 10**18))
-    _keep(_sources(here)[0], kept_in)
-    assert _facts_of(_sources(there)[0], kept_in) is None
+    _keep(_source(here), kept_in)
+    assert not _is_known(_source(there), kept_in)
 
 
-def test_facts_that_another_user_kept_are_not_believed(
-    tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
+def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
+    tmp_path: Path, source: Source, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (source,) = _sources(_write(tmp_path / "run"))
     _keep(source, kept_in)
-    monkeypatch.setattr(recall, "_believed", lambda path: {os.getuid() + 1})
-    assert _facts_of(source, kept_in) is None
-
-
-def test_a_damaged_entry_is_made_anew(tmp_path: Path, kept_in: Recall) -> None:
-    (source,) = _sources(_write(tmp_path / "run"))
-    _keep(source, kept_in)
+    assert not _is_known(source, Recall(kept_in.place, "other"))
+    with monkeypatch.context() as patched:
+        patched.setattr(recall, "_believed", lambda path: {os.getuid() + 1})
+        assert not _is_known(source, kept_in)
+    assert _is_known(source, kept_in)
     (entry,) = (tmp_path / "kept").iterdir()
     entry.write_bytes(entry.read_bytes()[:-100])
-    assert _facts_of(source, kept_in) is None
-    _keep(source, kept_in)
-    assert _facts_of(source, kept_in) is not None
+    assert not _is_known(source, kept_in)
+    _keep(source, kept_in)  # made anew
+    assert _is_known(source, kept_in)
 
 
 def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,11 +190,7 @@ def test_traces_and_facts_in_a_store_are_read_once(
     assert not [item for item in told[0]["health"] if "cached" in item["issue"]]
     files, path = fsspec.core.url_to_fs(f"{remote}/facts")
     assert len(files.ls(path)) == 3
-
-    def no_reading(source: Source) -> RankResult:
-        raise AssertionError(f"read again: {source.label}")
-
-    monkeypatch.setattr(engine, "read_facts", no_reading)
+    monkeypatch.setattr(engine, "read_facts", _no_reading)
     assert [to_contract(report) for report in analyze([f"{remote}/run"], how)] == told
     assert not (tmp_path / "cache").exists()
 
@@ -236,10 +218,10 @@ def test_a_trace_or_a_companion_in_a_store_that_has_changed_is_read_again(
         for content in (b"{}\n", b"[]\n"):  # of one size
             files.pipe_file(f"{root}/{name}", content)
             assert known() == [False, True], (name, content)
-            assert known() == [True, True], name
     trace = first.path.rpartition("/")[2]
     files.pipe_file(f"{root}/{trace}", files.cat_file(f"{root}/{trace}").replace(b"aten::mm", b"aten::mv", 1))
     assert known() == [False, True]
+    assert known() == [True, True]
 
 
 def test_no_file_is_read_to_tell_whether_it_has_changed(
@@ -288,8 +270,7 @@ def test_facts_that_lack_what_a_store_refused_are_not_kept(
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
-    [("ftps3://bucket/facts", "Protocol not known: ftps3"), ("gs://bucket/facts", "(?i)gcsfs")],
+    ("url", "says"), [("ftps3://bucket/facts", "Protocol not known: ftps3"), ("gs://bucket/facts", "(?i)gcsfs")]
 )
 def test_a_place_that_no_package_reaches_is_one_line(url: str, says: str) -> None:
     if url.startswith("gs:") and find_spec("gcsfs"):

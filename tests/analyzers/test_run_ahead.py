@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import corpus
 import pytest
 from labelled_runs import Labelled
 
-from benchmarks.oracle.kinds import scenario
+from benchmarks.oracle import kinds
 from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.spec import Scenario
 from benchmarks.oracle.write import write
 from ddprof.analyzers.facts.early import is_early
 
 
-@pytest.mark.parametrize("kind", ["straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.plain"])
-def test_run_ahead_jobs_are_judged_like_others(kind: str, tmp_path: Path) -> None:
-    found = scenario(161_100, kind, run_ahead=True)
-    run = Labelled(kind, write(simulate(found), tmp_path), tmp_path / "traces")
+def small(name: str) -> Scenario:
+    """A run of the corpus whose script never waits for the device."""
+    found = corpus.EVERY[name]
+    return replace(found, steps=4, model=replace(found.model, sync="none"))
+
+
+def drawn(kind: str) -> Scenario:
+    """A larger run, drawn from a seed."""
+    return kinds.scenario(161_100, kind, run_ahead=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [(small, kind) for kind in ("straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.ddp")]
+    + [
+        pytest.param(drawn, kind, marks=pytest.mark.slow)
+        for kind in ("straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.plain")
+    ],
+)
+def test_run_ahead_jobs_are_judged_like_others(made: Callable[[str], Scenario], kind: str, tmp_path: Path) -> None:
+    run = Labelled(kind, write(simulate(made(kind)), tmp_path), tmp_path / "traces")
     assert any(is_early(facts.device_ops).any() for facts in run.job.ranks)
     score = run.score
     assert score.right and score.bound_right, score

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,8 @@ from ddprof.analyzers.engine import Options, analyze
 
 
 @pytest.mark.parametrize("name", ["ab_pair", "unrelated_two_runs"])
-def test_unrelated_recordings_are_not_ranks_of_one_job(shared_dir: Path, name: str) -> None:
-    folder = shared_dir / "wild/recordings" / name
-    if not folder.is_dir():
-        pytest.skip(f"{name} is not among the real recordings")
-    reports = analyze([folder], Options(workers=1, cache=False))
+def test_unrelated_recordings_are_not_ranks_of_one_job(shared_run: Callable[[str], Path], name: str) -> None:
+    reports = analyze([shared_run(f"wild/recordings/{name}")], Options(workers=1, cache=False))
     assert len(reports) == 2
     for report in reports:
         assert (report.run.world_size, report.run.missing_ranks, len(report.clock.hosts)) == (1, (), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from ddprof.report.model import Report
 
 Claim = Callable[[list[Report]], bool]
 AS_SHARE = re.compile(r"(\d+(?:\.\d+)?) %")
+PREPROCESSING = "video_classification.py:129 preprocess()"
 EXPOSED = 0.623  # between the marks that the device holds; between those of the host, which runs ahead of it, 0.657
 STEADY_US = (146e3, 194e3)  # steps 2 to 6 of the recording whose first step is cold
 WITHOUT_SLOW_WORKER_US = 23.45e6  # published with the recording of 64 GPUs
@@ -59,15 +61,15 @@ def shares_are_shares(reports: list[Report]) -> bool:
     return all(float(share) <= 100.0 for text in texts for share in AS_SHARE.findall(text))
 
 
-def no_advice_to_compile(reports: list[Report]) -> bool:
-    """No fix says "eager" of what is compiled, or of a program in C."""
-    fixes = [fix for r in reports for f in r.findings for fix in f.fixes]
-    return not any("compile" in fix.setting or fix.current == "eager" for fix in fixes)
-
-
 def nothing_is_eager(reports: list[Report]) -> bool:
-    """No fix says "eager" of what is compiled."""
+    """No fix says "eager" of what is compiled, or of a program in C."""
     return not any("eager" in f"{fix.current}" for r in reports for f in r.findings for fix in f.fixes)
+
+
+def no_advice_to_compile(reports: list[Report]) -> bool:
+    """Nor does one advise to compile it."""
+    settings = [fix.setting for r in reports for f in r.findings for fix in f.fixes]
+    return nothing_is_eager(reports) and not any("compile" in setting for setting in settings)
 
 
 def headline_lacks(*words: str) -> Claim:
@@ -136,11 +138,7 @@ CASES = (
     Case("stream_busy_before_recording", "busy", mostly_computes),
     Case("stream_busy_before_recording", "no start-up", headline_lacks("start-up", "loading code")),
     Case("preprocessing_in_python", "no waiting for one another", headline_lacks("wait for one another")),
-    Case(
-        "preprocessing_in_python",
-        "the input, by its line",
-        names_line("input.starved", "video_classification.py:129 preprocess()"),
-    ),
+    Case("preprocessing_in_python", "the input, by its line", names_line("input.starved", PREPROCESSING)),
     Case("first_cuda_call", "no allocator", never("host.allocator")),
     Case("first_cuda_call", "nothing to compile", no_advice_to_compile),
     Case("host_stalls_tp8", "stalls", says("host.stalled")),
@@ -161,22 +159,24 @@ REFUSED = (
     ("rocprofiler_sdk_results.json.gz", "rocprof"),
     ("dlprof_dldb.sqlite", "DLProf"),
 )
-_REPORTS: dict[str, list[Report]] = {}
+LARGE = ("one_slow_worker_64",)
 
 
+@cache
 def reports_of(folder: Path) -> list[Report]:
     """The reports of a recording, analyzed once."""
-    if folder.name not in _REPORTS:
-        _REPORTS[folder.name] = list(analyze([str(folder)], Options(workers=1, cache=False)))
-    return _REPORTS[folder.name]
+    return list(analyze([str(folder)], Options(workers=1, cache=False)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.folder}: {case.claim}" for case in CASES])
-def test_what_was_measured_by_hand(shared_dir: Path, case: Case) -> None:
-    folder = shared_dir / "wild" / "recordings" / case.folder
-    if not folder.is_dir():
-        pytest.skip(f"{case.folder} is not among the real traces")
-    assert case.check(reports_of(folder)), case.claim
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=f"{case.folder}: {case.claim}", marks=pytest.mark.slow if case.folder in LARGE else ())
+        for case in CASES
+    ],
+)
+def test_what_was_measured_by_hand(shared_run: Callable[[str], Path], case: Case) -> None:
+    assert case.check(reports_of(shared_run(f"wild/recordings/{case.folder}"))), case.claim
 
 
 @pytest.mark.parametrize(("name", "words"), REFUSED)

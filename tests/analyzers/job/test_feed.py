@@ -26,21 +26,20 @@ def rank(folder: Path, number: int, size_bytes: int) -> RankFacts:
     return script.facts(folder, number, 3)
 
 
-def test_a_larger_batch_explains_longer_work(tmp_path: Path) -> None:
-    ranks = [rank(tmp_path, n, size) for n, size in enumerate((1_000, 1_500, 1_000))]
-    assert fed_ratio(ranks).tolist() == [1.0, 1.5, 1.0]
-    assert is_fed_more(ranks, np.array([1.0, 1.5, 1.3])).tolist() == [False, True, False]
-
-
-def test_a_little_more_does_not_explain_much_more_time(tmp_path: Path) -> None:
-    ranks = [rank(tmp_path, n, size) for n, size in enumerate((1_000, 1_050, 1_000))]
-    assert not is_fed_more(ranks, np.array([1.0, 1.5, 1.0])).any()
-
-
-def test_nothing_is_known_where_nothing_was_copied(tmp_path: Path) -> None:
-    ranks = [rank(tmp_path, n, size) for n, size in enumerate((1_000, 0))]
-    assert np.isnan(fed_ratio(ranks)).all()
-    assert not is_fed_more(ranks, np.array([1.0, 2.0])).any()
+@pytest.mark.parametrize(
+    ("sizes", "slower", "ratio", "is_more"),
+    [
+        ((1_000, 1_500, 1_000), (1.0, 1.5, 1.3), [1.0, 1.5, 1.0], [False, True, False]),
+        ((1_000, 1_050, 1_000), (1.0, 1.5, 1.0), [1.0, 1.05, 1.0], [False] * 3),  # a little explains little
+        ((1_000, 0), (1.0, 2.0), [np.nan] * 2, [False] * 2),  # nothing was copied, nothing is known
+    ],
+)
+def test_a_larger_batch_explains_longer_work(
+    tmp_path: Path, sizes: tuple[int, ...], slower: tuple[float, ...], ratio: list[float], is_more: list[bool]
+) -> None:
+    ranks = [rank(tmp_path, n, size) for n, size in enumerate(sizes)]
+    assert fed_ratio(ranks) == pytest.approx(ratio, nan_ok=True)
+    assert is_fed_more(ranks, np.array(slower)).tolist() == is_more
 
 
 def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts:

@@ -39,18 +39,15 @@ def said(run: LoadedRun) -> list[Candidate]:
     return [found for found in catalogue()["host.stalled"].detect(run.measures) if isinstance(found, Candidate)]
 
 
-def test_the_number_of_threads_that_fits_is_told(tmp_path: Path) -> None:
-    run = made(tmp_path, threads=8, cores=4)
+@pytest.mark.parametrize(("threads", "waited", "lost"), [(8, 0.5, 0.5), (3, 0.9, 1 - 4 / 6)])
+def test_the_number_of_threads_that_fits_is_told(tmp_path: Path, threads: int, waited: float, lost: float) -> None:
+    """No more is charged than the ranks' own threads explain."""
+    run = made(tmp_path, threads, cores=4, waited_share=waited)
     (candidate,) = said(run)
-    assert [(fix.setting, fix.current, fix.suggested) for fix in candidate.fixes] == [("OMP_NUM_THREADS", "8", "2")]
-    assert candidate.lost_us == pytest.approx(0.5 * run.measures.step_us)
+    fixes = [(fix.setting, fix.current, fix.suggested) for fix in candidate.fixes]
+    assert fixes == [("OMP_NUM_THREADS", str(threads), "2")]
+    assert candidate.lost_us == pytest.approx(lost * run.measures.step_us)
     assert any(found.id == "host.stalled" for found in run.report.findings)  # a busy machine does not withdraw it
-
-
-def test_no_more_is_charged_than_the_ranks_own_threads_explain(tmp_path: Path) -> None:
-    run = made(tmp_path, threads=3, cores=4, waited_share=0.9)
-    (candidate,) = said(run)
-    assert candidate.lost_us == pytest.approx((1 - 4 / 6) * run.measures.step_us)
 
 
 @pytest.mark.parametrize(("threads", "cores", "waited"), [(2, 4, 0.5), (1, 1, 0.5), (8, 4, 0.01)])

@@ -17,6 +17,10 @@ def span(category: str, name: str, start_us: float, length_us: float) -> dict[st
     return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start_us, "dur": length_us}
 
 
+STEP = span("user_annotation", "ProfilerStep#1", 0, STEP_US)
+SEND = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20_000, 70_000)
+
+
 def events(steps: int) -> list[dict[str, Any]]:
     """Steps of a rank without a device, each of which waits for its batch and then computes; by time."""
     found = []
@@ -47,13 +51,11 @@ def test_the_only_step_left_of_a_damaged_recording_names_nothing(tmp_path: Path)
 
 def test_a_step_in_which_no_device_computes_is_start_up(tmp_path: Path) -> None:
     """The parameters that DDP sends first are no traffic of every step."""
-    step = span("user_annotation", "ProfilerStep#1", 0, STEP_US)
-    send = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20_000, 70_000)
-    found = report_of(json.dumps({"traceEvents": [step, send]}), tmp_path / "first")
+    found = report_of(json.dumps({"traceEvents": [STEP, SEND]}), tmp_path / "first")
     assert not found.findings
     assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
     gemm = span("kernel", "ampere_sgemm_128x64_tn", 10_000, 8_000)
-    trained = report_of(json.dumps({"traceEvents": [step, gemm, send]}), tmp_path / "trained")
+    trained = report_of(json.dumps({"traceEvents": [STEP, gemm, SEND]}), tmp_path / "trained")
     assert NOTHING_COMPUTED not in {abstention.reason for abstention in trained.abstentions}
 
 
@@ -61,11 +63,9 @@ def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_p
     """Its file ends before its device's first work, the other holds that and no kernel of the calls that follow: it is
     no rank that computes on its host.
     """
-    step = span("user_annotation", "ProfilerStep#1", 0, STEP_US)
-    send = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20_000, 70_000)
     calls = [span("cuda_runtime", "cudaLaunchKernel", 10_000 + 100 * call, 5) for call in range(50)]
-    called = [event | {"args": {"correlation": max(1, at)}} for at, event in enumerate([send, *calls])]
-    for rank, recorded in enumerate(([step, *called], [step])):
+    called = [event | {"args": {"correlation": max(1, at)}} for at, event in enumerate([SEND, *calls])]
+    for rank, recorded in enumerate(([STEP, *called], [STEP])):
         text = json.dumps({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": recorded})
         (tmp_path / f"rank{rank}.json").write_text(text, encoding="utf-8")
     found = analyze([tmp_path])[0]

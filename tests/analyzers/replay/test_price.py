@@ -25,22 +25,19 @@ def test_faster_kernels_never_make_the_step_longer(labelled: Runs, factor: float
     assert faster <= slower * (1 + 1e-6) <= prices.measures.step_us * (1 + 2e-6)
 
 
-def test_scaling_the_slow_rank_back_gives_the_healthy_step(labelled: Runs) -> None:
-    run = labelled("straggler.compute")
-    predicted = run.pricer.step_us((Change("scale_compute", (2,), (1.3,)),))
-    assert predicted == pytest.approx(run.label["counterfactual_step_us"], rel=0.03)
-
-
-def test_scaling_a_rank_nobody_waits_for_gains_nothing(labelled: Runs) -> None:
-    run = labelled("straggler.compute")
-    predicted = run.pricer.step_us((Change("scale_compute", (0,), (1.3,)),))
-    assert predicted == pytest.approx(run.measures.step_us, rel=0.02)
-
-
-def test_free_communication_gives_the_step_without_it(labelled: Runs) -> None:
-    run = labelled("comm.bandwidth_bound")
-    predicted = run.pricer.step_us((Change("scale_transfer", (), (0.0,)),))
-    assert predicted == pytest.approx(run.label["comm_free_step_us"], rel=0.03)
+@pytest.mark.parametrize(
+    ("name", "change", "truth", "within"),
+    [
+        ("straggler.compute", Change("scale_compute", (2,), (1.3,)), "counterfactual_step_us", 0.03),
+        ("straggler.compute", Change("scale_compute", (0,), (1.3,)), "step_us", 0.02),  # nobody waits for it
+        ("comm.bandwidth_bound", Change("scale_transfer", (), (0.0,)), "comm_free_step_us", 0.03),
+    ],
+)
+def test_the_step_after_a_change_is_what_the_generator_says(
+    labelled: Runs, name: str, change: Change, truth: str, within: float
+) -> None:
+    run = labelled(name)
+    assert run.pricer.step_us((change,)) == pytest.approx(run.label[truth], rel=within)
 
 
 def test_gains_are_never_negative_and_keep_to_their_ceiling(labelled: Runs) -> None:

@@ -11,6 +11,7 @@ from overlapped import written
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.execution.choose import CPU
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.replay.shared_cores import hosts_sharing_cores
@@ -20,9 +21,13 @@ from ddprof.sidecar import Processors, Sidecar
 STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0
 
 
+def sharing(run: LoadedRun, cores: int, local_ranks: int) -> JobFacts:
+    known = Sidecar(processors=Processors(usable=cores, local_ranks=local_ranks))
+    return replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
+
+
 def on_cores(run: LoadedRun, cores: int) -> Pricer:
-    known = Sidecar(processors=Processors(usable=cores, local_ranks=len(run.job.ranks)))
-    job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
+    job = sharing(run, cores, len(run.job.ranks))
     return pricer(build_graph(job), replace(run.measures, job=job))
 
 
@@ -73,6 +78,4 @@ def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
 
 def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> None:
     (run,) = load_runs([written(tmp_path)], Options(cache=False))
-    known = Sidecar(processors=Processors(usable=2, local_ranks=3))
-    job = replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
-    assert hosts_sharing_cores(build_graph(job)) == ()
+    assert hosts_sharing_cores(build_graph(sharing(run, 2, 3))) == ()

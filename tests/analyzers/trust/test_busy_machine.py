@@ -66,28 +66,30 @@ def test_waits_for_a_cpu_that_peers_share_explain_a_late_rank(
     assert reason is None or "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %" in reason
 
 
-def test_what_a_late_rank_runs_alone_is_no_chance(labelled: Runs) -> None:
+@pytest.fixture
+def busy(labelled: Runs) -> Measures:
+    """CPU ranks that all wait for a CPU: any of them may be late by that."""
+    return on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.3, 0.4)))
+
+
+def test_what_a_late_rank_runs_alone_is_no_chance(busy: Measures) -> None:
     """Waiting for a CPU makes any rank late; it makes none run a function that its peers do not."""
-    busy = waits(0.3, 0.4)
-    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), busy, busy, busy))
-    assert explained_by_a_busy_machine(accusation(measures, 1), measures) is not None
-    named = replace(measures, alone={1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)})
+    assert explained_by_a_busy_machine(accusation(busy, 1), busy) is not None
+    named = replace(busy, alone={1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)})
     assert explained_by_a_busy_machine(accusation(named, 1), named) is None
     assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
 
 
-def test_a_thread_that_one_rank_has_alone_is_no_chance(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = waits(0.3, 0.4)
-    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), busy, busy, busy))
-    spins = {1: BusyThread("train.py:9 watch()", 0.6)}
-    monkeypatch.setattr("ddprof.analyzers.trust.busy_machine.threads_alone", lambda _: spins)
-    monkeypatch.setattr("ddprof.analyzers.rules.evidence.script.late_line.threads_alone", lambda _: spins)
-    assert explained_by_a_busy_machine(accusation(measures, 1), measures) is None
-    assert explained_by_a_busy_machine(accusation(measures, 0), measures) is not None
-    told = with_line(measures, accusation(measures, 1))
+def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
+    for asks in ("trust.busy_machine", "rules.evidence.script.late_line"):
+        spins = {1: BusyThread("train.py:9 watch()", 0.6)}
+        monkeypatch.setattr(f"ddprof.analyzers.{asks}.threads_alone", lambda _, spins=spins: spins)
+    assert explained_by_a_busy_machine(accusation(busy, 1), busy) is None
+    assert explained_by_a_busy_machine(accusation(busy, 0), busy) is not None
+    told = with_line(busy, accusation(busy, 1))
     assert told.summary == "late; it has a thread that computes, in train.py:9 watch()"
     assert told.fixes[0].setting == "train.py:9 watch()"
-    assert with_line(measures, accusation(measures, 0)) == accusation(measures, 0)
+    assert with_line(busy, accusation(busy, 0)) == accusation(busy, 0)
 
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait(labelled: Runs) -> None:
@@ -98,11 +100,13 @@ def test_ranks_that_take_turns_are_explained_by_what_all_wait(labelled: Runs) ->
     assert explained_by_a_busy_machine(imbalance, calm) is None
 
 
-def test_a_device_is_not_slow_for_want_of_a_cpu(labelled: Runs) -> None:
+def test_neither_a_device_nor_its_transfers_are_slow_for_want_of_a_cpu(labelled: Runs) -> None:
     measures = with_sidecars(labelled("clean.ddp"), waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
     assert explained_by_a_busy_machine(accusation(measures, 1), measures) is None
     host = accusation(measures, 1, identifier="straggler.host")
     assert explained_by_a_busy_machine(host, measures) is not None
+    measures = with_sidecars(labelled("clean.ddp"), waits(0.4, 0.3))
+    assert explained_by_a_busy_machine(accusation(measures, identifier="comm.bandwidth_bound"), measures) is None
 
 
 @pytest.mark.parametrize(
@@ -123,12 +127,6 @@ def test_transfers_of_cpu_ranks_wait_for_a_cpu_as_well(
     reason = explained_by_a_busy_machine(replace(said, changes=(Change(change),)), measures)
     assert (reason is not None) == withdrawn
     assert reason is None or f"no CPU for {waited:.0%}".replace("%", " %") in reason
-
-
-def test_transfers_of_devices_do_not(labelled: Runs) -> None:
-    measures = with_sidecars(labelled("clean.ddp"), waits(0.4, 0.3))
-    said = accusation(measures, identifier="comm.bandwidth_bound")
-    assert explained_by_a_busy_machine(said, measures) is None
 
 
 def test_a_busy_machine_is_noted(labelled: Runs) -> None:

@@ -29,11 +29,7 @@ def test_each_doubt_lowers_it_by_what_was_measured_under_it() -> None:
     factor = TABLE.factor("one_step")  # under two steps nothing was wrong
     assert doubted.value == pytest.approx(sure.value * factor * factor)
     assert doubted.grounds.endswith("; less, as only one step was seen and ranks are missing")
-
-
-def test_a_doubt_about_the_price_alone_leaves_the_confidence() -> None:
-    """Which of two gains is true says nothing of the cause; its range is widened (tests/analyzers/test_prices.py)."""
-    sure = confidence("host.gc", Basis.RECORDED, (), TABLE)
+    # Which of two gains is true says nothing of the cause: the range is widened (tests/analyzers/test_prices.py).
     assert confidence("host.gc", Basis.RECORDED, (Doubt.PRICES_DIFFER,), TABLE) == sure
 
 

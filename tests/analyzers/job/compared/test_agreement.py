@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,9 +29,7 @@ def moved(facts: RankFacts, seed: int) -> RankFacts:
     rng = np.random.default_rng(seed)
     by = rng.integers(-8_000_000, 8_000_000, len(facts.comms))
     comms = facts.comms.replace(
-        start_ns=facts.comms["start_ns"] + by,
-        end_ns=facts.comms["end_ns"] + by,
-        seq=np.full(len(by), NULL, np.int64),
+        start_ns=facts.comms["start_ns"] + by, end_ns=facts.comms["end_ns"] + by, seq=np.full(len(by), NULL, np.int64)
     )
     return replace(facts, comms=comms, exposed=facts.exposed.take(np.arange(0)))
 
@@ -59,11 +58,8 @@ def test_where_all_disagree_nothing_is_matched(labelled: Runs) -> None:
     assert loaded.report.ledger.job["comm_wait"] == 0.0 and loaded.report.ledger.job["host_launch"] == 0.0
 
 
-def test_sampled_events_are_not_matched(shared_dir: Path) -> None:
-    folder = shared_dir / "wild/recordings/sampled_events"
-    if not folder.is_dir():
-        pytest.skip("sampled_events is not among the real recordings")
-    (report,) = analyze([folder], Options(workers=1, cache=False))
+def test_sampled_events_are_not_matched(shared_run: Callable[[str], Path]) -> None:
+    (report,) = analyze([shared_run("wild/recordings/sampled_events")], Options(workers=1, cache=False))
     assert report.ledger.job["comm_wait"] == 0.0 and not report.findings
     assert any(NOT_THE_SAME in item.issue and item.severity == "error" for item in report.health)
     assert [clock.error_us for clock in report.clock.hosts.values()] == [0.0, None]

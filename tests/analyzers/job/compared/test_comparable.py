@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
@@ -96,6 +97,7 @@ def test_a_rank_with_too_few_steps_is_left_out_and_said(labelled: Runs) -> None:
     assert found.notes[0].issue.startswith("rank 1 recorded too little")
     job = job_facts([a, with_steps(b, 0), *rest])
     assert (job.rank_ids, job.missing_ranks) == ((0, 2, 3), (1,))
+    assert comparable([replace(a, counts={**a.counts, "whole": 0}), b]).why_not == NOTHING_WHOLE
 
 
 def test_ranks_that_share_no_step_are_not_compared(labelled: Runs) -> None:
@@ -110,12 +112,6 @@ def test_ranks_that_share_no_step_are_not_compared(labelled: Runs) -> None:
     assert not [f.id for f in said.findings if f.id.startswith("straggler")]
     reasons = {a.id: a.reason for a in said.abstentions}
     assert NO_COMMON_STEP in reasons["straggler.compute"] and NO_COMMON_STEP in reasons["straggler.host"]
-
-
-def test_ranks_without_a_whole_step_are_not_compared(labelled: Runs) -> None:
-    a, b, *_ = labelled("clean.ddp").job.ranks
-    broken = replace(a, counts={**a.counts, "whole": 0})
-    assert comparable([broken, b]).why_not == NOTHING_WHOLE
 
 
 def test_of_files_with_holes_in_different_steps_the_steps_that_all_hold_are_compared(labelled: Runs) -> None:
@@ -141,23 +137,18 @@ def test_work_launched_before_the_recording_is_of_no_step(labelled: Runs) -> Non
     assert (step_of_launch(ahead)[early] == -1).all() and (step_of_launch(ranks[0])[early] == 0).any()
 
 
-def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(labelled: Runs) -> None:
+@pytest.mark.parametrize(("counts", "torn_steps"), [({"whole": 0}, ()), ({}, (7,))])
+def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(
+    labelled: Runs, counts: dict[str, int], torn_steps: tuple[int, ...]
+) -> None:
+    """Batches differ from step to step, and the first whole step of one file may be the second of another."""
     ranks = [replace(f, step_source="inferred") for f in labelled("straggler.imbalance").job.ranks]
-    cut = replace(with_steps(ranks[-1], 0), counts={**ranks[-1].counts, "whole": 0})
-    found = comparable([*ranks[:-1], cut])
+    cut = [replace(with_steps(f, 0), counts={**f.counts, **counts}, torn_steps=torn_steps) for f in ranks]
+    found = comparable([*ranks[:-1], cut[-1]])
     assert [f.identity.rank for f in found.ranks] == [f.identity.rank for f in ranks[:-1]]
     assert "recorded too little" in found.notes[0].issue
     assert comparable([with_steps(f, *range(1 + p % 2)) for p, f in enumerate(ranks)]).why_not == ""
-    assert comparable([ranks[0], cut]).why_not == NOTHING_WHOLE
-
-
-def test_steps_without_numbers_are_not_paired_with_what_is_left_of_a_torn_window(labelled: Runs) -> None:
-    """Batches differ from step to step, and the first whole step of one file may be the second of another."""
-    ranks = [replace(f, step_source="inferred") for f in labelled("straggler.imbalance").job.ranks]
-    torn = [replace(with_steps(f, 0), torn_steps=(7,)) for f in ranks]
-    assert comparable(torn).why_not == NOTHING_WHOLE
-    found = comparable([*ranks[:-1], torn[-1]])
-    assert [f.identity.rank for f in found.ranks] == [f.identity.rank for f in ranks[:-1]]
+    assert comparable([ranks[0], cut[-1]] if counts else cut).why_not == NOTHING_WHOLE
 
 
 def test_a_file_without_launches_that_ends_early_is_not_compared_beyond_its_end(labelled: Runs) -> None:
@@ -172,21 +163,17 @@ def test_a_file_without_launches_that_ends_early_is_not_compared_beyond_its_end(
     assert kept(comparable(ranks)) == [(rank, [0, 1]) for rank in range(4)]
 
 
-def test_a_rank_without_a_device_among_ranks_that_have_one_is_left_out(labelled: Runs) -> None:
-    ranks = list(labelled("straggler.imbalance").job.ranks)
-    ranks[0] = replace(ranks[0], is_device_rank=False, device_ops=ranks[0].device_ops.take(np.arange(0)))
-    assert [rank for rank, _ in kept(comparable(ranks))] == [1, 2, 3]
-
-
-def test_a_rank_of_which_copies_alone_were_recorded_is_left_out(labelled: Runs) -> None:
+def test_a_rank_without_a_device_or_of_which_copies_alone_were_recorded_is_left_out(labelled: Runs) -> None:
     """Its device computed what its peers' did: waiting for those that have kernels is no rank's lateness."""
-    ranks = list(labelled("straggler.imbalance").job.ranks)
-    copies = np.flatnonzero(ranks[0].device_ops["work"] == Work.COPY)
+    ranks = labelled("straggler.imbalance").job.ranks
+    ops = ranks[0].device_ops
+    host = replace(ranks[0], is_device_rank=False, device_ops=ops.take(np.arange(0)))
+    assert [rank for rank, _ in kept(comparable([host, *ranks[1:]]))] == [1, 2, 3]
+    copies = np.flatnonzero(ops["work"] == Work.COPY)
     assert len(copies)
-    blind = {**ranks[0].counts, "kernels": 0}
-    left = ranks[0].device_ops.take(copies)
-    ranks[:3] = [replace(f, device_ops=left, counts=blind, comms=f.comms.take(copies[:0])) for f in ranks[:3]]
-    found = comparable(ranks)
+    less = {"device_ops": ops.take(copies), "counts": {**ranks[0].counts, "kernels": 0}}
+    blind = [replace(f, **less, comms=f.comms.take(copies[:0])) for f in ranks[:3]]
+    found = comparable([*blind, ranks[3]])
     assert [rank for rank, _ in kept(found)] == [3] and found.why_not == NOTHING_WHOLE
 
 

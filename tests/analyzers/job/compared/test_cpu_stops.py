@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 from busy_ranks import DUR_US, OPERATORS, STEPS, Held, busy_ranks, by_chance, never
 
-from ddprof.analyzers.engine import Options, load_runs
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS
 from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops, held_between
 
 
-def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> CpuStops:
+def run_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> LoadedRun:
     (run,) = load_runs([busy_ranks(folder, in_operator, in_python)], Options(cache=False, workers=1))
-    found = cpu_stops(run.job.ranks)
+    return run
+
+
+def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> CpuStops:
+    found = cpu_stops(run_of(folder, in_operator, in_python).job.ranks)
     assert found is not None
     return found
 
@@ -43,6 +47,7 @@ def test_python_between_operators_is_stopped_too_and_no_longer_than_they(tmp_pat
         lambda rank, step, number: 4_000.0 * rank,  # a slow device
         lambda rank, step, number: 4_000.0 if rank and number == 3 else 0.0,  # one operator has more to do
         lambda rank, step, number: 1_000.0 if rank and step % 3 == number else 0.0,  # less than a slice
+        lambda rank, step, number: 6_000.0 if (step + rank) % 3 == 0 else 0.0,  # larger batches in some steps
     ],
 )
 def test_what_takes_longer_in_most_steps_was_not_stopped(tmp_path: Path, held: Held) -> None:
@@ -50,35 +55,23 @@ def test_what_takes_longer_in_most_steps_was_not_stopped(tmp_path: Path, held: H
 
 
 def test_one_rank_and_a_device_rank_have_none(tmp_path: Path) -> None:
-    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance)], Options(cache=False, workers=1))
-    first, second = run.job.ranks
+    first, second = run_of(tmp_path / "run", by_chance).job.ranks
     assert cpu_stops([first]) is None
     assert cpu_stops([first, replace(second, host_operators=HOST_OPERATORS.empty())]) is None
 
 
-def test_a_place_that_holds_a_rank_in_most_steps_is_told(tmp_path: Path) -> None:
-    slept = lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 else 0.0  # noqa: E731
-    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, slept)], Options(cache=False, workers=1))
-    assert held_between(run.job.ranks, 1, run.measures.cpu_stops) == (
-        "aten::op2",
-        "aten::op3",
-        pytest.approx(40_000 * 4 / 6),
-    )
-    assert held_between(run.job.ranks, 0, run.measures.cpu_stops) is None
-    assert run.report.ranked_findings()[0].fixes[0].setting == "what rank 1 runs after aten::op2 and before aten::op3"
-
-
-def test_stops_by_chance_have_no_place(tmp_path: Path) -> None:
-    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
-    assert [held_between(run.job.ranks, p, run.measures.cpu_stops) for p in (0, 1)] == [None, None]
-
-
-def test_a_place_that_holds_a_rank_in_some_steps_is_told_where_it_outlasts_every_stop(tmp_path: Path) -> None:
-    some = lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 == 1 else 0.0  # noqa: E731
-    (run,) = load_runs([busy_ranks(tmp_path / "run", by_chance, some)], Options(cache=False, workers=1))
-    assert held_between(run.job.ranks, 1, run.measures.cpu_stops) == ("aten::op2", "aten::op3", pytest.approx(80e3 / 6))
-
-
-def test_larger_batches_in_some_steps_are_no_stops(tmp_path: Path) -> None:
-    larger = lambda rank, step, number: 6_000.0 if (step + rank) % 3 == 0 else 0.0  # noqa: E731
-    assert stops_of(tmp_path / "run", larger).total_ns.tolist() == [0.0, 0.0]
+@pytest.mark.parametrize(
+    ("slept", "lost_us"),
+    [
+        (lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 else 0.0, 40_000 * 4 / 6),
+        # In some steps alone, where it outlasts every stop.
+        (lambda rank, step, number: 40_000.0 if rank and number == 3 and step % 3 == 1 else 0.0, 80_000 / 6),
+        (by_chance, None),  # stops by chance have no place
+    ],
+)
+def test_a_place_that_holds_a_rank_is_told(tmp_path: Path, slept: Held, lost_us: float | None) -> None:
+    run = run_of(tmp_path / "run", by_chance, slept)
+    place = lost_us and ("aten::op2", "aten::op3", pytest.approx(lost_us))
+    assert [held_between(run.job.ranks, p, run.measures.cpu_stops) for p in (0, 1)] == [None, place]
+    fix = "what rank 1 runs after aten::op2 and before aten::op3"
+    assert (not place) or run.report.ranked_findings()[0].fixes[0].setting == fix

@@ -10,11 +10,7 @@ from ddprof.analyzers.job.compared.hot_shards import hot_shards
 
 @pytest.mark.parametrize(
     ("name", "position", "kind"),
-    [
-        ("hot expert", 3, "experts"),
-        ("hot expert, with shapes", 0, "experts"),
-        ("hot table", 1, "embedding tables"),
-    ],
+    [("hot expert", 3, "experts"), ("hot expert, with shapes", 0, "experts"), ("hot table", 1, "embedding tables")],
 )
 def test_who_is_asked_for_more(labelled: Runs, name: str, position: int, kind: str) -> None:
     (shard,) = hot_shards(labelled(name).job.ranks)

@@ -34,53 +34,37 @@ def factors(*ranks: Kernels) -> list[float]:
     return [float(each.took_ns.sum() / each.expected_ns.sum()) if each.took_ns.any() else np.nan for each in found]
 
 
-def test_what_a_late_rank_runs_alone_is_not_set_against_other_places_of_its_peers() -> None:
-    """Its peers run the longer of two kernels of one name beside the communication in which they wait for it."""
-    late = rank([1.2 * SHORT, 1.2 * LONG])
-    peers = [rank([SHORT, LONG], beside=[False, True]) for _ in range(3)]
-    assert factors(late, *peers) == pytest.approx([1.2, 1.0, 1.0, 1.0])
+LAUNCHES = [SHORT, LONG, LONG, SHORT, SHORT, LONG, SHORT, LONG]
+USUAL = rank([SHORT, LONG])
 
 
-def test_kernels_beside_communication_in_part_are_not_compared() -> None:
-    odd = rank([SHORT, 5 * LONG], either=[True, False])
-    assert factors(odd, rank([SHORT, LONG]), rank([SHORT, LONG])) == pytest.approx([1.0, 1.0, 1.0])
-
-
-def test_places_of_a_rank_that_launches_more_are_not_those_of_its_peers() -> None:
-    """Three launches of one length each: by name they are as fast, by places the second would be far too fast."""
-    more = rank([SHORT, SHORT, LONG, SHORT, LONG, LONG])
-    peers = [rank([SHORT, LONG]) for _ in range(2)]
-    assert factors(more, *peers) == pytest.approx([1.0, 1.0, 1.0])
-
-
-def test_a_kernel_launched_a_few_times_more_than_by_the_peers_is_not_compared() -> None:
-    """The mean of its launches holds more of the long ones: the rank is not slow, and its peer not fast."""
-    assert np.isnan(factors(rank([SHORT, SHORT, LONG, LONG]), rank([SHORT, SHORT, LONG]))).all()
-
-
-def test_where_most_ranks_do_not_launch_a_kernel_equally_often_nobody_is_compared() -> None:
-    counts = [rank([SHORT] * 3), rank([SHORT] * 4), rank([2 * SHORT] * 5)]
-    assert np.isnan(factors(*counts)).all()
-
-
-def test_ranks_that_each_lack_the_record_of_another_launch_are_not_both_slow() -> None:
-    """After the missing record every place holds other work, and the sums differ by what the two records took."""
-    launches = [SHORT, LONG, LONG, SHORT, SHORT, LONG, SHORT, LONG]
-    found = factors(rank(launches[:1] + launches[2:]), rank(launches[:5] + launches[6:]))
-    assert found == pytest.approx([1.0, 1.0])
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        # The peers run the longer of two kernels of one name beside the communication in which they wait for the first.
+        ([rank([1.2 * SHORT, 1.2 * LONG]), *[rank([SHORT, LONG], beside=[False, True])] * 3], [1.2, 1.0, 1.0, 1.0]),
+        # Beside communication in part: not compared.
+        ([rank([SHORT, 5 * LONG], either=[True, False]), USUAL, USUAL], [1.0] * 3),
+        # Three launches of one length each: by name they are as fast, by places the second would be far too fast.
+        ([rank([SHORT, SHORT, LONG, SHORT, LONG, LONG]), USUAL, USUAL], [1.0] * 3),
+        # A few launches more: their mean holds more of the long ones, the rank is not slow and its peer not fast.
+        ([rank([SHORT, SHORT, LONG, LONG]), rank([SHORT, SHORT, LONG])], [np.nan] * 2),
+        # Most ranks do not launch it equally often.
+        ([rank([SHORT] * 3), rank([SHORT] * 4), rank([2 * SHORT] * 5)], [np.nan] * 3),
+        # Each lacks the record of another launch, after which every place holds other work.
+        ([rank(LAUNCHES[:1] + LAUNCHES[2:]), rank(LAUNCHES[:5] + LAUNCHES[6:])], [1.0] * 2),
+        # A kernel that one rank runs has no typical time.
+        ([rank([SHORT]), rank([])], [np.nan] * 2),
+    ],
+)
+def test_kernels_are_compared_at_one_place_in_one_company(ranks: list[Kernels], expected: list[float]) -> None:
+    assert factors(*ranks) == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_step_that_is_longer_on_all_ranks_makes_nobody_slow() -> None:
-    found = compared([_second_longer(rank([SHORT, LONG]), by) for by in (1.5, 1.5, 1.5)], STEPS)
+    longer = replace(USUAL, dur_ns=np.where(USUAL.step == 1, 1.5 * USUAL.dur_ns, USUAL.dur_ns))
+    found = compared([longer] * 3, STEPS)
     assert all(each.took_ns.sum(axis=0) == pytest.approx(each.expected_ns.sum(axis=0)) for each in found)
-
-
-def _second_longer(own: Kernels, by: float) -> Kernels:
-    return replace(own, dur_ns=np.where(own.step == 1, by * own.dur_ns, own.dur_ns))
-
-
-def test_a_kernel_that_few_ranks_run_has_no_typical_time() -> None:
-    assert np.isnan(factors(rank([SHORT]), rank([])))[0]
     assert compared([], STEPS) == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,17 +24,10 @@ from ddprof.readers import discover, read
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 
 
-def told(
-    labelled: Runs, folder: Path, *changes: Callable[[Sequence[Events]], None], name: str = "clean.ddp"
-) -> Labelled:
+def told(labelled: Runs, folder: Path, *changes: retold.Change, name: str = "clean.ddp") -> Labelled:
     """A labelled run with changes made to its files."""
-
-    def all_of(ranks: Sequence[Events]) -> None:
-        for change in changes:
-            change(ranks)
-
     source = labelled(name)
-    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", all_of))
+    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", *changes))
 
 
 def left_out(run: Labelled) -> list[int]:
@@ -53,8 +46,14 @@ ONCE = {
 }
 
 
-@pytest.mark.parametrize("length_us", [0.4 * STEP_US, 3 * STEP_US, 200 * STEP_US])
-@pytest.mark.parametrize("cost", ONCE)
+@pytest.mark.parametrize(
+    ("cost", "length_us"),
+    [
+        pytest.param(cost, steps * STEP_US, marks=() if steps == 3 or not number else pytest.mark.slow)
+        for number, cost in enumerate(ONCE)
+        for steps in (0.4, 3, 200)
+    ],
+)
 def test_a_step_with_a_cost_that_occurs_once_is_left_out(
     labelled: Runs, tmp_path: Path, cost: str, length_us: float
 ) -> None:

@@ -46,20 +46,16 @@ def test_all_kernels_alike_are_a_slow_device(labelled: Runs) -> None:
     assert pace([first, slower(second, lambda name: 1 + 0.8 * MIN_EXCESS)]).factor.tolist() == [1.0, 1.0]
 
 
-def test_kernels_that_differ_by_other_factors_do_other_work(labelled: Runs) -> None:
+@pytest.mark.parametrize(
+    "factor",
+    [
+        lambda name: 1.2 + 0.3 * (len(name) % 5),
+        lambda name: 1.96 if is_gemm([name])[0] else 1.4,  # layers 1.4 times as wide: matrix products take its square
+    ],
+)
+def test_kernels_that_differ_by_other_factors_do_other_work(labelled: Runs, factor: Callable[[str], float]) -> None:
     first, second = labelled("clean.pp").job.ranks
-    narrowing = slower(second, lambda name: 1.2 + 0.3 * (len(name) % 5))
-    assert np.isnan(pace([first, narrowing]).factor[1])
-
-
-def test_wider_layers_are_no_slow_device(labelled: Runs) -> None:
-    """1.4 times as wide: matrix products take the square of it, all others once."""
-
-    def wider(name: str) -> float:
-        return 1.96 if is_gemm([name])[0] else 1.4
-
-    first, second = labelled("clean.pp").job.ranks
-    assert np.isnan(pace([first, slower(second, wider)]).factor[1])
+    assert np.isnan(pace([first, slower(second, factor)]).factor[1])
 
 
 def test_some_kernels_may_be_spared_where_shapes_say_that_the_work_is_the_same(labelled: Runs) -> None:

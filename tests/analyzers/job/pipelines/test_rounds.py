@@ -52,12 +52,9 @@ def test_chunks_are_told_from_microbatches(depth: int, microbatches: int, chunks
     assert count_rounds(seen(depth, microbatches, chunks, lost), ranks(depth)) == Rounds(microbatches, chunks)
 
 
-@pytest.mark.parametrize("depth", [2, 4])
-def test_several_tensors_per_pass_are_no_microbatches(depth: int) -> None:
-    assert count_rounds(seen(depth, 6, tensors=2), ranks(depth)) == Rounds(6, 1)
-
-
-def test_forward_passes_alone_are_counted_too() -> None:
+def test_several_tensors_per_pass_are_no_microbatches_and_forward_passes_alone_are_counted_too() -> None:
+    for depth in (2, 4):
+        assert count_rounds(seen(depth, 6, tensors=2), ranks(depth)) == Rounds(6, 1)
     alone = seen(3, 5, passes={p: passes(5, backward=False) for p in range(3)})
     links = {link: ends for link, ends in alone.links.items() if link[0] < link[1]}
     assert count_rounds(Seen(alone.chains, links, alone.passes), ranks(3)) == Rounds(5, 1)

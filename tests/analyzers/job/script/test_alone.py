@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ddprof.intervals import Intervals
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.tables import NULL, concat
 
+REPORTS = [("train.py(88): report_samples", 4_000.0)]
 MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
 
@@ -52,7 +54,7 @@ def run(folder: Path, extra: list[tuple[str, float]], slow: float = 1.0, frames:
 
 
 def test_the_function_that_only_the_late_rank_runs(tmp_path: Path) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    made = run(tmp_path, REPORTS)
     found = runs_alone(made.job.ranks, 0, 4_000.0)
     assert found is not None
     assert found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
@@ -60,25 +62,22 @@ def test_the_function_that_only_the_late_rank_runs(tmp_path: Path) -> None:
     assert found.peers_us == 0.0
 
 
-def test_a_rank_that_is_slow_everywhere_runs_nothing_alone(tmp_path: Path) -> None:
-    made = run(tmp_path, [], slow=3.0)
-    assert runs_alone(made.job.ranks, 0, 6_000.0) is None
-
-
-def test_a_line_that_explains_little_of_the_lateness_is_not_named(tmp_path: Path) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 1_000.0)])
-    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
-    assert runs_alone(made.job.ranks, 0, 1_500.0) is not None
+def test_what_explains_little_of_the_lateness_is_not_named(tmp_path: Path) -> None:
+    """A rank that is slow everywhere runs nothing alone."""
+    assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
+    little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
+    assert runs_alone(little, 0, 4_000.0) is None
+    assert runs_alone(little, 0, 1_500.0) is not None
 
 
 def test_nothing_is_known_without_stacks_or_without_peers(tmp_path: Path) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)], frames=False)
+    made = run(tmp_path, REPORTS, frames=False)
     assert runs_alone(made.job.ranks, 0, 4_000.0) is None
     assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
 
 
 def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
-    report = run(tmp_path, [("train.py(88): report_samples", 4_000.0)]).report
+    report = run(tmp_path, REPORTS).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.")
     assert first.summary.endswith("; it alone runs train.py:88 report_samples()")
@@ -88,7 +87,7 @@ def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
 
 
 def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    made = run(tmp_path, REPORTS)
     ranks, each_ns = made.job.ranks, 8_000_000 * 5
     # Ranks 0 and 1 keep the others waiting for 4 ms per step; one wait is charged to nobody.
     table = {"culprit": [0, 1, NULL], "victim": [2, 2, 2], "dur_ns": [each_ns] * 3}
@@ -106,7 +105,7 @@ def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, mo
 
 
 def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    made = run(tmp_path, REPORTS)
     late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
     assert runs_alone((late, *others), 0, 4_000.0, 7_000.0) is None
     main, walk = (_stack_of(late, name) for name in ("main", "walk"))
@@ -119,13 +118,13 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
 
 
 def test_a_peer_that_no_sample_of_the_window_fell_into_is_not_known_to_do_nothing(tmp_path: Path) -> None:
-    late, *others = run(tmp_path, [("train.py(88): report_samples", 4_000.0)]).job.ranks
+    late, *others = run(tmp_path, REPORTS).job.ranks
     unseen = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
     assert runs_alone((late, *unseen), 0, 4_000.0, 7_000.0) is None
 
 
 def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    made = run(tmp_path, REPORTS)
     late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
     others = [replace(facts, script_stacks=late.script_stacks, script_frames=late.script_frames) for facts in others]
     walk, main = (_stack_of(late, name) for name in ("walk", "main"))
@@ -164,13 +163,23 @@ def _stack_of(facts: RankFacts, function: str) -> int:
 def _with_totals(facts: RankFacts, samples: dict[int, int]) -> RankFacts:
     """The rank with so many samples of these stacks over the run."""
     rows = len(samples)
-    columns = {
-        "thread": [""] * rows,
-        "phase": ["rest"] * rows,
-        "stack": list(samples),
-        "samples": list(samples.values()),
-    }
-    return replace(facts, script_totals=SCRIPT_TOTALS.table({**columns, "time_ns": [1] * rows, "late_ns": [0] * rows}))
+    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, "time_ns": [1] * rows, "late_ns": [0] * rows}
+    seen = {"stack": list(samples), "samples": list(samples.values())}
+    return replace(facts, script_totals=SCRIPT_TOTALS.table({**columns, **seen}))
+
+
+def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:
+    """The rank with stacks of `main` (the first), and of `report`, called by it, at each of these lines."""
+    frames = {"file": "train.py", "is_user": True}
+    columns = {name: [value] * (1 + len(lines)) for name, value in frames.items()}
+    names = {"function": ["main", *["report"] * len(lines)], "line": [1, *lines]}
+    stacks = {"frame": list(range(1 + len(lines))), "outer": [NULL, *[0] * len(lines)]}
+    return replace(
+        facts,
+        script_frames=SCRIPT_FRAMES.table({**columns, **names}),
+        script_stacks=SCRIPT_STACKS.table(stacks),
+        script_spans=SCRIPT_SPANS.empty(),
+    )
 
 
 def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
@@ -184,14 +193,7 @@ def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
 
 def test_a_function_seen_often_at_lines_seen_once_is_named(tmp_path: Path) -> None:
     """By samples of the whole run: the function accuses, and the line seen most of those that were seen is said."""
-    lines = range(9, 21)
-    frames = {"file": ["train.py"] * 13, "function": ["main", *["report"] * 12], "is_user": [True] * 13}
-    frame_table = SCRIPT_FRAMES.table({**frames, "line": [1, *lines]})
-    stack_table = SCRIPT_STACKS.table({"frame": list(range(13)), "outer": [NULL, *[0] * 12]})
-    bare = [
-        replace(facts, script_frames=frame_table, script_stacks=stack_table)
-        for facts in run(tmp_path, [], frames=False).job.ranks
-    ]
+    bare = [_at_lines(facts, range(9, 21)) for facts in run(tmp_path, [], frames=False).job.ranks]
     seldom = dict.fromkeys(range(1, 13), 3)
     ranks = [_with_totals(facts, {0: 40, **(seldom if rank == 0 else {})}) for rank, facts in enumerate(bare)]
     found = runs_alone(ranks, 0, 4_000.0, 10_000.0)
@@ -200,7 +202,7 @@ def test_a_function_seen_often_at_lines_seen_once_is_named(tmp_path: Path) -> No
 
 
 def test_one_sample_of_the_windows_makes_no_rank_run_something_alone(tmp_path: Path) -> None:
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    made = run(tmp_path, REPORTS)
     each_ns = 4_000_000 * 5  # a sample stands for as much as five steps have of it
 
     def late(resolution_ns: int) -> list[RankFacts]:
@@ -214,14 +216,7 @@ def test_one_sample_of_the_windows_makes_no_rank_run_something_alone(tmp_path: P
 
 def test_few_samples_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
     """The function was seen often enough, and no line of it was."""
-    lines = (30, 31, 32)
-    frames = {"file": ["train.py"] * 4, "function": ["main", *["report"] * 3], "is_user": [True] * 4}
-    frame_table = SCRIPT_FRAMES.table({**frames, "line": [1, *lines]})
-    stack_table = SCRIPT_STACKS.table({"frame": list(range(4)), "outer": [NULL, *[0] * 3]})
-    late, *others = (
-        replace(facts, script_frames=frame_table, script_stacks=stack_table, script_spans=SCRIPT_SPANS.empty())
-        for facts in run(tmp_path, [], frames=False).job.ranks
-    )
+    late, *others = (_at_lines(facts, (30, 31, 32)) for facts in run(tmp_path, [], frames=False).job.ranks)
     ranks = [_with_totals(late, dict.fromkeys((1, 2, 3), 1)), *(_with_totals(facts, {0: 9}) for facts in others)]
     own = _beside(late, 4_000.0, 1)
     own.stack_ns[1:] = own.stack_ns.sum() / 3
@@ -232,7 +227,7 @@ def test_few_samples_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: P
 
 def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
     """The same where the window's samples tell the function: none of its lines was seen as often as it."""
-    made = run(tmp_path, [("train.py(88): report_samples", 4_000.0)])
+    made = run(tmp_path, REPORTS)
     late, *others = made.job.ranks
     function = _stack_of(late, "report_samples")
     inside = np.flatnonzero(late.script_stacks["outer"] == function)

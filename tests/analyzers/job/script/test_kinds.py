@@ -39,6 +39,20 @@ def calls(*names: str, count: int, inside: str | None = None, python_us: float =
     return chore
 
 
+def scheduler(script: Script) -> None:
+    """A scheduler of the user's."""
+    with script.frame("torch/optim/lr_scheduler.py(200): step"), script.frame("train.py(60): get_lr"):
+        script.idle(5e3)
+
+
+def closure(script: Script) -> None:
+    """A closure that an optimizer calls: it is the step."""
+    with script.frame("train.py(30): closure"):
+        operators(script, "mul", "add", count=5)
+        with script.frame("model.py(9): training_step"), script.frame(FORWARD):
+            operators(script, "mul", "add", "sign", "add_", count=40)
+
+
 def kind(facts: RankFacts) -> tuple[LineKind, float] | None:
     """Of the first line, and what is left of its time."""
     lines = lines_of(facts, script_time(facts).stack_ns)
@@ -60,6 +74,7 @@ def kind(facts: RankFacts) -> tuple[LineKind, float] | None:
         (calls(count=0, inside="<built-in method sendall of socket object>", python_us=5e3), LOGGING),
         (calls(count=0, inside="logging/__init__.py(1500): info", python_us=5e3), LOGGING),
         (calls(count=0, inside="numpy/lib/function_base.py(9): unique", python_us=5e3), OTHER),
+        (scheduler, OTHER),
     ],
 )
 def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected: LineKind) -> None:
@@ -68,16 +83,18 @@ def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected:
     assert found[0] is expected
 
 
-def test_one_operator_per_tensor_is_left_of_a_moving_average(tmp_path: Path) -> None:
-    found = kind(cpu_loop(tmp_path, after=calls("mul", "sub", "add", count=40)))
-    assert found is not None
-    assert found[1] == pytest.approx(10.0 / 60.0, abs=0.01)  # of three operators and as much Python, one operator
-
-
-def test_nothing_is_left_of_statistics_that_are_rare(tmp_path: Path) -> None:
-    found = kind(cpu_loop(tmp_path, after=calls("mean", "item", count=80)))
-    assert found is not None
-    assert found[1] == 0.0
+@pytest.mark.parametrize(
+    ("names", "count", "left"),
+    [
+        (("mul", "sub", "add"), 40, 10.0 / 60.0),  # of three operators and as much Python, one operator
+        (("mean", "item"), 80, 0.0),  # of statistics that are rare nothing
+    ],
+)
+def test_what_is_left_of_a_moving_average_and_of_statistics(
+    tmp_path: Path, names: tuple[str, ...], count: int, left: float
+) -> None:
+    found = kind(cpu_loop(tmp_path, after=calls(*names, count=count)))
+    assert found is not None and found[1] == pytest.approx(left, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -93,31 +110,16 @@ def test_what_is_one_call_for_all_tensors_is_not_told(tmp_path: Path, chore: Cho
     assert kind(cpu_loop(tmp_path, after=chore)) is None
 
 
-def test_a_scheduler_of_the_users_is_told(tmp_path: Path) -> None:
-    def chore(script: Script) -> None:
-        with script.frame("torch/optim/lr_scheduler.py(200): step"), script.frame("train.py(60): get_lr"):
-            script.idle(5e3)
-
-    found = kind(cpu_loop(tmp_path, after=chore))
-    assert found is not None
-    assert found[0] is OTHER
-
-
-def test_an_optimizer_of_the_users_that_goes_tensor_by_tensor_is_told(tmp_path: Path) -> None:
-    found = kind(cpu_loop(tmp_path, optimizer=calls("mul", "add", "sign", "add_", count=40)))
-    assert found is not None
-    assert found[0] is UPDATE
-
-
-def test_a_closure_that_an_optimizer_calls_is_the_step_and_no_optimizer(tmp_path: Path) -> None:
-    def closure(script: Script) -> None:
-        with script.frame("train.py(30): closure"):
-            operators(script, "mul", "add", count=5)
-            with script.frame("model.py(9): training_step"), script.frame(FORWARD):
-                operators(script, "mul", "add", "sign", "add_", count=40)
-
-    assert kind(cpu_loop(tmp_path, optimizer=closure)) is None
-
-
-def test_an_optimizer_of_the_users_with_one_call_for_all_is_not(tmp_path: Path) -> None:
-    assert kind(cpu_loop(tmp_path, optimizer=calls("_foreach_mul", "_foreach_add_", count=3))) is None
+@pytest.mark.parametrize(
+    ("optimizer", "is_told"),
+    [
+        (calls("mul", "add", "sign", "add_", count=40), True),  # tensor by tensor
+        (calls("_foreach_mul", "_foreach_add_", count=3), False),  # one call for all
+        (closure, False),
+    ],
+)
+def test_an_optimizer_of_the_users_is_told_where_it_goes_tensor_by_tensor(
+    tmp_path: Path, optimizer: Chore, is_told: bool
+) -> None:
+    found = kind(cpu_loop(tmp_path, optimizer=optimizer))
+    assert (found and found[0]) is (UPDATE if is_told else None)

@@ -7,13 +7,10 @@ from pathlib import Path
 import numpy as np
 from kineto_run import Script
 
-from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.script.lines import has_frames, lines_in
 
-
-def everything(facts: RankFacts) -> intervals.Intervals:
-    return np.array([0], np.int64), np.array([10**12], np.int64)
+EVERYTHING = np.array([0], np.int64), np.array([10**12], np.int64)
 
 
 def recorded(folder: Path, frames: bool = True) -> RankFacts:
@@ -37,7 +34,7 @@ def recorded(folder: Path, frames: bool = True) -> RankFacts:
 
 def test_a_librarys_time_is_of_the_line_that_called_it(tmp_path: Path) -> None:
     facts = recorded(tmp_path)
-    clean, main = lines_in(facts, everything(facts))
+    clean, main = lines_in(facts, EVERYTHING)
     assert (clean.file, clean.line, clean.function) == ("train.py", 40, "clean")
     assert clean.time_ns == 6_200_000
     assert clean.words == "train.py:40 clean(), in <built-in method sort>"
@@ -54,7 +51,7 @@ def test_only_time_in_the_stretches_counts(tmp_path: Path) -> None:
 def test_a_recording_without_stacks_has_no_lines(tmp_path: Path) -> None:
     facts = recorded(tmp_path, frames=False)
     assert not has_frames(facts)
-    assert lines_in(facts, everything(facts)) == []
+    assert lines_in(facts, EVERYTHING) == []
 
 
 def test_a_comprehension_is_part_of_the_function_around_it(tmp_path: Path) -> None:
@@ -69,5 +66,5 @@ def test_a_comprehension_is_part_of_the_function_around_it(tmp_path: Path) -> No
     script.launch()
     script.step(1, 1_000.0)
     facts = script.facts(tmp_path)
-    (line,) = lines_in(facts, everything(facts))
+    (line,) = lines_in(facts, EVERYTHING)
     assert line.words == "train.py:40 clean(), in train.py:42 <listcomp>"

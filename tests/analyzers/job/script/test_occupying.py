@@ -31,15 +31,9 @@ def test_the_share_of_the_run_inside_a_function_counts_what_it_calls(sampled: Ra
     assert function == ("train.py", "prepare")
     assert share_within(sampled, function) == pytest.approx(12 / 16)
     assert share_within(sampled, ("train.py", "evaluate")) == 0.0
-
-
-def test_few_samples_say_nothing(sampled: RankFacts) -> None:
     few = replace(sampled, script_totals=sampled.script_totals.take(slice(0, 2)))
     assert share_within(few, ("train.py", "prepare")) is None
-
-
-def test_words_that_name_no_frame(sampled: RankFacts) -> None:
-    assert function_of(sampled, "train.py:14 prepare()") is None
+    assert function_of(sampled, "train.py:14 prepare()") is None  # no frame of this line
 
 
 def looped(labelled: Runs, samples: int) -> RankFacts:

@@ -28,12 +28,11 @@ def test_noise_moves_the_model_little() -> None:
     assert model.bytes_per_ns == pytest.approx(100.0, rel=0.1)
 
 
-def test_one_size_says_nothing() -> None:
-    assert fit_cost(np.full(40, 2**20), np.full(40, 60_000.0)) is None
-
-
-def test_no_usable_point_says_nothing() -> None:
-    assert fit_cost(np.array([0, 2**20]), np.array([5_000.0, 0.0])) is None
+@pytest.mark.parametrize(
+    ("sizes", "times"), [(np.full(40, 2**20), np.full(40, 60_000.0)), (np.array([0, 2**20]), np.array([5_000.0, 0.0]))]
+)
+def test_one_size_or_no_usable_point_says_nothing(sizes: np.ndarray, times: np.ndarray) -> None:
+    assert fit_cost(sizes, times) is None
 
 
 def test_times_that_do_not_grow_are_all_latency() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,7 @@ def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: set
     assert set(labelled(name).job.groups["role"].tolist()) == roles
 
 
-def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_dir: Path) -> None:
-    folder = shared_dir / "wild/recordings/horovod_late_rank_24"
-    if not folder.is_dir():
-        pytest.skip("horovod_late_rank_24 is not among the real recordings")
-    (report,) = analyze([folder], Options(workers=1, cache=False))
+def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_run: Callable[[str], Path]) -> None:
+    (report,) = analyze([shared_run("wild/recordings/horovod_late_rank_24")], Options(workers=1, cache=False))
     assert report.run.framework == ()
     assert "24 ranks · device not recorded · horovod ·" in run_words(report)  # no framework is named

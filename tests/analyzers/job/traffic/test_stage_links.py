@@ -51,17 +51,17 @@ def test_the_slow_pair_is_named_whoever_waited() -> None:
     assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
 
 
-def test_one_rank_whose_links_are_all_slow_is_named_alone() -> None:
-    _, slow = stage_links(job((0, 1, SLOW, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), (3, 4, FAST, 8), hosts="aaaaa"))
-    assert slow is not None and slow.culprits == (1,)
-
-
-def test_links_between_hosts_are_no_peers_of_links_inside_one() -> None:
-    assert stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), hosts="aabb"))[1] is None
-
-
-def test_other_sizes_are_other_messages() -> None:
-    assert stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 24), (2, 3, FAST, 8)))[1] is None
+@pytest.mark.parametrize(
+    ("slow_links", "hosts", "culprits"),
+    [
+        ([(0, 1, SLOW, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), (3, 4, FAST, 8)], "aaaaa", (1,)),  # all of one rank
+        ([(0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)], "aabb", None),  # between hosts, the others inside one
+        ([(0, 1, FAST, 8), (1, 2, SLOW, 24), (2, 3, FAST, 8)], "aaaa", None),  # other messages
+    ],
+)
+def test_who_is_named_of_slow_links(slow_links: list[Link], hosts: str, culprits: tuple[int, ...] | None) -> None:
+    slow = stage_links(job(*slow_links, hosts=hosts))[1]
+    assert (slow and slow.culprits) == culprits
 
 
 def test_without_sizes_only_replicas_of_one_boundary_are_compared() -> None:

@@ -14,7 +14,4 @@ def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> No
         {column.name: rank if column.name == "rank" else np.arange(5) for column in MEMBERS.columns}
     )
     assert [members_of(members, position).tolist() for position in range(5)] == [[1, 3, 4], [], [0, 2], [], []]
-
-
-def test_without_members_no_rank_has_rows() -> None:
     assert len(members_of(MEMBERS.empty(), 0)) == 0

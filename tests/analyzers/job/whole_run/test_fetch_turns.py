@@ -52,6 +52,7 @@ def test_a_lock_within_a_rank() -> None:
     first, second = under_a_lock(2, 400, 12)
     turns = in_turn([loader([*first, *second])])
     assert turns is not None and (turns.each_ns, turns.alone_ns) == (400 * MS, 400 * MS)
+    assert in_turn([loader([(0, 400 * n, 400) for n in range(20)])]) is None  # a single worker waits for nobody
 
 
 def test_a_lock_of_all_ranks_of_a_host_is_seen_over_all_of_them() -> None:
@@ -88,10 +89,6 @@ def test_workers_of_a_remote_store_do_not_fetch_in_turn(seed: int) -> None:
     waiting = WorkerLine("data.py", 10, "__getitem__", 58, 0.97, "recv", "network")
     pool = [loader([*rows[n], *rows[n + 1]], waiting) for n in (0, 2)]
     assert in_turn(pool) is None and all(in_turn([rank]) is None for rank in pool)
-
-
-def test_a_single_worker_has_nobody_to_wait_for() -> None:
-    assert in_turn([loader([(0, 400 * n, 400) for n in range(20)])]) is None
 
 
 @pytest.mark.parametrize(

@@ -45,24 +45,23 @@ def predicted(folder: Path, rule: str) -> tuple[float, tuple[int, ...]]:
     return run.report.steps.wall_us - finding.recoverable_us.value, finding.ranks
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_extra_operators_in_one_place_are_priced_there(tmp_path: Path, place: int) -> None:
-    even = [5000.0, 2000.0, 8000.0, 3000.0]
-    slow = [us + (9000.0 if at == place else 0.0) for at, us in enumerate(even)]
-    without = written(tmp_path, [even, even])
-    written(tmp_path, [even, slow])
-    step_us, ranks = predicted(tmp_path, "straggler.compute")
-    assert ranks == (1,)
-    assert step_us == pytest.approx(without, rel=0.02)
+EVEN, HOST = [5000.0, 2000.0, 8000.0, 3000.0], [300.0] * 4
 
 
-@pytest.mark.parametrize("place", [0, 3])
-def test_a_host_that_stalls_in_one_place_is_priced_there(tmp_path: Path, place: int) -> None:
-    even, host = [5000.0, 2000.0, 8000.0, 3000.0], [300.0] * 4
-    slow = [us + (9000.0 if at == place else 0.0) for at, us in enumerate(host)]
-    without = written(tmp_path, [even, even], [host, host])
-    written(tmp_path, [even, even], [host, slow])
-    step_us, ranks = predicted(tmp_path, "straggler.host")
+def longer(times_us: Sequence[float], place: int) -> list[float]:
+    """The times with 9 ms more in one place."""
+    return [us + 9000.0 * (at == place) for at, us in enumerate(times_us)]
+
+
+PLACES = [(f"straggler.{kind}", place) for kind in ("compute", "host") for place in range(4)]
+
+
+@pytest.mark.parametrize(("rule", "place"), PLACES)
+def test_extra_operators_or_a_stall_in_one_place_are_priced_there(tmp_path: Path, rule: str, place: int) -> None:
+    slow = (longer(EVEN, place), HOST) if rule == "straggler.compute" else (EVEN, longer(HOST, place))
+    without = written(tmp_path, [EVEN, EVEN], [HOST, HOST])
+    written(tmp_path, [EVEN, slow[0]], [HOST, slow[1]])
+    step_us, ranks = predicted(tmp_path, rule)
     assert ranks == (1,)
     assert step_us == pytest.approx(without, rel=0.02)
 

@@ -7,8 +7,15 @@ import numpy as np
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.replay.graph.build import DEFAULT_QUEUE_LAG_NS, _lags
 from ddprof.analyzers.replay.graph.dependencies import OVERLAP_NS, OVERLAP_WITHOUT_HOST_NS, _coincident
+from ddprof.tables import Array
 
 PERIOD_NS, IDLE_NS = 1_000_000, 400_000
+
+
+def made(start_ns: Array, dur_ns: Array, track: Array, launch_ns: Array, is_comm: Array) -> Operations:
+    """Operations of which the collectives are all of one communication, and none is a copy."""
+    rows, none = np.arange(len(start_ns)), np.zeros(len(start_ns), bool)
+    return Operations(rows, start_ns, dur_ns, track, launch_ns, is_comm, none, np.where(is_comm, 0, -1))
 
 
 def operations(launched: bool) -> Operations:
@@ -17,21 +24,12 @@ def operations(launched: bool) -> Operations:
     A third stream idles for long between its operations.
     """
     count = 12
-    start = np.concatenate(
-        [np.arange(count) * PERIOD_NS, np.arange(count) * PERIOD_NS + 500_000, np.arange(count) * PERIOD_NS]
-    )
+    at = np.arange(count) * PERIOD_NS
+    start = np.concatenate([at, at + 500_000, at])
     track = np.repeat(np.arange(3), count)
     dur = np.where(track == 2, PERIOD_NS - IDLE_NS, 500_000)
-    return Operations(
-        row=np.arange(3 * count),
-        start_ns=start,
-        dur_ns=dur,
-        track=track,
-        launch_ns=np.where(launched, start - 2 * PERIOD_NS, NEVER),
-        is_comm=np.zeros(3 * count, bool),
-        is_copy=np.zeros(3 * count, bool),
-        comm=np.full(3 * count, -1),
-    )
+    launch = np.where(launched, start - 2 * PERIOD_NS, NEVER)
+    return made(start, dur, track, launch, np.zeros(3 * count, bool))
 
 
 def test_idle_time_of_unknown_reason_is_no_lag_of_the_queue() -> None:
@@ -51,16 +49,8 @@ def test_where_launches_came_earlier_it_is() -> None:
 def test_stamps_of_a_long_idle_stretch_may_disagree_by_a_thousandth() -> None:
     idle = 400 * OVERLAP_WITHOUT_HOST_NS * 10
     late_ns = idle // 2_000  # the transfer is stamped as ended so much after what it released began
-    ops = Operations(
-        row=np.arange(3),
-        start_ns=np.array([0, 1_000 + idle, 1_000 + idle - 5_000]),
-        dur_ns=np.array([1_000, 1_000, 5_000 + late_ns]),
-        track=np.array([0, 0, 1]),
-        launch_ns=np.full(3, NEVER),
-        is_comm=np.array([False, False, True]),
-        is_copy=np.zeros(3, bool),
-        comm=np.array([-1, -1, 0]),
-    )
+    starts, took = [0, 1_000 + idle, 1_000 + idle - 5_000], [1_000, 1_000, 5_000 + late_ns]
+    ops = made(np.array(starts), np.array(took), np.array([0, 0, 1]), np.full(3, NEVER), np.array([False, False, True]))
     dep = np.full(3, -1)
     _coincident(ops, ops.end_ns, dep, OVERLAP_WITHOUT_HOST_NS)
     assert dep[1] == 2 and late_ns > OVERLAP_WITHOUT_HOST_NS
@@ -72,16 +62,7 @@ def test_short_operations_that_follow_do_not_hide_what_released_the_first() -> N
     start = np.concatenate(([0], 1_000 + idle + np.arange(count) * 3_000, [500]))
     dur = np.concatenate(([1_000], np.full(count, 2_000), [idle - 1_500]))
     is_comm = np.arange(count + 2) == count + 1
-    ops = Operations(
-        row=np.arange(count + 2),
-        start_ns=start,
-        dur_ns=dur,
-        track=is_comm.astype(np.int64),
-        launch_ns=np.zeros(count + 2, np.int64),
-        is_comm=is_comm,
-        is_copy=np.zeros(count + 2, bool),
-        comm=np.where(is_comm, 0, -1),
-    )
+    ops = made(start, dur, is_comm.astype(np.int64), np.zeros(count + 2, np.int64), is_comm)
     dep = np.full(count + 2, -1)
     _coincident(ops, ops.end_ns, dep, OVERLAP_NS)
     assert dep[1] == count + 1 and (dep[2:-1] == -1).all()

@@ -55,6 +55,17 @@ def timed(run: LoadedRun, step_us: tuple[float, float], ranks: Sequence[dict[str
 
 USUAL = {"forward": 10_000.0, "work": 10_000.0, "backward": 20_000.0, "optimizer": 4_000.0}
 SLOW = Change("scale_compute", (1,), (2.0,), "peers")
+MOVED_US = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
+BARE_US = 10_000.0 + MOVED_US + 2_000.0  # without the profiler, from the end of forward
+
+
+def slow_forward(folder: Path, more: dict[str, float]) -> Pricer:
+    """Rank 1 spends 70 ms in forward, 65 without the profiler; its peer waits for it in backward."""
+    step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
+    run = phased(folder, [USUAL, {**USUAL, "forward": 70_000.0, **more}], step_us)
+    waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
+    works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + MOVED_US)}
+    return timed(run, (step_us, 65_000.0 + BARE_US), [waits, works])
 
 
 def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are(tmp_path: Path) -> None:
@@ -62,34 +73,21 @@ def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are
 
     One ratio for all would leave 0.82 of the peer's 34 ms.
     """
-    repeats = {**USUAL, "forward": 70_000.0, "work": 70_000.0}
-    step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
-    moved_us = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
-    bare_us = 65_000.0 + 10_000.0 + moved_us + 2_000.0
-    run = phased(tmp_path, [USUAL, repeats], step_us)
-    waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
-    works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}
-    prices = timed(run, (step_us, bare_us), [waits, works])
+    prices = slow_forward(tmp_path, {"work": 70_000.0})
     assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(1.0, abs=0.02)
     first, second = (prices.unprofiled.host[position].work.ratios for position in (0, 1))
     assert first == {Phase.FORWARD: pytest.approx(0.5), Phase.OPTIMIZER: pytest.approx(0.5)}  # its backward waits
     assert second[Phase.FORWARD] == pytest.approx(65 / 70) and second[Phase.BACKWARD] == pytest.approx(0.5, abs=0.02)
-    assert prices.unprofiled_us((SLOW,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
+    assert prices.unprofiled_us((SLOW,)) == pytest.approx(5_000.0 + BARE_US, rel=0.05)
 
 
 def test_a_host_that_sleeps_does_not_tell_the_ratio_of_its_work(tmp_path: Path) -> None:
     """It sleeps for 60 ms of its forward with the profiler and without: its peer's ratio holds once it does not."""
-    sleeps = {**USUAL, "forward": 70_000.0}
-    step_us = 70_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
-    moved_us = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
-    run = phased(tmp_path, [USUAL, sleeps], step_us)
-    waits = {"forward": (10_000.0, 5_000.0), "backward": (82_000.0, 71_000.0), "optimizer": (4_000.0, 2_000.0)}
-    works = {**waits, "forward": (70_000.0, 65_000.0), "backward": (22_000.0, 10_000.0 + moved_us)}
-    prices = timed(run, (step_us, 65_000.0 + 10_000.0 + moved_us + 2_000.0), [waits, works])
+    prices = slow_forward(tmp_path, {})
     assert prices.unprofiled is not None
     assert Phase.FORWARD not in prices.unprofiled.host[1].work.ratios
     awake = Change("scale_host", (1,), (6.0,), "peers")
-    assert prices.unprofiled_us((awake,)) == pytest.approx(5_000.0 + 10_000.0 + moved_us + 2_000.0, rel=0.05)
+    assert prices.unprofiled_us((awake,)) == pytest.approx(5_000.0 + BARE_US, rel=0.05)
 
 
 def test_waits_that_only_steps_outside_the_windows_hold_are_no_ratio(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ KEPT = Change("keep_parameters")
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
-    [("three units a layer", MERGED), ("gathers when needed", AHEAD), ("comm.sharding", KEPT)],
+    ("name", "change"), [("three units a layer", MERGED), ("gathers when needed", AHEAD), ("comm.sharding", KEPT)]
 )
 def test_the_price_is_what_the_change_gains(labelled: Runs, name: str, change: Change) -> None:
     run = labelled(name)

@@ -6,33 +6,31 @@ import numpy as np
 import pytest
 
 from ddprof.analyzers.replay.changes.communication.unit_schedule import scheduled
+from ddprof.tables import Array
 
 FOUR = np.full(4, 1.0)
 NONE = np.zeros(4)
 
 
-def test_gathers_when_needed_are_all_exposed() -> None:
-    found = scheduled(FOUR, 5 * FOUR, NONE, is_ahead=False)
-    assert found.stalls_ns.tolist() == [1, 1, 1, 1]
-    assert found.tail_ns == 0
+KEPT = np.array([0.0, 1.0, 1.0, 1.0])  # backward: the last unit is there
 
 
-def test_gathers_ahead_expose_the_first() -> None:
-    assert scheduled(FOUR, 5 * FOUR, NONE, is_ahead=True).stalls_ns.tolist() == [1, 0, 0, 0]
-
-
-def test_gathers_longer_than_compute_expose_the_difference() -> None:
-    assert scheduled(5 * FOUR, FOUR, NONE, is_ahead=True).stalls_ns.tolist() == [5, 4, 4, 4]
-
-
-def test_reductions_delay_the_gathers_behind_them() -> None:
-    """Backward: the last unit is there, each unit's reduction is launched before the next but one gather."""
-    kept = np.array([0.0, 1.0, 1.0, 1.0])
-    late = scheduled(kept, 5 * FOUR, FOUR, is_ahead=False)
-    assert late.stalls_ns.tolist() == [0, 2, 2, 2]  # a gather and the reduction before it
-    ahead = scheduled(kept, 5 * FOUR, FOUR, is_ahead=True)
-    assert ahead.stalls_ns.tolist() == [0, 2, 0, 0]  # nothing launches the first gather early
-    assert ahead.tail_ns == late.tail_ns == 1
+@pytest.mark.parametrize(
+    ("gather", "compute", "reduce", "is_ahead", "stalls", "tail"),
+    [
+        (FOUR, 5 * FOUR, NONE, False, [1, 1, 1, 1], 0),  # all are exposed
+        (FOUR, 5 * FOUR, NONE, True, [1, 0, 0, 0], 0),  # the first is
+        (5 * FOUR, FOUR, NONE, True, [5, 4, 4, 4], 0),  # longer than compute: the difference is
+        # Reductions delay the gathers behind them: each is launched before the next but one gather.
+        (KEPT, 5 * FOUR, FOUR, False, [0, 2, 2, 2], 1),  # a gather and the reduction before it
+        (KEPT, 5 * FOUR, FOUR, True, [0, 2, 0, 0], 1),  # nothing launches the first gather early
+    ],
+)
+def test_what_is_exposed(
+    gather: Array, compute: Array, reduce: Array, is_ahead: bool, stalls: list[int], tail: int
+) -> None:
+    found = scheduled(gather, compute, reduce, is_ahead=is_ahead)
+    assert (found.stalls_ns.tolist(), found.tail_ns) == (stalls, tail)
 
 
 def test_communication_that_nothing_hides_adds_up() -> None:

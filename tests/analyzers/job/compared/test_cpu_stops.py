@@ -9,7 +9,7 @@ import pytest
 from busy_ranks import DUR_US, OPERATORS, STEPS, Held, busy_ranks, by_chance, never
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
-from ddprof.analyzers.facts.operations.tables import HOST_OPERATORS
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops, held_between
 
 

@@ -17,13 +17,14 @@ pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddpro
 
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
+from ddprof.dashboard.app import create_app
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.server.http import make_server
+from ddprof.dashboard.server.http import compress, make_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 
@@ -107,6 +108,14 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], OpenRun]
         return load([str(shutil.copytree(SAMPLES / name, folder / name))], workers=1)[0]
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def client(straggler: OpenRun) -> Any:
+    """A client of the application on loopback, without a server."""
+    server = create_app(Runs([], [straggler]), Access()).server
+    compress(server)
+    return server.test_client()
 
 
 @pytest.fixture(scope="session")

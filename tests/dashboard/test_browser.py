@@ -13,7 +13,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from ddprof.sidecar import LoaderSettings, SamplerSettings, Sidecar
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import TILES, Page
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ATTACKED = "return document.querySelector('img, [onerror], #content script')"
@@ -57,9 +57,10 @@ def test_keys_zoom_pan_and_walk(page: Page) -> None:
     left = page.js("return ddprof.timeline.lo")
     page.keys("d")
     assert page.js("return ddprof.timeline.lo") > left
+    tiles = page.js(TILES)
     page.keys("f")
     assert page.js(width) == pytest.approx(whole)
-    page.wait("return ddprof.timeline.tile && ddprof.timeline.tile.hi >= ddprof.timeline.hi")
+    page.wait(f"return ddprof.timeline.root.dataset.tiles > {tiles}")
     page.keys("\ue015", "\ue014", "\ue014")  # down, right, right
     said = page.said
     assert "compute" in said or "µs" in said or "ms" in said

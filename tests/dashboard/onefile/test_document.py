@@ -23,6 +23,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.report.comparison.compare import compare
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
+from tests.dashboard.changed import named, with_job
 from tests.dashboard.onefile_reader import File, equal_tables
 
 EVIL = "<script>document.title='owned'</script>"
@@ -53,6 +54,7 @@ def test_the_numbers_are_the_json_reports(file: File, straggler: OpenRun) -> Non
     replayed = [float(row[1]) for row in file.rows["what-if/what-if"][1:]]
     assert replayed == pytest.approx([w["predicted_step_us"] / 1e3 for w in document["what_if"]], rel=1e-3)
     for row in file.rows["overview/rank-causes"][1:]:
+        assert sum(map(float, row[1:])) == pytest.approx(100, abs=0.1)
         ledger = document["ledger"]["per_rank"][row[0]]
         assert float(row[1]) == pytest.approx(ledger["compute"] / ledger["wall_us"] * 100, rel=1e-3)
 
@@ -117,18 +119,8 @@ def test_eight_ranks_stay_small(shared_run: Callable[[str], Path]) -> None:
     assert equal_tables(File(text), View(opened, {}, (opened,))) > 300
 
 
-def _with_names(opened: OpenRun, name: str) -> OpenRun:
-    """The run with every kernel, range and operator called `name`, and its first finding too."""
-    assert opened.loaded is not None
-    job = opened.loaded.job
-    ranks = tuple(replace(facts, strings=(name,) * len(facts.strings)) for facts in job.ranks)
-    finding = replace(opened.report.ranked_findings()[0], summary=name)
-    report = replace(opened.report, findings=(finding,), run=replace(opened.report.run, name=name))
-    return OpenRun(report, replace(opened.loaded, job=replace(job, ranks=ranks)))
-
-
 def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
-    evil = _with_names(straggler, EVIL + "\x1b[31m")
+    evil = named(straggler, EVIL + "\x1b[31m")
     text = render(evil)
     file = File(text)
     held = {name for name in file.scripts if not name.startswith("figure-")}
@@ -139,11 +131,9 @@ def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
 
 
 def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
-    named = _with_names(straggler, "secret_kernel_of_acme")
-    job = named.job
-    ranks = tuple(replace(f, identity=replace(f.identity, host="acme-node-17")) for f in job.ranks)
-    assert named.loaded is not None
-    opened = OpenRun(named.report, replace(named.loaded, job=replace(job, ranks=ranks)))
+    called = named(straggler, "secret_kernel_of_acme")
+    ranks = tuple(replace(f, identity=replace(f.identity, host="acme-node-17")) for f in called.job.ranks)
+    opened = with_job(called, ranks=ranks)
     assert "secret_kernel_of_acme" in render(opened)
     text = render(opened, key=b"key")
     file = File(text)

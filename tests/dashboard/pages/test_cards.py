@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ddprof.dashboard.app import _navigation
@@ -15,6 +13,7 @@ from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.tables import NULL
+from tests.dashboard.changed import with_job
 
 
 def _words(component: object) -> str:
@@ -40,9 +39,7 @@ def test_pages_of_which_nothing_was_recorded_are_grey(straggler: OpenRun) -> Non
 
 
 def test_messages_without_a_size_have_none(straggler: OpenRun) -> None:
-    assert straggler.loaded is not None
-    job = straggler.loaded.job
-    unsized = job.instances.replace(size_bytes=np.full(len(job.instances), NULL))
-    opened = OpenRun(straggler.report, replace(straggler.loaded, job=replace(job, instances=unsized)))
+    instances = straggler.job.instances
+    opened = with_job(straggler, instances=instances.replace(size_bytes=np.full(len(instances), NULL)))
     groups = next(e for e in communication(View(opened, {}, (opened,))) if e.id == "groups")
     assert {row[-1] for row in groups.sheet.rows} == {NOT_RECORDED}

@@ -94,8 +94,7 @@ def test_of_a_large_run_the_view_is_handed_over(straggler: OpenRun, monkeypatch:
         hand_over(straggler, {99}, 0, 1)
 
 
-def test_the_route_sends_it(straggler: OpenRun) -> None:
-    client = create_app(Runs((), [straggler]), Access()).server.test_client()
+def test_the_route_sends_it(client: Any, straggler: OpenRun) -> None:
     answer = client.get("/data/trace.json.gz?ranks=1&lo=0&hi=1000")
     assert answer.status_code == 200 and answer.headers["X-Ddprof-Holds"].endswith("rank 1: the whole run")
     assert "ddprof-trace.json.gz" in answer.headers["Content-Disposition"] and _slices(answer.data, 1)

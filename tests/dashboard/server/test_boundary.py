@@ -18,12 +18,6 @@ from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 CALL = "/_dash-update-component"
 
 
-@pytest.fixture(scope="module")
-def client(straggler: OpenRun) -> Any:
-    """A client of the application."""
-    return create_app(Runs([], [straggler]), Access()).server.test_client()
-
-
 def _drawn(search: object = "", path: object = "/", **other: object) -> dict[str, object]:
     """Body of the callback that draws a page."""
     values = (("address", "pathname", path), ("address", "search", search), ("version", "data", 1))

@@ -11,20 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from ddprof.dashboard.app import create_app
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.server.http import compress, make_server
+from ddprof.dashboard.server.http import make_server
 from ddprof.errors import UsageError
-
-
-@pytest.fixture(scope="module")
-def client(straggler: OpenRun) -> Any:
-    """A client of the application on loopback."""
-    server = create_app(Runs([], [straggler]), Access()).server
-    compress(server)
-    return server.test_client()
 
 
 def test_routes_answer(client: Any, straggler: OpenRun) -> None:

@@ -12,6 +12,7 @@ from ddprof.dashboard.exhibits.memory.peak import memory_peak
 from ddprof.dashboard.figures.charts import Stacked
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
+from tests.dashboard.changed import with_job
 
 
 @pytest.fixture
@@ -36,8 +37,7 @@ def test_what_is_left_is_said(full: OpenRun) -> None:
 
 
 def test_without_totals_over_time_the_peak_is_not_explained(full: OpenRun) -> None:
-    assert full.loaded is not None
     ranks = tuple(replace(facts, memory={**facts.memory, "curve": {}}) for facts in full.job.ranks)
-    bare = replace(full, loaded=replace(full.loaded, job=replace(full.job, ranks=ranks)))
+    bare = with_job(full, ranks=ranks)
     exhibit = memory_peak(View(bare, {}, (bare,)))
     assert exhibit.chart is None and exhibit.reading.startswith("Not known")

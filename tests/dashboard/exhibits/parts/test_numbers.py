@@ -15,6 +15,7 @@ from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, re
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import HealthItem
+from tests.dashboard.changed import with_job
 
 
 def _without_last_step(job: JobFacts) -> JobFacts:
@@ -74,11 +75,9 @@ def test_a_defect_of_many_ranks_is_one_line(straggler: OpenRun) -> None:
 
 
 def test_a_table_of_zeros_is_not_shown(straggler: OpenRun) -> None:
-    assert straggler.loaded is not None
-    job = straggler.loaded.job
-    ranks = tuple(replace(f, gaps=f.gaps.take(np.empty(0, np.int64))) for f in job.ranks)
-    ledger = job.ledger.take(np.empty(0, np.int64))
-    idle = OpenRun(straggler.report, replace(straggler.loaded, job=replace(job, ranks=ranks, ledger=ledger)))
+    nothing = np.empty(0, np.int64)
+    ranks = tuple(replace(f, gaps=f.gaps.take(nothing)) for f in straggler.job.ranks)
+    idle = with_job(straggler, ranks=ranks, ledger=straggler.job.ledger.take(nothing))
     loader = next(e for e in host_exhibits(View(idle, {}, (idle,))) if e.id == "loader")
     assert loader.sheet.rows == () and loader.reading.startswith("No:")
 

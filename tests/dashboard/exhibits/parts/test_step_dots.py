@@ -16,6 +16,7 @@ from ddprof.dashboard.figures.scales import spread
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
+from tests.dashboard.changed import with_job
 
 
 def _shown(opened: OpenRun, **query: str) -> tuple[Exhibit, Dots]:
@@ -26,14 +27,12 @@ def _shown(opened: OpenRun, **query: str) -> tuple[Exhibit, Dots]:
 
 def _slowed(opened: OpenRun, position: int, step: int, factor: float) -> OpenRun:
     """The run with one step of one rank `factor` times as long."""
-    assert opened.loaded is not None
-    job = opened.loaded.job
-    facts = job.ranks[position]
+    facts = opened.job.ranks[position]
     end_ns = facts.steps["end_ns"].copy()
     end_ns[step] += round((end_ns[step] - facts.steps["start_ns"][step]) * (factor - 1))
-    ranks = list(job.ranks)
+    ranks = list(opened.job.ranks)
     ranks[position] = replace(facts, steps=facts.steps.replace(end_ns=end_ns))
-    return OpenRun(opened.report, replace(opened.loaded, job=replace(job, ranks=tuple(ranks))))
+    return with_job(opened, ranks=tuple(ranks))
 
 
 def test_every_rank_and_step_has_its_dot(straggler: OpenRun) -> None:

@@ -15,6 +15,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.hardware import device_link
 from ddprof.sidecar import HostHardware, Topology
+from tests.dashboard.changed import with_job
 from tests.dashboard.exhibits.places.test_by_host import on_hosts
 
 
@@ -72,8 +73,7 @@ def test_a_stated_rate_is_the_scale_where_every_link_is_known(straggler: OpenRun
         )
         for facts in job.ranks
     )
-    assert straggler.loaded is not None
-    joined = replace(straggler, loaded=replace(straggler.loaded, job=replace(job, ranks=ranks)))
+    joined = with_job(straggler, ranks=ranks)
     stated = shown(View(joined, {}, (joined,)))["rates"]
     assert "below the 450 GB/s of NVLink in one direction" in stated.reading
     assert heat_of(stated).unit == "% below 450 GB/s"

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from tests.dashboard.server.malformed import Malformed
+from tests.dashboard.malformed import Malformed
 
 SEED = 15
 AT_ONCE = 8

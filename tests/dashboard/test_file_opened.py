@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +12,13 @@ from ddprof.dashboard.assets.library import PLOTLY_VERSION
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.timeline.selection import selection_statistics
+from ddprof.report import phrases
 from tests.dashboard.axe import serious
 from tests.dashboard.browsing import TILES, Page, one_in
+from tests.dashboard.changed import named
 from tests.dashboard.keyboard import walk
 from tests.dashboard.test_every_page import REAL_RUNS
+from tests.dashboard.test_file_samples import NAMES
 
 EVIL = "<script>document.title='owned'</script>"
 
@@ -55,10 +56,17 @@ def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, stra
     assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
 
 
-@pytest.mark.parametrize("sample", one_in(4, REAL_RUNS))
-def test_files_of_real_runs_open(file_of: Callable[..., Page], shared_run: Callable[[str], Path], sample: str) -> None:
-    page = file_of(load([str(shared_run(sample))])[0]).open()
-    assert len(_walk_pages(page)) == len(SUBJECTS) - 1
+@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, NAMES)])
+def test_files_of_samples_and_of_real_runs_open(
+    request: pytest.FixtureRequest, file_of: Callable[[OpenRun], Page], name: str
+) -> None:
+    if name in REAL_RUNS:
+        (opened,) = load([str(request.getfixturevalue("shared_run")(name))])
+    else:
+        opened = request.getfixturevalue("sample")(name)
+    page = file_of(opened).open()
+    headings = _walk_pages(page)
+    assert len(headings) == len(SUBJECTS) - 1 and headings["overview"] == phrases.headline(opened.report)
     assert page.trouble() == []
 
 
@@ -94,12 +102,7 @@ def test_the_canvas_is_painted_and_answers(file_page: Page, straggler: OpenRun) 
 
 
 def test_a_kernel_called_script_stays_text(file_of: Callable[..., Page], straggler: OpenRun) -> None:
-    assert straggler.loaded is not None
-    job = straggler.loaded.job
-    ranks = tuple(replace(facts, strings=(EVIL,) * len(facts.strings)) for facts in job.ranks)
-    finding = replace(straggler.report.ranked_findings()[0], summary=EVIL)
-    report = replace(straggler.report, findings=(finding,), run=replace(straggler.report.run, name=EVIL))
-    page = file_of(OpenRun(report, replace(straggler.loaded, job=replace(job, ranks=ranks)))).open()
+    page = file_of(named(straggler, EVIL)).open()
     _walk_pages(page)
     _show(page, "timeline")
     page.js("""

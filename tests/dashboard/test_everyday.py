@@ -19,8 +19,10 @@ from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
 from ddprof.analyzers.kernel_table.merged import merged
 from ddprof.causes import CAUSE_CODE
+from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
 from ddprof.dashboard.exhibits.parts.short_name import short_name
+from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
@@ -49,7 +51,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, sample: Callable[[str], OpenR
             _with_modules(folder / "traces")
         found[name] = load([str(folder / "traces")], workers=1)[0]
     # Yesterday's is the last: Compare takes the next, which is the first.
-    return {TODAY: found[TODAY], STARVED: sample(STARVED), FULL: sample(FULL), YESTERDAY: found[YESTERDAY]}
+    served = {TODAY: found[TODAY], STARVED: sample(STARVED), FULL: sample(FULL), YESTERDAY: found[YESTERDAY]}
+    for run in served.values():  # what pages ask of a run is worked out once: here, and not in the test that is first
+        view = View(run, {}, tuple(served.values()))
+        assert page_at("/").content(view) and any(subject.is_empty(view) for subject in SUBJECTS)
+    return served
 
 
 def _with_modules(traces: Path) -> None:

@@ -15,61 +15,41 @@ import plotly.graph_objects as go
 import pytest
 
 from ddprof.dashboard.assets.library import PLOTLY_FILE, PLOTLY_SHA256, PLOTLY_VERSION
-from ddprof.dashboard.figures.charts import (
-    Amount,
-    Bandwidths,
-    Chart,
-    Columns,
-    Curve,
-    Curves,
-    Dots,
-    Dumbbells,
-    Flame,
-    FlameFrame,
-    Forecasts,
-    Heat,
-    Intervals,
-    Part,
-    Ranges,
-    Stacked,
-    StageChart,
-    TimeBlock,
-    Waterfall,
-)
+from ddprof.dashboard.figures import charts as c
 from ddprof.dashboard.figures.plotly.base import LINE_CHARS, MAX_LABEL_CHARS, themed
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.figures.scales import forecast_range, log_ticks, short_number, strengths
 from ddprof.report.html.style import DARK, LIGHT
 
 EVIL = "<script>alert(1)</script>&"
-STACKED = Stacked(
+STACKED = c.Stacked(
     ["rank 0", "rank 1"],
     [
-        Part("compute", "compute", "compute", [3.0, 1.0]),
-        Part("comm_wait", "waiting", "comm-wait", [0.0, 2.0]),
-        Part("dataloader", "data loader", "dataloader", [0.0, 0.0]),
-        Part("memcpy", "copies", "memcpy", [0.01, 0.0]),
+        c.Part("compute", "compute", "compute", [3.0, 1.0]),
+        c.Part("comm_wait", "waiting", "comm-wait", [0.0, 2.0]),
+        c.Part("dataloader", "data loader", "dataloader", [0.0, 0.0]),
+        c.Part("memcpy", "copies", "memcpy", [0.01, 0.0]),
     ],
     "ms",
 )
-UPRIGHT = Stacked(STACKED.labels, STACKED.parts, "ms", horizontal=False, axis="step")
-HEAT = Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True)
-CHARTS: tuple[Chart, ...] = (
+UPRIGHT = c.Stacked(STACKED.labels, STACKED.parts, "ms", horizontal=False, axis="step")
+HEAT = c.Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True)
+CHARTS: tuple[c.Chart, ...] = (
     STACKED,
     UPRIGHT,
-    Ranges([EVIL, "b"], [1.0, 3.0], [2.0, 3.0], [4.0, 3.0], "ms"),
-    Columns(["under 1 µs", EVIL], [0.0, 5.0], "operations"),
-    Waterfall(["as recorded", EVIL], [10.0, 8.0], "ms"),
+    c.Ranges([EVIL, "b"], [1.0, 3.0], [2.0, 3.0], [4.0, 3.0], "ms"),
+    c.Columns(["under 1 µs", EVIL], [0.0, 5.0], "operations"),
+    c.Waterfall(["as recorded", EVIL], [10.0, 8.0], "ms"),
     HEAT,
-    Dots([0, 0, 1, 1], [10.0, 11.0, 10.0, 30.0], 10.5, [0, 1, 0, 1], [3]),
-    Dots([7], [0.0], 0.0),
-    Bandwidths({EVIL: ([1e3, 1e6], [0.1, 10.0])}, 10.0, "best"),
-    Intervals([EVIL, "b"], [0.0, 12.0], [0.0, 3.0], "µs"),
-    Dumbbells(["step", EVIL], [10.0, 0.0], [8.0, 1.0], "ms"),
-    Forecasts([EVIL], [Amount(30.0, 25.0, 35.0)], [None], "%"),
-    Flame([FlameFrame(0, 0.0, 2.0, 2.0, 1.0, 0.5, EVIL, True, "compute", True, "kernels", EVIL)], "ms/step"),
-    StageChart([EVIL], [TimeBlock(0, 1.0, 2.0, 0, "1", EVIL)], [("forward", "compute", True)], "ms"),
-    Curves([Curve(EVIL, [0.0, 1.0, 2.0], [1.0, None, 3.0], dotted=True)], "ms", "GiB", 4.0, "size"),
+    c.Dots([0, 0, 1, 1], [10.0, 11.0, 10.0, 30.0], 10.5, [0, 1, 0, 1], [3]),
+    c.Dots([7], [0.0], 0.0),
+    c.Bandwidths({EVIL: ([1e3, 1e6], [0.1, 10.0])}, 10.0, "best"),
+    c.Intervals([EVIL, "b"], [0.0, 12.0], [0.0, 3.0], "µs"),
+    c.Dumbbells(["step", EVIL], [10.0, 0.0], [8.0, 1.0], "ms"),
+    c.Forecasts([EVIL], [c.Amount(30.0, 25.0, 35.0)], [None], "%"),
+    c.Flame([c.FlameFrame(0, 0.0, 2.0, 2.0, 1.0, 0.5, EVIL, True, "compute", True, "kernels", EVIL)], "ms/step"),
+    c.StageChart([EVIL], [c.TimeBlock(0, 1.0, 2.0, 0, "1", EVIL)], [("forward", "compute", True)], "ms"),
+    c.Curves([c.Curve(EVIL, [0.0, 1.0, 2.0], [1.0, None, 3.0], dotted=True)], "ms", "GiB", 4.0, "size"),
 )
 LONG = "comm.bandwidth_bound: link of the tp groups -> keep these groups inside NVLink, all {} of them"
 SAME = ["twice", "twice", "<b>once</b>"]
@@ -87,8 +67,10 @@ def test_what_draws_is_what_was_published() -> None:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda c: type(c).__name__)
-def test_every_figure_is_valid_json_of_plotly_in_the_colours_of_the_theme(chart: Chart, theme: dict[str, str]) -> None:
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: type(chart).__name__)
+def test_every_figure_is_valid_json_of_plotly_in_the_colours_of_the_theme(
+    chart: c.Chart, theme: dict[str, str]
+) -> None:
     drawn = draw(chart)
     figure = themed(drawn.figure, theme)
     go.Figure(figure)  # raises ValueError for an attribute or a colour that plotly does not know
@@ -103,14 +85,14 @@ def test_every_figure_is_valid_json_of_plotly_in_the_colours_of_the_theme(chart:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda names: Ranges(names, VALUES, VALUES, VALUES, "ms"),
-        lambda names: Stacked(names, [Part("compute", "compute", "compute", VALUES)], "ms"),
-        lambda names: Intervals(names, VALUES, VALUES, "µs"),
-        lambda names: Dumbbells(names, VALUES, VALUES, "ms"),
+        lambda names: c.Ranges(names, VALUES, VALUES, VALUES, "ms"),
+        lambda names: c.Stacked(names, [c.Part("compute", "compute", "compute", VALUES)], "ms"),
+        lambda names: c.Intervals(names, VALUES, VALUES, "µs"),
+        lambda names: c.Dumbbells(names, VALUES, VALUES, "ms"),
     ],
     ids=["Ranges", "Stacked", "Intervals", "Dumbbells"],
 )
-def test_every_name_has_its_own_line(make: Callable[[Sequence[str]], Chart], names: list[str]) -> None:
+def test_every_name_has_its_own_line(make: Callable[[Sequence[str]], c.Chart], names: list[str]) -> None:
     drawn = draw(make(names))
     marks = [trace for trace in drawn.data if trace.get("mode") != "lines"]
     assert all(trace["y"] == [0, 1, 2] and trace["x"] == VALUES for trace in marks) and marks
@@ -124,7 +106,7 @@ def test_every_name_has_its_own_line(make: Callable[[Sequence[str]], Chart], nam
 
 
 @pytest.mark.parametrize(("chart", "amounts"), [(STACKED, "x"), (UPRIGHT, "y")], ids=["lying", "upright"])
-def test_bars_are_solid_and_have_a_letter_where_there_is_room(chart: Stacked, amounts: str) -> None:
+def test_bars_are_solid_and_have_a_letter_where_there_is_room(chart: c.Stacked, amounts: str) -> None:
     drawn = draw(chart)
     bars = {trace["name"]: trace for trace in drawn.data}
     assert list(bars) == ["compute", "waiting", "copies"]  # nothing is drawn of what is zero everywhere
@@ -140,14 +122,14 @@ def test_the_whisker_spans_the_range_where_there_is_one() -> None:
 
 
 def test_a_waterfall_ends_where_the_last_change_does() -> None:
-    bars = draw(Waterfall(["now", "less", "more"], [10.0, 7.0, 9.0], "ms")).data[0]
+    bars = draw(c.Waterfall(["now", "less", "more"], [10.0, 7.0, 9.0], "ms")).data[0]
     assert bars["base"] == [0.0, 7.0, 7.0, 0.0] and bars["y"] == [10.0, 3.0, 2.0, 9.0]
     assert bars["text"] == ["10", "-3", "+2", "9"]
     assert bars["marker"]["color"] == ["var(--accent)", "var(--good)", "var(--critical)", "var(--accent)"]
 
 
 def test_a_heatmap_says_what_its_colours_mean() -> None:
-    drawn = draw(Heat(np.array([[1.0, 2.0]]), ["0", "1"], ["rank 0"], "µs", 4.0, axis="step"))
+    drawn = draw(c.Heat(np.array([[1.0, 2.0]]), ["0", "1"], ["rank 0"], "µs", 4.0, axis="step"))
     assert drawn.layout["xaxis"]["title"]["text"] == "step"
     assert [key.words for key in drawn.legend] == ["0 µs", "4 µs or more"]
     assert [key.words for key in draw(HEAT).legend] == ["-2 ms", "0 ms", "+2 ms or more"]
@@ -158,7 +140,7 @@ def test_cells_have_numbers_while_they_can_be_read() -> None:
     assert cells["z"] == [[0.5, None], [-1.0, 0.0]]
     assert numbers["text"] == ["1.00", "-2.00", "0.00"] and numbers["y"] == ["rank 0", "rank 1", "rank 1"]
     assert set(numbers["x"]) <= set(cells["x"])
-    many = draw(Heat(np.ones((40, 40)), [str(i) for i in range(40)], [str(i) for i in range(40)], "ms", 2.0))
+    many = draw(c.Heat(np.ones((40, 40)), [str(i) for i in range(40)], [str(i) for i in range(40)], "ms", 2.0))
     assert len(many.data) == 1 and many.least_width_px is None
 
 
@@ -180,21 +162,21 @@ def _light(color: str) -> float:
 
 def test_a_small_difference_stays_pale_however_small_the_largest_is() -> None:
     """A tenth of what is critical gets a tenth of the colour, and what is beyond it no more than all."""
-    chart = Heat(np.array([[1.0, -30.0]]), ["a", "b"], ["rank 0"], "%", 10.0, diverging=True)
+    chart = c.Heat(np.array([[1.0, -30.0]]), ["a", "b"], ["rank 0"], "%", 10.0, diverging=True)
     assert strengths(chart).tolist() == [[0.1, -1.0]]
     cells = draw(chart).data[0]
     assert (cells["zmin"], cells["zmax"], cells["z"][0]) == (-1.0, 1.0, [0.1, -1.0])
 
 
 def test_long_steps_are_told_in_seconds() -> None:
-    drawn = draw(Dots([0, 1], [50_000.0, 51_000.0], 50_500.0, None, [1]))
+    drawn = draw(c.Dots([0, 1], [50_000.0, 51_000.0], 50_500.0, None, [1]))
     assert drawn.layout["yaxis"]["title"]["text"] == "s" and drawn.layout["shapes"][0]["y0"] == pytest.approx(50.5)
     assert [trace["y"] for trace in drawn.data] == [[50.0], [51.0]]
     assert [key.words for key in drawn.legend] == ["a step of the job", "stands out", "median, 50.5 s"]
 
 
 def test_the_reference_is_seen_where_all_messages_have_one_size() -> None:
-    drawn = draw(Bandwidths({"all_reduce": ([1e6, 1e6], [10.0, 10.0])}, 10.0, "best"))
+    drawn = draw(c.Bandwidths({"all_reduce": ([1e6, 1e6], [10.0, 10.0])}, 10.0, "best"))
     line = next(trace for trace in drawn.data if trace["mode"] == "lines")
     low, high = drawn.layout["xaxis"]["range"]
     assert [math.log10(x) for x in line["x"]] == pytest.approx([low, high])
@@ -203,33 +185,33 @@ def test_the_reference_is_seen_where_all_messages_have_one_size() -> None:
         assert len(axis["tickvals"]) >= 2
 
 
-PREDICTED = (Amount(30.0, 25.0, 35.0), Amount(10.0, 5.0, 15.0))
+PREDICTED = (c.Amount(30.0, 25.0, 35.0), c.Amount(10.0, 5.0, 15.0))
 
 
 def test_predictions_stand_beside_what_was_measured() -> None:
-    measured = [Amount(28.0, 26.0, 30.0), None, Amount(1.0, None, None)]
-    foretold, found = draw(Forecasts(["a", "b", "c"], [*PREDICTED, None], measured, "%")).data
+    measured = [c.Amount(28.0, 26.0, 30.0), None, c.Amount(1.0, None, None)]
+    foretold, found = draw(c.Forecasts(["a", "b", "c"], [*PREDICTED, None], measured, "%")).data
     assert foretold["x"] == [30.0, 10.0] and found["x"] == [28.0, 1.0]
     assert [round(y) for y in foretold["y"]] == [0, 1] and [round(y) for y in found["y"]] == [0, 2]
     assert found["error_x"]["array"] == [2.0, 0.0] and found["error_x"]["arrayminus"] == [2.0, 0.0]
 
 
 def test_an_interval_that_says_nothing_leaves_half_of_the_axis_to_the_others() -> None:
-    vague = Forecasts(["a", "b"], PREDICTED, [Amount(28.0, -900.0, 97.0), None], "%")
+    vague = c.Forecasts(["a", "b"], PREDICTED, [c.Amount(28.0, -900.0, 97.0), None], "%")
     low, high = forecast_range(vague)
     assert -20 < low < 0 and 50 < high < 55
     assert draw(vague).layout["xaxis"]["range"] == [low, high]
-    assert forecast_range(Forecasts(["a"], [None], [None], "%")) == (-0.04, 0.04)
+    assert forecast_range(c.Forecasts(["a"], [None], [None], "%")) == (-0.04, 0.04)
 
 
 def test_large_pictures_stay_small() -> None:
     random = np.random.default_rng(3)
     steps = [str(i) for i in range(200)]
     lines = [f"rank {i}" for i in range(32)]
-    heat = Heat(random.normal(size=(32, 200)), steps, lines, "ms", 1.5, diverging=True, axis="step")
-    parts = [Part(f"p{i}", f"part {i}", "compute", random.random(200).tolist()) for i in range(8)]
-    dots = Dots(list(range(2000)), random.random(2000).tolist(), 0.5, [0] * 2000)
-    for chart, most in ((heat, 150_000), (Stacked(steps, parts, "ms", horizontal=False), 120_000), (dots, 90_000)):
+    heat = c.Heat(random.normal(size=(32, 200)), steps, lines, "ms", 1.5, diverging=True, axis="step")
+    parts = [c.Part(f"p{i}", f"part {i}", "compute", random.random(200).tolist()) for i in range(8)]
+    dots = c.Dots(list(range(2000)), random.random(2000).tolist(), 0.5, [0] * 2000)
+    for chart, most in ((heat, 150_000), (c.Stacked(steps, parts, "ms", horizontal=False), 120_000), (dots, 90_000)):
         assert len(json.dumps(draw(chart).figure, separators=(",", ":"))) < most
 
 

@@ -239,7 +239,7 @@ def test_hits_beyond_the_first_page_are_fetched(
     assert page.js("return ddprof.timeline.selected") == hit["row"]
 
 
-def test_a_rank_is_opened_and_nothing_found_is_said(page: Page, straggler: OpenRun) -> None:
+def test_a_rank_is_opened_nothing_is_said_and_ticked_operators_are_searched(page: Page, straggler: OpenRun) -> None:
     page.visit("/timeline")
     page.js(CLOSE)
     seek(page, "rank 2")
@@ -248,17 +248,13 @@ def test_a_rank_is_opened_and_nothing_found_is_said(page: Page, straggler: OpenR
     words = search(straggler.timeline, straggler.job, "no such kernel")["said"]
     page.wait(f"return document.getElementById('timeline-say').textContent === {words!r}")
     assert page.css(".tl-bar output").text == "none"
-    assert page.trouble() == []
-
-
-def test_ticking_operators_searches_them_too(page: Page) -> None:
-    page.visit("/timeline")
     seek(page, "aten::")
     _shown(page, "aten::")
     before = page.js("return ddprof.timeline.found.count")
     label = next(e for e in page.menu().find_elements("css selector", "label") if "operators" in e.text)
     label.find_element("css selector", "input").click()
     page.wait(f"return ddprof.timeline.found && ddprof.timeline.found.count > {before}")
+    assert page.trouble() == []
 
 
 def test_the_file_finds_the_same(file_page: Page, straggler: OpenRun) -> None:

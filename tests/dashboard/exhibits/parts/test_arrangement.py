@@ -113,16 +113,12 @@ def test_groups_fold_to_their_latest_rank(page: Page, pipeline: OpenRun) -> None
     assert page.trouble() == []
 
 
-def test_what_is_not_known_is_disabled_with_the_reason(page: Page) -> None:
+def test_what_is_not_known_is_disabled_with_the_reason_and_very_many_ranks_begin_closed(page: Page) -> None:
+    """The lanes of one rank, given out as those of 300: rows are few until a group is opened."""
     _open(page)
     options = {o.get_attribute("value"): o for o in _list(page, 0).options}
     assert not options["pp"].is_enabled() and "no pipeline" in options["pp"].text
     assert options["none"].is_enabled()
-
-
-def test_very_many_ranks_begin_with_closed_groups(page: Page) -> None:
-    """The lanes of one rank, given out as those of 300: rows are few until a group is opened."""
-    _open(page)
     page.js("""
       const t = ddprof.timeline, mine = t.lanesOn(0);
       const lanes = Array.from({ length: 300 }, (_, rank) => mine.map((l) => ({ ...l, rank, host: "" }))).flat();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,16 +178,26 @@ def _hostile(opened: OpenRun) -> OpenRun:
     return OpenRun(hostile, replace(opened.loaded, job=replace(job, ranks=ranks, groups=groups)))
 
 
-def test_names_from_a_trace_do_not_run(page_of: Callable[..., Page], straggler: OpenRun) -> None:
-    hostile = _hostile(straggler)
-    page = page_of(hostile, hostile)
-    assert page.visit(PAGES[0].path) == []
-    for shown in PAGES:
+@pytest.fixture(scope="module")
+def hostile(serve: Callable[..., str], straggler: OpenRun) -> str:
+    """A server of two such runs."""
+    return serve([_hostile(straggler)] * 2)
+
+
+@pytest.mark.parametrize("third", range(3))
+def test_names_from_a_trace_do_not_run(chromium: Any, hostile: str, third: int) -> None:
+    page = Page(chromium, hostile)
+    assert page.visit("/history") == []
+    for shown in PAGES[third::3]:
         assert page.turn_to(shown.title) == []
         page.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         page.wait("return !document.querySelector('details[open] .sheet:empty')")
         assert page.browser.title == "ddprof", shown.path
         assert page.js(ATTACKED) is None
+
+
+def test_names_do_not_run_in_what_the_timeline_says(chromium: Any, hostile: str) -> None:
+    page = Page(chromium, hostile)
     page.visit("/timeline?finding=0")
     assert EVIL in page.said
     open_lanes(page)

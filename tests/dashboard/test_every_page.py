@@ -24,7 +24,7 @@ IN_TURN = [
     )
     for n, p in enumerate(PAGES)
     for t, theme in enumerate(THEMES)
-    for many, rows in enumerate((10, ALL_ROWS))
+    for many, rows in enumerate((4, ALL_ROWS))
 ]
 REAL_RUNS = (
     "traces/edge_cases/missing_rank",

@@ -170,11 +170,15 @@ def chromium() -> Iterator[Any]:
         pytest.skip("no chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
     options = webdriver.ChromeOptions()
     options.binary_location = browser
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.add_argument("--window-size=1280,900")
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1280,900"):
+        options.add_argument(f"--{argument}")
+    # One process draws all pages: a new one for each change between a server and a file costs a second.
+    options.add_argument("--renderer-process-limit=1")
+    options.add_argument("--disable-site-isolation-trials")
+    options.add_argument("--disable-features=IsolateOrigins,site-per-process,SpareRendererForSitePerProcess")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    started.set_script_timeout(300)
     yield started
     started.quit()
 

@@ -75,12 +75,9 @@ def gains(s: Screens) -> Iterator[str]:
         of_json = tuple(item["recoverable_us"][k] for k in ("value", "low", "high"))
         if any(abs(a - b) > 0.001 for a, b in zip(of_json, (gain.value, gain.low, gain.high), strict=True)):
             yield f"{finding.id}: JSON {of_json}, report {gain}"
-        row = rows[number]
-        if any(
-            abs(a * 1e3 - b) > 1e-6 * max(b, 1)
-            for a, b in zip(row[3:6], (gain.value, gain.low, gain.high), strict=True)
-        ):
-            yield f"{finding.id}: the table of findings says {row}"
+        cells = zip(rows[number][3:6], (gain.value, gain.low, gain.high), strict=True)
+        if any(abs(cell * 1e3 - us) > 1e-6 * max(us, 1) for cell, us in cells):
+            yield f"{finding.id}: the table of findings says {rows[number]}"
         words = one_line(phrases.gain_words(s.report, finding))
         places = {"card": s.cards[number], "file": s.file_text}
         if number < phrases.MAX_FINDINGS:
@@ -245,9 +242,8 @@ def sums(s: Screens) -> Iterator[str]:
         unit = columns[total].removeprefix("all ")
         parts_at = [i for i, c in enumerate(columns) if i != total and c.endswith(unit)]
         for row in exhibit.sheet.rows:
-            if abs(sum(row[i] or 0.0 for i in parts_at if not isinstance(row[i], str)) - row[total]) > 1e-6 * max(
-                1.0, row[total]
-            ):
+            parts = sum(row[i] or 0.0 for i in parts_at if not isinstance(row[i], str))
+            if abs(parts - row[total]) > 1e-6 * max(1.0, row[total]):
                 yield f"{name}: row {row[0]} does not sum to its total"
     mix = s.exhibits.get("/ rank-causes")
     for row in mix.sheet.rows if mix else ():
@@ -298,30 +294,21 @@ def outcomes(s: Screens) -> Iterator[str]:
 def pace(s: Screens) -> Iterator[str]:
     """The rank that is named slow for the same work is the one that a finding of that names."""
     found = s.exhibits.get("/ranks pace")
-    match = (
-        re.search(r"Rank (\d+) needs (\d+) % longer than its typical peer for the same (.+)\.", found.reading)
-        if found
-        else None
-    )
-    for f in s.report.ranked_findings():
+    told = found.reading if found else ""
+    match = re.search(r"Rank (\d+) needs (\d+) % longer than its typical peer for the same (.+)\.", told)
+    for f in s.report.ranked_findings() if match else ():
         wanted = {"straggler.compute": "kernels", "straggler.host": "host work"}.get(f.id)
-        if (
-            match
-            and wanted == match[3]
-            and f.ranks
-            and int(match[1]) not in f.ranks
-            and s.report.severity_of(f) != "info"
-        ):
-            yield f"{f.id} names {format_ranks(f.ranks)}; Ranks: {found.reading if found else ''}"
+        serious = f.ranks and s.report.severity_of(f) != "info"
+        if match and wanted == match[3] and serious and int(match[1]) not in f.ranks:
+            yield f"{f.id} names {format_ranks(f.ranks)}; Ranks: {told}"
 
 
 def unknowns(s: Screens) -> Iterator[str]:
     """What was not recorded is never shown as an amount."""
     for path, text in {**s.pages, "terminal": s.terminal, "markdown": s.markdown}.items():
         for wrong in (r"gain 0 µs", r"\bnan\b", r"\binf\b", r"(?<!\()None\b(?! of)"):
-            if re.search(wrong, text):
-                at = re.search(wrong, text)
-                yield f"{path}: {text[max(0, at.start() - 50) : at.end() + 30] if at else ''!r}"
+            if at := re.search(wrong, text):
+                yield f"{path}: {text[max(0, at.start() - 50) : at.end() + 30]!r}"
 
 
 _ALL = (headline, offered, gains, regimes, settings, blame, critical, plans, promises, compared, onefile, sums, steps)

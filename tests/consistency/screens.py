@@ -24,6 +24,7 @@ from ddprof.report.json.contract import to_document
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
+from tests.dashboard.components import texts
 
 _WIDE = 100_000  # characters: nothing is wrapped
 
@@ -114,20 +115,6 @@ class Screens:
 def one_line(text: str) -> str:
     """Text with its blanks and line ends as single blanks, and its arrows as a terminal writes them."""
     return " ".join(text.replace(" ", " ").replace("→", "->").split())
-
-
-def texts(node: Any) -> Iterator[str]:
-    """The strings that a component shows, in order."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, list | tuple):
-        for item in node:
-            yield from texts(item)
-    elif isinstance(node, Component):
-        sheet = getattr(node, "data-sheet", None)
-        if sheet is not None:
-            yield sheet
-        yield from texts(getattr(node, "children", None))
 
 
 def articles(node: Any) -> Iterator[Component]:

@@ -1,16 +1,19 @@
-"""A real Chromium on the dashboard or on a file: wait for it, visit a page, hear its complaints."""
+"""A real Chromium on a dashboard or on a file: visit a page, wait for what it shows, hear its complaints."""
 
 from __future__ import annotations
 
+import base64
 import json
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
+TILES = "return document.getElementById('timeline-root')?.dataset.tiles"
+_SAID = "return document.getElementById('timeline-say').textContent"
 
 
 def one_in(many: int, names: Sequence[str]) -> list[Any]:
@@ -18,65 +21,116 @@ def one_in(many: int, names: Sequence[str]) -> list[Any]:
     return [name if n % many == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(names)]
 
 
-def wait_for(chromium: Any, script: str) -> Any:
-    """The value of a script once it is true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if value := chromium.execute_script(script):
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f"never true: {script}")
+class Page:
+    """What a reader sees of the server or the file at `address`, and does there."""
 
+    def __init__(self, browser: Any, address: str) -> None:
+        self.browser, self.address = browser, address
 
-def visit(chromium: Any, address: str, path: str) -> list[str]:
-    """Open a page and wait until it is drawn; the console's complaints and every request to elsewhere."""
-    chromium.get("about:blank")  # the page before asks its own server every few seconds
-    chromium.get_log("performance")
-    chromium.get_log("browser")
-    chromium.get(address + path)
-    _wait_until_drawn(chromium)
-    return trouble(chromium, address)
+    def js(self, script: str, *given: Any) -> Any:
+        """What a script returns; awaited, where that is a promise."""
+        return self.browser.execute_script(script, *given)
 
+    def wait(self, script: str, *given: Any) -> Any:
+        """The value of a script once it is true."""
+        deadline, pause_s = time.monotonic() + PATIENCE_S, 0.02
+        while time.monotonic() < deadline:
+            if value := self.js(script, *given):
+                return value
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.5)  # on a busy machine asking costs what the answer needs
+        raise AssertionError(f"never true: {script}")
 
-def open_file(chromium: Any, file: Path, text: str, anchor: str = "") -> str:
-    """Write the one-file report, open it from disk and wait for the timeline where that is asked for; its address."""
-    file.write_text(text, encoding="utf-8")
-    chromium.get("about:blank")
-    trouble(chromium, "about:")
-    chromium.get(file.as_uri() + anchor)
-    if anchor.startswith("#timeline"):
-        wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
-    return str(file.as_uri())
+    def css(self, selector: str) -> Any:
+        """The first element that matches."""
+        return self.browser.find_element("css selector", selector)
 
+    def every(self, selector: str) -> Any:
+        """All elements that match."""
+        return self.browser.find_elements("css selector", selector)
 
-def turn_to(chromium: Any, address: str, title: str) -> list[str]:
-    """Go to another page by its link in the navigation, as a reader does, and wait until it is drawn; complaints."""
-    link = chromium.find_element("css selector", "#navigation").find_element("link text", title)
-    chromium.execute_script("arguments[0].click()", link)
-    current = f"return document.querySelector('#navigation .current')?.textContent === {json.dumps(title)}"
-    wait_for(chromium, current)
-    _wait_until_drawn(chromium)
-    return trouble(chromium, address)
+    def link(self, words: str) -> Any:
+        """The link with these words."""
+        return self.browser.find_element("link text", words)
 
+    @property
+    def said(self) -> str:
+        """What the timeline says below its bar."""
+        return str(self.js(_SAID))
 
-def _wait_until_drawn(chromium: Any) -> None:
-    wait_for(chromium, "return document.querySelector('#content h1, #content .notice') !== null")
-    wait_for(chromium, "return !document.querySelector('[data-dash-is-loading]')")
-    if chromium.execute_script("return document.getElementById('timeline-root') !== null"):
-        wait_for(chromium, "return document.getElementById('timeline-root').dataset.tiles")
+    def keys(self, *pressed: str) -> None:
+        """Press keys while the timeline has the focus."""
+        canvas = self.css(".tl-scroll canvas")
+        self.js("arguments[0].focus()", canvas)
+        for key in pressed:
+            canvas.send_keys(key)
 
+    def visit(self, path: str) -> list[str]:
+        """Open a page and wait until it is drawn; its complaints."""
+        self._leave()
+        self.browser.get(self.address + path)
+        self._wait_until_drawn()
+        return self.trouble()
 
-def open_more(chromium: Any) -> Any:
-    """What is behind "More" of the timeline, opened."""
-    menu = chromium.find_element("css selector", ".tl-menu")
-    if not menu.is_displayed():
-        chromium.find_element("css selector", ".tl-more").click()
-    return menu
+    def open(self, anchor: str = "") -> Page:
+        """Open the file, at its timeline with all slices where that is asked for."""
+        self._leave()
+        self.browser.get(self.address + anchor)
+        if anchor.startswith("#timeline"):
+            self.wait(TILES)
+        return self
 
+    def turn_to(self, title: str) -> list[str]:
+        """Go to another page by its link in the navigation and wait until it is drawn; its complaints."""
+        self.js("arguments[0].click()", self.css("#navigation").find_element("link text", title))
+        self.wait(f"return document.querySelector('#navigation .current')?.textContent === {json.dumps(title)}")
+        self._wait_until_drawn()
+        return self.trouble()
 
-def trouble(chromium: Any, address: str) -> list[str]:
-    """Complaints and foreign requests since the last call."""
-    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
-    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    complaints = [e["message"] for e in chromium.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
-    return complaints + [u for u in asked if not u.startswith((address, "data:", "blob:", "about:"))]
+    def menu(self) -> Any:
+        """What is behind "More" of the timeline, opened."""
+        menu = self.css(".tl-menu")
+        if not menu.is_displayed():
+            self.css(".tl-more").click()
+        return menu
+
+    def trouble(self) -> list[str]:
+        """Complaints on the console and requests to elsewhere since the last call."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        logged = [e for e in self.browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
+        complaints = [e["message"] for e in logged if "willReadFrequently" not in e["message"]]  # tests read pixels
+        return complaints + [u for u in asked if not u.startswith((self.address, "data:", "blob:", "about:"))]
+
+    @contextmanager
+    def window(self, width: int, height: int = 900) -> Iterator[None]:
+        """A window of some px meanwhile."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        try:
+            yield
+        finally:
+            self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+    @contextmanager
+    def on_paper(self) -> Iterator[None]:
+        """The styles of paper meanwhile."""
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        try:
+            yield
+        finally:
+            self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+    def printed(self, **how: bool) -> bytes:
+        """The page as PDF."""
+        return base64.b64decode(self.browser.execute_cdp_cmd("Page.printToPDF", how)["data"])
+
+    def _leave(self) -> None:
+        self.browser.get("about:blank")  # the page before asks its own server every few seconds
+        self.trouble()
+
+    def _wait_until_drawn(self) -> None:
+        drawn = "document.querySelector('#content h1, #content .notice') !== null"
+        self.wait(f"return {drawn} && !document.querySelector('[data-dash-is-loading]')")
+        if self.js("return document.getElementById('timeline-root') !== null"):
+            self.wait(TILES)

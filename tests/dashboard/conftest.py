@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
-from ddprof.dashboard.http import make_server
+from ddprof.capture.files.ring import StepRing
+from ddprof.capture.files.step import Step
+from ddprof.dashboard.app import create_app
+from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
+from ddprof.dashboard.server.http import compress, make_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 
 from benchmarks.oracle.kinds import scenario
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
+from tests.dashboard.browsing import Page
 from tests.dashboard.tuned import tuned
 
 SEED = 17
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+UPLOAD_BYTES = 2_000_000
+RUNNING_STEPS = 30
 
 
 def generate(folder: Path, kind: str) -> Path:
     """A labelled run of some kind; returns the folder of its traces."""
     write(simulate(scenario(SEED, kind)), folder)
     return folder / "traces"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes the browser is marked so."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")
@@ -59,9 +79,43 @@ def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """A folder of two ranks that make steps of 10 ms; the loader of rank 1 takes 5 ms more."""
+    rings = [StepRing(tmp_path / f"rank{r}.h.{r}.0.ring", {"rank": r, "host": "h", "started_ns": 0}) for r in (0, 1)]
+    ms, now = 1_000_000, time.time_ns()
+    for number in range(RUNNING_STEPS):
+        at = now - (RUNNING_STEPS - number) * 10 * ms
+        for rank, ring in enumerate(rings):
+            ring.write(Step(number, at, at + 10 * ms, (1 + 5 * rank) * ms, 2 * ms, 5 * ms, ms, 0, False))
+    yield tmp_path
+    for ring in rings:
+        ring.close()
+
+
+@pytest.fixture
 def view(straggler: OpenRun) -> View:
     """The straggler run without filters."""
     return View(straggler, {}, (straggler,))
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], OpenRun]:
+    """`sample(name)`: a shipped run; of a copy, for facts are kept beside traces."""
+    folder = tmp_path_factory.mktemp("samples")
+
+    @cache
+    def opened(name: str) -> OpenRun:
+        return load([str(shutil.copytree(SAMPLES / name, folder / name))], workers=1)[0]
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def client(straggler: OpenRun) -> Any:
+    """A client of the application on loopback, without a server."""
+    server = create_app(Runs([], [straggler]), Access()).server
+    compress(server)
+    return server.test_client()
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +138,54 @@ def serve() -> Iterator[Callable[..., str]]:
     yield start
     for server in servers:
         server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) -> str:
+    """A server of both runs that takes uploads; whoever changes its runs starts another."""
+    return serve([straggler, pipeline], max_upload_bytes=UPLOAD_BYTES)
+
+
+@pytest.fixture
+def page(chromium: Any, address: str) -> Iterator[Page]:
+    """What a reader sees of that server."""
+    yield Page(chromium, address)
+    chromium.delete_all_cookies()
+
+
+@pytest.fixture
+def page_of(chromium: Any, serve: Callable[..., str]) -> Iterator[Callable[..., Page]]:
+    """`page_of(run, ...)`: what a reader sees of a server of these runs."""
+    yield lambda *runs, **how: Page(chromium, serve(list(runs), **how))
+    chromium.delete_all_cookies()
+
+
+@pytest.fixture(scope="session")
+def straggler_text(straggler: OpenRun) -> str:
+    """The HTML report of the straggler run."""
+    return render(straggler)
+
+
+@pytest.fixture(scope="session")
+def straggler_file(straggler_text: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where that lies, as an address."""
+    file = tmp_path_factory.mktemp("file") / "x.html"
+    file.write_text(straggler_text, encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture
+def file_page(chromium: Any, straggler_file: str) -> Page:
+    """What a reader sees of that file."""
+    return Page(chromium, straggler_file)
+
+
+@pytest.fixture
+def file_of(chromium: Any, tmp_path: Path) -> Callable[[OpenRun], Page]:
+    """`file_of(run)`: what a reader sees of the HTML report of a run."""
+
+    def written(run: OpenRun) -> Page:
+        (tmp_path / "x.html").write_text(render(run), encoding="utf-8")
+        return Page(chromium, (tmp_path / "x.html").as_uri())
+
+    return written

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
-from typing import Any
 
-_CONTROLS = """
+from tests.dashboard.browsing import Page
+
+# Numbers all controls, and looks at every Tab what had the focus until then, and whether that was seen: an outline,
+# on an element that is inside the window.
+_BEGIN = """
   const kinds = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
   const shown = (e) => e.checkVisibility({ visibilityProperty: true, contentVisibilityAuto: true }) && !e.disabled;
   const found = [...document.querySelectorAll(kinds)].filter(shown);
@@ -13,16 +17,18 @@ _CONTROLS = """
   document.activeElement.blur();
   window.scrollTo(0, 0);
   window.getSelection().removeAllRanges();
+  window.removeEventListener("keydown", window.lookAtFocus, true);
+  window.walked = [];
+  window.lookAtFocus = () => {
+    const e = document.activeElement;
+    if (!e || e === document.body) { walked.push(null); return; }
+    const style = getComputedStyle(e), outline = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
+    const box = e.getBoundingClientRect();
+    const inside = box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth;
+    walked.push({ walk: e.dataset.walk ?? null, seen: outline && inside, html: e.outerHTML.slice(0, 120) });
+  };
+  window.addEventListener("keydown", window.lookAtFocus, true);
   return found.map((e) => e.outerHTML.slice(0, 120));
-"""
-# What has the focus, and whether that is seen: an outline, on an element that is inside the window.
-_FOCUS = """
-  const e = document.activeElement;
-  if (!e || e === document.body) return null;
-  const style = getComputedStyle(e), outline = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1;
-  const box = e.getBoundingClientRect();
-  const inside = box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth;
-  return { walk: e.dataset.walk ?? null, seen: outline && inside, html: e.outerHTML.slice(0, 120) };
 """
 
 
@@ -36,25 +42,19 @@ class Walk:
     stuck: list[str]
 
 
-def walk(chromium: Any) -> Walk:
+def walk(page: Page) -> Walk:
     """Press Tab from the top of the page until every control had its turn or twice as many keys were pressed."""
     from selenium.webdriver import ActionChains, Keys
 
-    controls = chromium.execute_script(_CONTROLS)
-    reached: set[str] = set()
-    unseen, stuck, before = [], [], None
-    for _ in range(2 * len(controls) + 10):
-        ActionChains(chromium).send_keys(Keys.TAB).perform()
-        focus = chromium.execute_script(_FOCUS)
-        name = focus and focus["walk"]
-        if name is not None and name == before:
-            stuck.append(focus["html"])
-        if focus is not None and not focus["seen"]:
-            unseen.append(focus["html"])
-        before = name
-        if name is not None:
-            reached.add(name)
-        if len(reached) == len(controls):
+    controls, focused = page.js(_BEGIN), []
+    for _ in range(2):
+        ActionChains(page.browser).send_keys(Keys.TAB * (len(controls) + 5)).perform()
+        focused = page.js("lookAtFocus(); return walked.slice(1)")  # the first look was before the first key
+        reached = {step["walk"] for step in focused if step}
+        if reached >= {str(i) for i in range(len(controls))}:
             break
-    missed = [html for i, html in enumerate(controls) if str(i) not in reached]
-    return Walk(len(controls), missed, unseen, stuck)
+        page.js("walked.pop()")
+    pairs = [(a["walk"], b) for a, b in itertools.pairwise(focused) if a and b]
+    stuck = [step["html"] for before, step in pairs if step["walk"] == before is not None]
+    unseen = [step["html"] for step in focused if step and not step["seen"]]
+    return Walk(len(controls), [html for i, html in enumerate(controls) if str(i) not in reached], unseen, stuck)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from benchmarks.oracle.kinds import scenario
@@ -84,10 +87,17 @@ def state() -> TuneState:
     )
 
 
+@cache
+def _made() -> tempfile.TemporaryDirectory[str]:
+    """Traces of small buckets, made once."""
+    folder = tempfile.TemporaryDirectory(prefix="ddprof-tuned-")
+    write(simulate(scenario(SEED, "comm.latency_bound")), Path(folder.name))
+    return folder
+
+
 def run_of_command(folder: Path) -> Path:
     """A run folder with traces of small buckets, whose manifest has the command; returns it."""
-    write(simulate(scenario(SEED, "comm.latency_bound")), folder)
-    run = folder / "traces"
+    run = Path(shutil.copytree(Path(_made().name) / "traces", folder / "traces"))
     manifest(run, shlex.join(COMMAND))
     return run
 

@@ -1,0 +1,91 @@
+"""The timeline's toolbar: one line on every screen, the picture larger than all else, nothing lost behind "More"."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dashboard.axe import serious
+from tests.dashboard.browsing import Page
+from tests.dashboard.keyboard import walk
+
+SIZES = [(1440, 900), (1024, 700), (390, 844)]
+# px in the window that each part of the page covers, and the height of the bar in lines of its buttons.
+PLACES = """
+  const seen = (e) => {
+    const b = e.getBoundingClientRect();
+    const span = (lo, hi, most) => Math.max(0, Math.min(hi, most) - Math.max(lo, 0));
+    return span(b.left, b.right, innerWidth) * span(b.top, b.bottom, innerHeight);
+  };
+  const areas = (kinds) => [...document.querySelectorAll(kinds)].map(seen);
+  const area = innerWidth * innerHeight;
+  const bar = document.querySelector(".tl-bar").getBoundingClientRect().height;
+  return {
+    picture: seen(document.querySelector(".tl-scroll")) / area,
+    rest: Math.max(...areas("#top, #navigation, .tl-bar, .tl-map, #content h1, #content > p")) / area,
+    lines: bar / document.querySelector(".tl-more").offsetHeight,
+    sideways: document.documentElement.scrollWidth - innerWidth,
+  };"""
+CONTROLS = """
+  const words = (e) => e.getAttribute("aria-label") || e.closest("label")?.textContent.trim() || e.textContent.trim();
+  return [...document.querySelectorAll(":is(.tl-bar, .tl-menu) :is(button, input, select)")].map(words).sort();"""
+
+
+def test_on_every_screen_the_picture_is_largest_the_bar_one_line_and_every_control_is_there(page: Page) -> None:
+    named = []
+    for size in SIZES:
+        with page.window(*size):
+            page.visit("/timeline")
+            page.wait("return ddprof.timeline.root.dataset.arranged && ddprof.timeline.root.dataset.counters")
+            named.append(page.js(CONTROLS))
+            page.js("ddprof.timeline.openAll()")
+            page.wait("return document.querySelector('.tl-more').offsetTop >= 0")
+            found = page.js(PLACES)
+            assert found["picture"] > 0.45 and found["picture"] > 2 * found["rest"], size
+            assert found["lines"] < 1.5 and found["sideways"] <= 0, size
+            assert page.trouble() == []
+    assert named[0] == named[1] == named[2]
+    expected = {"Critical path", "Waits", "Next finding", "Statistics", "List lane", "Mark", "Perfetto", "Open all"}
+    expected |= {"All", "operators", "fold", "Step", "Step, by a slider", "Group by", "Order by", "More"}
+    assert expected <= set(named[0])
+
+
+@pytest.mark.parametrize("size", SIZES[::2], ids=lambda s: f"{s[0]}x{s[1]}")
+def test_more_opens_and_closes_by_the_keyboard_and_is_clean(page: Page, size: tuple[int, int]) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    with page.window(*size):
+        page.visit("/timeline")
+        page.js("document.querySelector('.tl-more').focus()")
+        ActionChains(page.browser).send_keys(Keys.ENTER).perform()
+        assert page.css(".tl-menu").is_displayed()
+        assert page.browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
+        assert serious(page) == []
+        found = walk(page)
+        assert (found.missed, found.unseen, found.stuck) == ([], [], [])
+        page.menu().find_element("css selector", "select").send_keys(Keys.ESCAPE)
+        assert not page.css(".tl-menu").is_displayed()
+        assert page.browser.switch_to.active_element.text == "More"
+
+
+def test_a_command_closes_it_and_a_switch_does_not(page: Page) -> None:
+    with page.window(*SIZES[-1]):
+        page.visit("/timeline")
+        menu = page.menu()
+        path = next(b for b in menu.find_elements("css selector", "button") if b.text == "Critical path")
+        path.click()
+        assert path.get_attribute("aria-pressed") == "false" and menu.is_displayed()
+        assert page.js("return ddprof.timeline.showPath") is False
+        next(b for b in menu.find_elements("css selector", "button") if b.text.startswith("Mark")).click()
+        assert not menu.is_displayed()
+        assert page.browser.switch_to.active_element.get_attribute("aria-label") == "Note of mark 1"
+        page.js("ddprof.timeline.notes = []; ddprof.timeline.changeNotes()")
+        page.menu()
+        page.css("#content h1").click()
+        assert not menu.is_displayed()
+
+
+def test_a_pressed_key_shows_on_its_button(page: Page) -> None:
+    page.visit("/timeline")
+    page.keys("p")
+    pressed = "return [...document.querySelectorAll('.tl-bar [aria-pressed]')].map((b) => b.ariaPressed)"
+    assert page.js(pressed) == ["false", "false"]

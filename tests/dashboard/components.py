@@ -1,0 +1,26 @@
+"""What a tree of Dash components says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from dash.development.base_component import Component
+
+
+def texts(component: object) -> Iterator[str]:
+    """All text of a tree of components, in order, tables that are drawn later among it."""
+    if isinstance(component, str):
+        yield component
+    elif isinstance(component, list | tuple):
+        for child in component:
+            yield from texts(child)
+    elif isinstance(component, Component):
+        if (table := getattr(component, "data-sheet", None)) is not None:
+            yield table
+        yield from texts(getattr(component, "children", None))
+
+
+def serialised(content: list[Component]) -> str:
+    """What Dash sends to the browser."""
+    return json.dumps([c.to_plotly_json() for c in content], default=lambda c: c.to_plotly_json())

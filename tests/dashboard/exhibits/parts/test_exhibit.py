@@ -1,0 +1,43 @@
+"""Tables of exhibits: quoted as CSV, what is not shown is counted, names are as long as tells them apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from ddprof.dashboard.exhibits.parts.exhibit import Named, Nested, Sheet, sheet
+from ddprof.dashboard.exhibits.parts.short_name import MOST_CHARS, short_name
+
+
+def test_csv_is_quoted_and_never_a_formula() -> None:
+    text = sheet(("name (x)", "value"), [('=HYPERLINK("x")', 1.5), ("a,b\nc", None)]).csv()
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows == [["name (x)", "value"], ['\'=HYPERLINK("x")', "1.5"], ["a,b?c", ""]]
+
+
+def test_rows_that_are_not_shown_state_their_share() -> None:
+    sheet = Sheet(("kernel", "% of the step"), tuple((Named(f"k{n}"), 10.0 - n) for n in range(10)), True, 1)
+    assert sheet.rest(10) == ""
+    assert sheet.rest(8) == "2 more rows, together 3 % of the step"
+    assert sheet.rest(9) == "1 more row, together 1 % of the step"
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void at::native::f<4, at::native::Add<c10::Half> >(int, long)", "f<4, Add<Half> >"),
+        ("void (anonymous namespace)::norm<float>(int, float (*)(int))", "norm<float>"),
+        ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
+        ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
+        ("aten::mm", "aten::mm"),
+    ],
+)  # fmt: skip
+def test_names_of_kernels_lose_what_tells_nothing(name: str, short: str) -> None:
+    assert short_name(name) == short
+
+
+def test_long_names_keep_the_end_that_tells_them_apart() -> None:
+    assert len(short_name("k" * 200)) == MOST_CHARS
+    assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")

@@ -1,0 +1,85 @@
+"""Rank against rank on the page Communication: hosts as blocks, host by host above what can be read, stated rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
+from ddprof.dashboard.exhibits.places import pairs
+from ddprof.dashboard.figures.charts import Heat
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.view import View
+from ddprof.hardware import device_link
+from ddprof.sidecar import HostHardware, Topology
+from tests.dashboard.changed import with_job
+from tests.dashboard.exhibits.places.test_by_host import on_hosts
+
+
+def shown(view: View) -> dict[str, Exhibit]:
+    return {exhibit.id: exhibit for exhibit in pairs.pair_exhibits(view)}
+
+
+def heat_of(exhibit: Exhibit) -> Heat:
+    assert isinstance(exhibit.chart, Heat)
+    return exhibit.chart
+
+
+def test_hosts_are_blocks_that_begin_with_their_name(straggler: OpenRun) -> None:
+    chart = heat_of(shown(on_hosts(straggler, 4))["waits"])
+    assert chart.lines == ["node0", *(f"rank {n}" for n in range(4)), "node1", *(f"rank {n}" for n in range(4, 8))]
+    assert len(chart.columns) == len(chart.lines) == len(chart.values)
+    assert np.isnan(chart.values[[0, 5]]).all() and np.isnan(chart.values[:, [0, 5]]).all()
+
+
+def test_more_ranks_than_can_be_read_are_compared_host_by_host(
+    straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "MOST_RANKS", 7)
+    chart = heat_of(shown(on_hosts(straggler, 2))["waits"])
+    assert chart.lines == ["node0", "node1", "node2", "node3"]
+    chosen = on_hosts(straggler, 2)
+    assert heat_of(shown(replace(chosen, query={"ranks": "0-3"}))["waits"]).lines[1] == "rank 0"
+    nowhere = replace(straggler, report=replace(straggler.report, run=replace(straggler.report.run, hosts={})))
+    (only,) = pairs.pair_exhibits(View(nowhere, {}, (nowhere,)))
+    assert only.chart is None and "choose up to 7 ranks" in only.reading
+
+
+def test_what_a_cell_of_collectives_is_is_said(straggler: OpenRun) -> None:
+    reading = shown(View(straggler, {}, (straggler,)))["shared"].reading
+    assert "what goes from the one to the other depends on the algorithm, which is not recorded" in reading
+    assert "sent" not in shown(View(straggler, {}, (straggler,)))  # no messages, no matrix of them
+
+
+def test_messages_of_a_pipeline_have_a_sender_and_a_receiver(pipeline: OpenRun) -> None:
+    exhibit = shown(View(pipeline, {}, (pipeline,)))["sent"]
+    assert "Lines send, columns receive" in exhibit.reading and heat_of(exhibit).is_amount
+
+
+def test_a_stated_rate_is_the_scale_where_every_link_is_known(straggler: OpenRun) -> None:
+    unknown = shown(View(straggler, {}, (straggler,)))["rates"]
+    assert "below the fastest pair" in unknown.reading and "is not recorded" in unknown.reading
+    hardware = HostHardware(topology=Topology(links={"GPU0-GPU1": "NV18"}))
+    job = straggler.job
+    ranks = tuple(
+        replace(
+            facts,
+            sidecar=msgspec.structs.replace(facts.sidecar, hardware=hardware),
+            device=replace(facts.device, name="NVIDIA H100 80GB HBM3"),
+            identity=replace(facts.identity, host="node0"),
+        )
+        for facts in job.ranks
+    )
+    joined = with_job(straggler, ranks=ranks)
+    stated = shown(View(joined, {}, (joined,)))["rates"]
+    assert "below the 450 GB/s of NVLink in one direction" in stated.reading
+    assert heat_of(stated).unit == "% below 450 GB/s"
+
+
+def test_links_are_of_devices_that_the_table_knows() -> None:
+    assert device_link("NVIDIA A100-SXM4-80GB") == 300e9
+    assert device_link("NVIDIA H100 PCIe") is None and device_link("AMD Instinct MI300X") is None
+    assert device_link(None) is None

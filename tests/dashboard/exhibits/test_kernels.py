@@ -1,0 +1,140 @@
+"""The page Kernels: a table that holds the ledger's busy time, sorted, filtered, with commands for Nsight Compute."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ddprof.dashboard.exhibits.kernels import exhibits
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
+from ddprof.dashboard.figures.charts import Flame
+from ddprof.dashboard.onefile.document import render
+from ddprof.dashboard.pages.catalogue import page_at
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.view import View
+from ddprof.report.model import Report
+from tests.dashboard.browsing import Page
+
+BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
+
+
+@pytest.fixture
+def on_cuda(straggler: OpenRun) -> OpenRun:
+    """The straggler run as one on devices that Nsight Compute knows."""
+    report = straggler.report
+    return replace(straggler, report=replace(report, run=replace(report.run, device="cuda")))
+
+
+def exhibit(view: View, name: str) -> Exhibit:
+    return next(e for e in exhibits(view) if e.id == name)
+
+
+@pytest.mark.parametrize("name", ["kernels", "operators"])
+def test_the_csv_sums_to_the_ledger(view: View, name: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(exhibit(view, name).sheet.csv())))
+    busy_ms = sum(float(row["busy (ms/step)"]) for row in rows)
+    assert busy_ms == pytest.approx(sum(view.opened.report.ledger.job[c] for c in BUSY) / 1e3, rel=1e-6)
+
+
+def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
+    flame = exhibit(view, "flame")
+    assert isinstance(flame.chart, Flame)
+    whole, *parts = flame.chart.frames
+    busy_ms = sum(row[4] for row in exhibit(view, "kernels").sheet.rows)
+    assert whole.length == pytest.approx(busy_ms, abs=1e-6) and whole.line == 0
+    assert sum(f.length for f in parts if f.line == 1) == pytest.approx(whole.length, abs=1e-6)
+    assert "Modules: not recorded" in flame.reading and flame.follows == ("ranks",)
+    listed = {str(row[0]) for row in exhibit(view, "kernels").sheet.rows}
+    kernels = [f for f in parts if f.line == 2 and f.is_named]
+    assert kernels and {f.row for f in kernels} <= listed and {f.table for f in kernels} == {"kernels"}
+
+
+@pytest.mark.parametrize("where", ["dashboard", "file"])
+def test_a_click_on_the_flame_graph_filters_the_table(
+    page: Page, file_page: Page, straggler: OpenRun, where: str
+) -> None:
+    from selenium.webdriver import ActionChains
+
+    if where == "dashboard":
+        assert page.visit("/kernels") == []
+    else:
+        page = file_page.open("#kernels")
+        page.js("document.querySelector('#exhibit-flame').scrollIntoView()")
+    bars = "[...document.querySelectorAll('#exhibit-flame .bars .point path')]"
+    page.wait(f"return {bars}.length > 3")
+    page.js("document.querySelector('#exhibit-flame').scrollIntoView()")
+    view = View(straggler, {}, (straggler,))
+    chart = exhibit(view, "flame").chart
+    assert isinstance(chart, Flame)
+    place = next(i for i, f in enumerate(chart.frames) if f.line == 2 and f.is_named)
+    bar = page.js(f"return {bars}[{place}]")
+    ActionChains(page.browser).move_to_element(bar).click().perform()
+    words = "document.querySelector('#exhibit-kernels input[type=search]').value"
+    assert page.wait(f"return {words}") == chart.frames[place].row
+    rows = "[...document.querySelectorAll('#exhibit-kernels tbody tr')]"
+    shown, every = page.js(f"return [{rows}.filter((r) => !r.hidden).length, {rows}.length]")
+    assert 0 < shown < every
+    assert page.trouble() == []
+
+
+def test_what_was_not_recorded_names_the_option_that_records_it(view: View) -> None:
+    assert "with_stack=True" in exhibit(view, "modules").reading
+    assert "with_stack=True" in exhibit(view, "lines").reading
+
+
+def test_a_filter_of_ranks_changes_the_numbers_and_leaves_no_spread(view: View) -> None:
+    one = exhibit(replace(view, query={"ranks": "0"}), "kernels")
+    assert "slowest rank (ms)" in exhibit(view, "kernels").sheet.columns
+    assert "slowest rank (ms)" not in one.sheet.columns
+    assert one.follows == ("ranks",)
+
+
+def test_collectives_have_no_command_and_other_vendors_devices_none_at_all(on_cuda: OpenRun) -> None:
+    sheet = exhibit(View(on_cuda, {}, (on_cuda,)), "kernels").sheet
+    kinds = {(row[2], bool(sheet.command(n))) for n, row in enumerate(sheet.rows)}
+    assert ("compute", True) in kinds and ("communication", True) not in kinds
+    other = replace(on_cuda, report=replace(on_cuda.report, run=replace(on_cuda.report.run, device="rocm")))
+    assert exhibit(View(other, {}, (other,)), "kernels").sheet.commands == ()
+
+
+def test_a_saved_report_says_that_it_holds_no_kernels(straggler_report: Report) -> None:
+    view = View(OpenRun(straggler_report), {})
+    assert "holds no events" in exhibit(view, "kernels").reading
+    assert page_at("/kernels").subject.is_empty(view)
+
+
+def test_the_file_has_the_table_and_redaction_hides_its_names(on_cuda: OpenRun) -> None:
+    page = render(on_cuda)
+    assert 'id="exhibit-kernels"' in page and 'class="tool"' in page and "data-command=" in page
+    hidden = render(on_cuda, key=b"k")
+    assert 'id="exhibit-kernels"' in hidden and "data-command=" not in hidden
+
+
+def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[..., Page], on_cuda: OpenRun) -> None:
+    page = page_of(on_cuda)
+    assert page.visit("/kernels") == []
+    table = "document.querySelector('#exhibit-kernels .sheet table')"
+    page.wait(f"return {table} !== null")
+    heads = page.js(f"return [...{table}.tHead.rows[0].cells].map((c) => c.textContent)")
+    column = heads.index("calls/step")
+    rows = f"[...{table}.tBodies[0].rows]"
+    values = f"return {rows}.map((r) => Number(r.cells[{column}].textContent.replaceAll(',', '')))"
+    press = f"{table}.tHead.rows[0].cells[{column}].querySelector('button').click()"
+    page.js(press)
+    assert (found := page.js(values)) == sorted(found, reverse=True)
+    page.js(press)
+    assert (found := page.js(values)) == sorted(found)
+    field = page.css("#exhibit-kernels .tool-bar input")
+    field.send_keys("communication")
+    kinds = f"return {rows}.filter((r) => !r.hidden).map((r) => r.cells[2].textContent)"
+    page.wait(f"return {rows}.some((r) => r.hidden)")
+    assert set(page.js(kinds)) == {"communication"}
+    said = page.css("#exhibit-kernels .tool-bar output").text
+    assert f" of {len(found)} rows" in said
+    page.js("document.querySelector('#exhibit-kernels td button').click()")
+    assert page.css("#exhibit-kernels .tool-command pre").text.startswith("ncu ")
+    assert page.trouble() == []

@@ -1,0 +1,99 @@
+"""Every page: it is drawn for every kind of run, says the finding's rank, and its tables hold the report's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dash.development.base_component import Component
+
+from ddprof.dashboard.app import page_content
+from ddprof.dashboard.exhibits.parts.numbers import lateness_us
+from ddprof.dashboard.numbers import parse_numbers
+from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.view import View, parse_query
+from ddprof.report.model import Report
+from tests.dashboard.components import serialised, texts
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_page_is_drawn(page: Page, dark: bool, straggler: OpenRun, pipeline: OpenRun) -> None:
+    for opened in (straggler, pipeline):
+        content = page.content(View(opened, {}, (opened,), dark))
+        assert any(isinstance(c, Component) for c in content)
+        assert len(serialised(content)) > 200
+        for exhibit in page.exhibits(View(opened, {}, (opened,), dark)):
+            assert exhibit.question.endswith("?") and exhibit.reading.endswith(".")
+            assert all(len(row) == len(exhibit.sheet.columns) for row in exhibit.sheet.rows)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
+def test_a_saved_report_shows_what_it_holds(page: Page, straggler_report: Report) -> None:
+    opened = OpenRun(straggler_report)
+    assert " ".join(texts(page.content(View(opened, {}, (opened,)))))
+
+
+def test_the_overview_names_the_culprit_and_the_way_to_the_evidence(view: View) -> None:
+    finding = view.opened.report.ranked_findings()[0]
+    content = page_content(view, "/")
+    words = " ".join(texts(content))
+    assert view.opened.report.verdict.headline in words
+    assert f"rank {finding.ranks[0]}" in words
+    assert "/timeline?finding=0" in serialised(content)
+
+
+def test_the_timeline_jumps_to_the_finding_of_the_address(straggler: OpenRun) -> None:
+    view = View(straggler, {"finding": "0"}, (straggler,))
+    store = next(c for c in page_content(view, "/timeline") if getattr(c, "id", "") == "timeline-config")
+    evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
+    span = store.data["spans"][store.data["focus"]]
+    assert (span["rank"], span["lo_us"]) == (evidence.rank, evidence.start_us)
+
+
+def test_the_late_rank_is_the_latest(view: View) -> None:
+    culprit = view.opened.report.ranked_findings()[0].ranks[0]
+    late = lateness_us(view.opened.job)
+    assert view.opened.job.rank_ids[int(np.nanmedian(late, axis=1).argmax())] == culprit
+    exhibit = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
+    assert exhibit.reading.startswith(f"Rank {culprit} arrives")
+
+
+def test_filters_narrow_the_tables(straggler: OpenRun) -> None:
+    view = View(straggler, parse_query("?ranks=0-1&steps=1"), (straggler,))
+    lateness = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
+    assert [row[0] for row in lateness.sheet.rows] == ["rank 0", "rank 1"]
+    assert lateness.sheet.columns == ("rank", "step 1 (ms)")
+    assert view.link("/host") == "/host?ranks=0-1&steps=1"
+
+
+def test_a_bad_filter_or_address_is_one_sentence(straggler: OpenRun) -> None:
+    view = View(straggler, {"ranks": "x"}, (straggler,))
+    assert list(texts(page_content(view, "/ranks"))) == ["'x' is not a number or a range such as 0-3"]
+    assert list(texts(page_content(view, "/nowhere"))) == ["there is no page /nowhere"]
+
+
+def test_the_pipeline_page_names_the_slow_stage(pipeline: OpenRun) -> None:
+    assert pipeline.job.pipeline is not None
+    exhibits = page_at("/pipeline").exhibits(View(pipeline, {}, (pipeline,)))
+    exhibit = next(found for found in exhibits if found.id == "pipeline")
+    work = [row[2] for row in exhibit.sheet.rows]
+    assert len(work) == len(pipeline.job.pipeline.stages)
+    assert f"Stage {int(np.argmax(work))} " in exhibit.reading
+
+
+def test_compare_says_what_changed(straggler: OpenRun) -> None:
+    report = straggler.report
+    job = {**report.ledger.job, "gc": 5_000.0, "wall_us": report.ledger.job["wall_us"] + 5_000.0}
+    slower = replace(
+        report,
+        ledger=replace(report.ledger, job=job),
+        steps=replace(report.steps, wall_us=report.steps.wall_us + 5_000.0),
+    )
+    runs = (straggler, OpenRun(slower))
+    rows = next(iter(page_at("/compare").exhibits(View(straggler, {}, runs)))).sheet.rows
+    changed = {row[0]: row[3] for row in rows}
+    assert changed["garbage collection"] == pytest.approx(5.0)
+    assert changed["step"] == pytest.approx(5.0)

@@ -1,0 +1,161 @@
+"""The What-if page replays: nothing changed is the measured step, the culprit's cause is the one that pays, and the
+command that it gives to copy says the same number.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from click.testing import CliRunner
+from dash.development.base_component import Component
+
+from ddprof.analyzers.planning.knobs import Setting
+from ddprof.cli.whatif import command as whatif
+from ddprof.dashboard.exhibits.parts import try_it
+from ddprof.dashboard.pages import what_if
+from ddprof.dashboard.pages.cards import finding_card
+from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.runs.wanted_settings import wanted_settings
+from tests.dashboard.components import serialised, texts
+from tests.dashboard.conftest import SAMPLES, generate
+
+
+def replayed(opened: OpenRun, **query: str) -> float:
+    found = wanted_settings(opened, query)
+    assert found.refused == ()
+    return what_if.predict(opened, found.settings).after_us
+
+
+def test_as_recorded_is_the_measured_step(straggler: OpenRun) -> None:
+    found = what_if.predict(straggler, ())
+    assert found.levels == () and found.after_us == pytest.approx(straggler.report.steps.wall_us)
+
+
+def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: OpenRun) -> None:
+    before = straggler.report.steps.wall_us
+    balanced = replayed(straggler, balance="on")
+    assert balanced < before * 0.99
+    assert replayed(straggler, balance="on", compute="2") < balanced
+
+
+def test_every_control_can_be_replayed_alone(straggler: OpenRun) -> None:
+    values = {"switch": "", "factor": "2", "number": "8", "choice": ""}
+    for control in what_if.controls_of(View(straggler, {}, (straggler,))):
+        value = control["suggested"] or values[control["kind"]] or control["on"]
+        value = control["choices"][0] if control["choices"] else value
+        value += "@0" if control["ranks"] == "needed" and "@" not in value else ""
+        found = wanted_settings(straggler, {control["key"]: value})
+        assert found.refused == () and len(found.settings) == 1, control["key"]
+        prediction = what_if.predict(straggler, found.settings)
+        assert len(prediction.levels) == 1 and prediction.after_us > 0, control["key"]
+        assert prediction.low_us <= prediction.after_us <= prediction.high_us, control["key"]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-5", "x", "1e9"])
+def test_a_factor_from_the_address_stays_within_its_control(text: str, straggler: OpenRun) -> None:
+    (setting,) = wanted_settings(straggler, {"bandwidth": text}).settings
+    assert 1.0 <= float(setting.value) <= 8.0
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "why"),
+    [
+        ("device", "replaced", "which ranks"),
+        ("device", "replaced@99", "no rank 99"),
+        ("device", "replaced@x", "ranks are written"),
+        ("loader", "nonsense", "the only value is ready"),
+        ("bucket_cap_mb", "-3", "want a number"),
+        ("gc", "off", "no garbage collection"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(key: str, text: str, why: str, view: View) -> None:
+    said = " ".join(texts(what_if.outcome(view, {key: text, "balance": "on"})))
+    assert why in said
+    assert "less" in said  # the rest is replayed
+
+
+def test_the_result_is_a_sentence_with_both_times(view: View) -> None:
+    sentence = what_if.outcome(view, {"balance": "on"})[0].children
+    assert "→" in sentence and "less" in sentence
+
+
+def test_controls_say_what_was_recorded_and_what_the_findings_suggest(straggler: OpenRun) -> None:
+    (finding,) = [f for f in straggler.report.ranked_findings() if f.id == "straggler.compute"]
+    first = what_if.controls_of(View(straggler, {}, (straggler,)))[0]
+    wanted = f"replaced@{','.join(map(str, finding.ranks))}"
+    assert first["key"] == "device" and first["suggested"] == wanted and first["because"] == 1
+    loader = next(c for c in what_if.controls_of(View(straggler, {}, (straggler,))) if c["key"] == "loader")
+    assert loader["current"].endswith("in the loader per step")
+
+
+def test_what_does_not_apply_is_hidden_and_says_why(view: View) -> None:
+    keys = {control["key"] for control in what_if.controls_of(view)}
+    assert not keys & {"gc", "stages", "microbatches", "reshard_after_forward"}
+    said = " ".join(texts(what_if.content(view)))
+    assert "no garbage collection in the recorded steps" in said
+    assert "no pipeline stages found in this run" in said
+
+
+def test_a_finding_leads_to_its_remedy_which_gains_what_it_says(straggler: OpenRun) -> None:
+    view = View(straggler, {}, (straggler,))
+    finding = straggler.report.ranked_findings()[0]
+    card = serialised([finding_card(view, 0, finding, full=False)])
+    wanted = f"replaced@{','.join(map(str, finding.ranks))}"
+    assert f"/what-if?{urlencode({'device': wanted})}" in card
+    gain = straggler.report.steps.wall_us - replayed(straggler, device=wanted)
+    assert finding.recoverable_us.low <= gain <= finding.recoverable_us.high
+
+
+def _commands(content: list[Component]) -> list[str]:
+    return [text for text in texts(content) if text.startswith("ddprof ")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "query"),
+    [
+        ("straggler.compute", {"device": "replaced@{culprit}", "bandwidth": "2"}),
+        ("comm.latency_bound", {"bucket_cap_mb": "25"}),
+        pytest.param(
+            "pipeline.bubble",
+            {"microbatches": "8", "interleave": "2", "stages": "balanced"},
+            marks=pytest.mark.slow,  # 8 seconds of replays; the bubble sample asks the same below
+        ),
+        ("bubble", {"microbatches": "8", "interleave": "2", "stages": "balanced"}),
+    ],
+)
+def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[str, str], tmp_path: Path) -> None:
+    quoted = tmp_path / "a run"  # the path wants quoting
+    traces = shutil.copytree(SAMPLES / kind, quoted) if kind == "bubble" else generate(quoted, kind)
+    opened = load([str(traces)], workers=1)[0]
+    culprit = (opened.report.ranked_findings()[0].ranks or (0,))[0]
+    query = {key: value.format(culprit=culprit) for key, value in query.items()}
+    (command,) = _commands(what_if.outcome(View(opened, query, (opened,)), query))
+    words = shlex.split(command)
+    assert words[:2] == ["ddprof", "whatif"]
+    done = CliRunner().invoke(whatif, [*words[2:], "--format", "json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    found = what_if.predict(opened, wanted_settings(opened, query).settings)
+    assert found.gain_us != 0
+    assert document["predicted_step_us"] == pytest.approx(found.after_us, abs=1e-3)
+    assert (document["low_us"], document["high_us"]) == pytest.approx((found.low_us, found.high_us), abs=1e-3)
+
+
+def test_runs_that_no_path_names_alone_offer_no_command(straggler_traces: Path) -> None:
+    opened = load([str(file) for file in sorted(straggler_traces.iterdir())], workers=1)[0]
+    assert opened.argument == "" and try_it.of_settings(opened, [Setting("bandwidth", "2")]) == ()
+    said = " ".join(texts(what_if.outcome(View(opened, {}, (opened,)), {"bandwidth": "2"})))
+    assert "No single path names this run" in said
+
+
+def test_each_of_several_runs_is_named_by_its_own_folder(tmp_path: Path) -> None:
+    for name in ("gc", "slow_gpu"):
+        shutil.copytree(SAMPLES / name / "traces", tmp_path / name)
+    found = load([str(tmp_path)], workers=1)
+    assert sorted(opened.argument for opened in found) == [str(tmp_path / name) for name in ("gc", "slow_gpu")]

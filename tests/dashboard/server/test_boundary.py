@@ -1,0 +1,128 @@
+"""What passes to Dash: calls of our own callbacks with values of their types, nothing else; and totals are bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ddprof.dashboard.app import create_app
+from ddprof.dashboard.runs import open_run
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.server.boundary import _VALUES
+from ddprof.dashboard.server.guard import Access
+from ddprof.dashboard.timeline.kept import KeptTimelines
+from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
+
+CALL = "/_dash-update-component"
+
+
+def _drawn(search: object = "", path: object = "/", **other: object) -> dict[str, object]:
+    """Body of the callback that draws a page."""
+    values = (("address", "pathname", path), ("address", "search", search), ("version", "data", 1))
+    return {
+        "output": "..top.children...navigation.children...content.children..",
+        "outputs": [{"id": part, "property": "children"} for part in ("top", "navigation", "content")],
+        "inputs": [{"id": i, "property": p, "value": v} for i, p, v in values],
+        "changedPropIds": ["address.search"],
+        **other,
+    }
+
+
+def test_every_property_that_a_callback_takes_has_a_type(straggler: OpenRun) -> None:
+    app = create_app(Runs([], [straggler]), Access())
+    taken = {
+        f"{w['id']}.{w['property']}"
+        for c in app.callback_map.values()
+        if "callback" in c
+        for w in c["inputs"] + c["state"]
+    }
+    assert taken == set(_VALUES)
+
+
+@pytest.mark.parametrize(
+    "search", ["", "?ranks=0", "?ranks=99", "?steps=99", "?ranks=x", "?run=" + "9" * 5_000, "?run=²"]
+)
+@pytest.mark.parametrize("path", ["/", "/ranks", "/host", "/timeline?from=nan", "/nowhere", "/live"])
+def test_what_a_reader_can_type_is_drawn_or_said(client: Any, search: str, path: str) -> None:
+    assert client.post(CALL, json=_drawn(search, path)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *([], "x", 1, {}, {"output": "version.data"}, _drawn(outputs={"id": 1}), _drawn(state=7)),
+        *(_drawn(1), _drawn([]), _drawn("x" * 40_000), _drawn("\ud800"), _drawn(path={"a": 1})),
+        *(_drawn(output="nothing.children"), _drawn(output=[]), _drawn(outputs=[])),
+        *(_drawn(inputs=[]), _drawn(inputs={}), _drawn(inputs=[[]]), _drawn(inputs=None), _drawn(changedPropIds=[1])),
+    ],
+)  # fmt: skip
+def test_calls_of_another_shape_are_refused(client: Any, body: object) -> None:
+    answer = client.post(CALL, json=body)
+    assert answer.status_code == 400 and "\n" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "status"),
+    [
+        (b"[" * 500_000, "application/json", 400),
+        (b'{"output":' * 90_000, "application/json", 400),
+        (b'{"output": "version.data", "more": ' + b"[" * 90_000, "application/json", 400),
+        (b"\xff\xfe{}", "application/json", 400),
+        (b'{"output": ' + b"9" * 9_000 + b"}", "application/json", 400),
+        (b"{}", "text/plain", 415),
+        (b"x" * 2_000_000, "application/json", 413),
+    ],
+)
+def test_bodies_that_are_no_calls_are_refused(client: Any, data: bytes, kind: str, status: int) -> None:
+    assert client.post(CALL, data=data, content_type=kind).status_code == status
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "lanes?ranks=" + ",".join(["0-999999999"] * 900),
+        "statistics?lo=0&hi=10&lanes=" + ",".join(["0-999999999"] * 900),
+        "tile?lo=0&hi=10&bins=70000",
+        "tile?lo=0&hi=10&bins=" + "9" * 4_500,
+        "tile?lo=-" + "9" * 18 + "&hi=10&bins=1&lanes=0-9999999999",
+        "search?text=" + "x" * 201,
+        "search?" + "&".join(f"a{i}=" + "x" for i in range(100)),
+        "slice?row=" + "9" * 18,
+        "waits?lo=5&hi=5",
+        "statistics?lo=nan&hi=1",
+    ],
+)
+def test_totals_of_a_request_are_bounded(client: Any, query: str) -> None:
+    answer = client.get(f"/data/{query}")
+    assert answer.status_code == (200 if query.startswith("lanes") else 400)
+    assert answer.status_code == 200 or "\n" not in answer.text
+
+
+def test_operators_of_few_ranks_are_read_at_once(
+    client: Any, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get("/data/lanes?expanded=0-999999999").status_code == (400 if len(straggler.job.ranks) > 4 else 200)
+    monkeypatch.setattr(open_run, "MAX_EXPANDED_EVENTS", 10)
+    answer = client.get("/data/lanes?expanded=1")
+    assert answer.status_code == 400 and "events, 10 at once are read" in answer.text
+
+
+def test_kept_timelines_are_bounded_in_bytes(straggler: OpenRun) -> None:
+    size = build_timeline(straggler.job).held_bytes
+    kept, built = KeptTimelines(2 * size + 1), []
+
+    def get(rank: int) -> Timeline:
+        def build() -> Timeline:
+            built.append(rank)
+            return build_timeline(straggler.job)
+
+        return kept.get((1, frozenset({rank})), build)
+
+    for rank in (0, 1, 2, 2, 1, 0):
+        get(rank)
+        assert kept.kept_bytes <= 2 * size + 1
+    assert built == [0, 1, 2, 0]
+    tiny = KeptTimelines(1)
+    assert tiny.get((1, frozenset({0})), lambda: build_timeline(straggler.job)) and tiny.kept_bytes == size

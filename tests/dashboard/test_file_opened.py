@@ -1,0 +1,225 @@
+"""The HTML file with all pages in a real Chromium, from file://: by keyboard, on paper, without a request."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from ddprof.dashboard.assets.library import PLOTLY_VERSION
+from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.timeline.selection import selection_statistics
+from ddprof.report import phrases
+from tests.dashboard.axe import serious
+from tests.dashboard.browsing import TILES, Page, one_in
+from tests.dashboard.changed import named
+from tests.dashboard.keyboard import walk
+from tests.dashboard.test_every_page import REAL_RUNS
+from tests.dashboard.test_file_samples import NAMES
+
+EVIL = "<script>document.title='owned'</script>"
+
+
+def _walk_pages(page: Page) -> dict[str, str]:
+    """Follow every link of the navigation: page -> heading."""
+    headings = {}
+    for link in page.every(".pages a"):
+        link.click()
+        anchor = page.wait("return location.hash.slice(1)")
+        shown = "[...document.querySelectorAll('main > .page')].filter((p) => !p.hidden).map((p) => p.id).join()"
+        page.wait(f"return {shown} === '{anchor}'")  # the page turns after the address has changed
+        if anchor == "timeline":
+            page.wait(TILES)
+        headings[anchor] = page.js(f"return document.querySelector('#{anchor} h1').textContent")
+        empty = f"""return [...document.querySelectorAll('#{anchor} svg')]
+          .filter((s) => s.getBoundingClientRect().height < 40 && s.classList.contains('picture')).length"""
+        assert page.js(empty) == 0
+    return headings
+
+
+def _show(page: Page, anchor: str) -> None:
+    """Turn to a page by its address."""
+    page.js(f"location.hash = '{anchor}'")
+    page.wait(f"return !document.getElementById('{anchor}').hidden")
+
+
+def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, straggler: OpenRun) -> None:
+    headings = _walk_pages(file_page.open())
+    assert list(headings) == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
+    assert straggler.report.verdict.headline in headings["overview"]
+    assert file_page.trouble() == []
+    document = json.loads(file_page.js("return document.getElementById('report').textContent"))
+    assert document["verdict"]["headline"] == straggler.report.verdict.headline
+    assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
+
+
+@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, NAMES)])
+def test_files_of_samples_and_of_real_runs_open(
+    request: pytest.FixtureRequest, file_of: Callable[[OpenRun], Page], name: str
+) -> None:
+    if name in REAL_RUNS:
+        (opened,) = load([str(request.getfixturevalue("shared_run")(name))])
+    else:
+        opened = request.getfixturevalue("sample")(name)
+    page = file_of(opened).open()
+    headings = _walk_pages(page)
+    assert len(headings) == len(SUBJECTS) - 1 and headings["overview"] == phrases.headline(opened.report)
+    assert page.trouble() == []
+
+
+def test_the_address_names_the_page_and_the_finding(file_page: Page, straggler: OpenRun) -> None:
+    page = file_page.open("#ranks")
+    assert page.js("return document.querySelector('main > .page:not([hidden])').id") == "ranks"
+    _show(page, "overview")
+    page.link("Show in timeline").click()
+    page.wait(TILES)
+    evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
+    assert evidence.start_us is not None and evidence.end_us is not None
+    lo, hi = page.wait("return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    assert lo <= evidence.start_us and evidence.end_us <= hi
+    assert hi - lo < 5 * max(evidence.end_us - evidence.start_us, 4)
+
+
+def test_the_canvas_is_painted_and_answers(file_page: Page, straggler: OpenRun) -> None:
+    page = file_page.open("#timeline")
+    colours = """
+      const c = document.querySelector('.tl-scroll canvas'), found = new Set();
+      const pixels = c.getContext('2d').getImageData(220, 30, c.width - 230, c.height - 30).data;
+      for (let i = 0; i < pixels.length; i += 400) found.add(pixels[i] + ',' + pixels[i + 1] + ',' + pixels[i + 2]);
+      return found.size >= 4"""
+    page.wait(colours)  # the next frame paints what has come
+    ask = "return ddprof.timelineData.statistics({}, [0], ddprof.timeline.info.lo_ns, ddprof.timeline.info.hi_ns)"
+    told = page.js(ask)
+    known = selection_statistics(straggler.timeline, [0], straggler.index.lo_ns, straggler.index.hi_ns)
+    for table, key in (("causes", "cause"), ("names", "name")):
+        ours = {row[key]: row["total_ns"] for row in told[table]}
+        assert ours == pytest.approx({row[key]: row["total_ns"] for row in known[table]}, rel=1e-3), table
+    assert page.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0
+    assert page.trouble() == []
+
+
+def test_a_kernel_called_script_stays_text(file_of: Callable[..., Page], straggler: OpenRun) -> None:
+    page = file_of(named(straggler, EVIL)).open()
+    _walk_pages(page)
+    _show(page, "timeline")
+    page.js("""
+      const t = ddprof.timeline, lane = t.info.lanes.find((l) => l.kind === 'stream');
+      t.describe(t.tile.lanes.get(lane.id).row[0], true)""")
+    page.wait("return document.querySelector('.tl-panel h3')")
+    assert page.css(".tl-panel h3").text == EVIL
+    assert page.browser.title != "owned" and page.trouble() == []
+
+
+def test_every_control_has_its_turn_with_tab(file_page: Page) -> None:
+    file_page.open()
+    for anchor in ("overview", "timeline", "ranks", "data"):
+        _show(file_page, anchor)
+        if anchor == "timeline":
+            file_page.wait(TILES)
+        found = walk(file_page)
+        assert found.controls >= len(SUBJECTS) + 1
+        assert (found.missed, found.unseen, found.stuck) == ([], [], []), anchor
+
+
+def test_enter_on_a_link_shows_the_page_and_moves_the_focus(file_page: Page) -> None:
+    from selenium.webdriver import ActionChains, Keys
+
+    file_page.open()
+    file_page.js("arguments[0].focus()", file_page.link("Findings"))
+    ActionChains(file_page.browser).send_keys(Keys.ENTER).perform()
+    file_page.wait("return document.activeElement === document.querySelector('#findings h1')")
+    assert file_page.js("return document.querySelector('.pages [aria-current]').textContent") == "Findings"
+
+
+def test_paper_holds_every_page_and_no_control(file_page: Page) -> None:
+    page = file_page.open("#timeline")
+    page.js("location.hash = 'overview'")
+    with page.on_paper():
+        pages = "[...document.querySelectorAll('main > .page')]"
+        assert page.js(f"return {pages}.filter((p) => !p.checkVisibility()).map((p) => p.id)") == []
+        kinds = "button, .pages a, .tl-bar *, summary, .links a"
+        controls = f"return [...document.querySelectorAll('{kinds}')].filter((e) => e.checkVisibility()).length"
+        assert page.js(controls) == 0
+        assert page.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.js("window.dispatchEvent(new Event('beforeprint'))")
+    drawn = "[...document.querySelectorAll('.tl-paper canvas')].reduce((sum, c) => sum + c.height / 2, 0)"
+    assert page.js(f"return {drawn} >= ddprof.timeline.tall")  # every lane: paper does not scroll
+    undrawn = "[...document.querySelectorAll('.plot')].filter((p) => !p.querySelector('.bars, .points, .hm'))"
+    assert page.js(f"return {undrawn}.length") == 0  # at once: the event ends when this page is on paper
+    page.js("window.dispatchEvent(new Event('afterprint'))")
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", page.printed(preferCSSPageSize=True))) <= 40
+    page.wait("return !document.getElementById('overview').hidden && document.getElementById('data').hidden")
+    assert page.trouble() == []
+
+
+def test_nothing_sticks_out_sideways(file_page: Page) -> None:
+    wide = {}
+    for width in (400, 1280):
+        with file_page.window(width):
+            file_page.open()
+            for subject in (s for s in SUBJECTS if s.anchor != "compare"):
+                _show(file_page, subject.anchor)
+                shown, needed = file_page.js(
+                    "const d = document.documentElement; return [d.clientWidth, d.scrollWidth]"
+                )
+                if needed > shown + 1:
+                    wide[subject.anchor, width] = needed - shown
+    assert wide == {}
+
+
+def test_both_themes_keep_words_readable(file_page: Page) -> None:
+    file_page.open()
+    script = """
+      const linear = (x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+      const light = (c) => {
+        const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map((x) => linear(x / 255));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const ground = light(getComputedStyle(document.body).backgroundColor);
+      const kinds = "svg text:not(.on-bar), p, h1, h2, li, td, th, summary";
+      const shown = [...document.querySelectorAll(kinds)].filter((e) => e.checkVisibility());
+      const contrast = shown.map((e) => {
+        const own = light(getComputedStyle(e)[e.closest("svg") ? "fill" : "color"]);
+        return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
+      });
+      return contrast.length > 30 && Math.min(...contrast) >= 4.5;"""
+    for theme in ("light", "dark"):
+        file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
+        file_page.wait(script)  # the charts are drawn again once the change of theme is told
+
+
+def test_charts_are_drawn_once_they_are_seen_and_again_in_another_theme_or_window(file_page: Page) -> None:
+    page = file_page.open()
+    page.wait("return document.querySelector('#overview .plot .main-svg')")
+    assert page.js("return document.querySelectorAll('.page[hidden] .plot .main-svg').length") == 0
+    width = """
+      const plot = document.querySelector("#overview .plot");
+      plot.scrollIntoView();
+      return plot.querySelector(".main-svg")?.width.baseVal.value"""
+    wide = page.wait(width)
+    with page.window(420):
+        page.wait(f"return (() => {{ {width} }})() < {wide}")
+    page.js("location.hash = 'what-if'")
+    fill = "const bar = document.querySelector('#what-if .bars path'); return bar && getComputedStyle(bar).fill"
+    for theme, colour in (("light", "rgb(10, 88, 202)"), ("dark", "rgb(108, 176, 255)")):
+        page.js(f"document.documentElement.dataset.theme = '{theme}'")
+        page.wait(f"const drawn = (() => {{ {fill} }})(); return drawn === '{colour}'")
+        assert page.js("return Plotly.version") == PLOTLY_VERSION
+    assert page.trouble() == []
+
+
+@pytest.mark.slow  # a minute: all pages of the file at once, in both themes
+def test_axe_finds_nothing_serious(file_page: Page) -> None:
+    file_page.open()
+    defects = {}
+    for theme in ("light", "dark"):
+        file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
+        for subject in SUBJECTS:
+            file_page.js(f"location.hash = '{subject.anchor}'")
+            file_page.wait(f"return location.hash === '#{subject.anchor}'")
+            if found := serious(file_page, 1_000_000):
+                defects[f"{subject.anchor}, {theme}"] = found
+    assert defects == {}

@@ -1,0 +1,91 @@
+"""The timeline's index is exact: prefix sums equal slice-by-slice arithmetic, whatever the window."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof.dashboard.timeline.index import SliceIndex, Slices
+from ddprof.dashboard.timeline.rows import disjoint_rows
+
+CATEGORIES = 3
+lanes_of_cuts = st.lists(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, CATEGORIES - 1)), max_size=30),
+    min_size=1,
+    max_size=4,
+)
+
+
+def _lane(cuts: list[tuple[int, int, int]], origin: int) -> Slices:
+    """Slices from (length, gap after it, category)."""
+    lengths = np.array([c[0] for c in cuts], np.int64)
+    gaps = np.array([c[1] for c in cuts], np.int64)
+    end = origin + np.cumsum(lengths + gaps) - gaps
+    category = np.array([c[2] for c in cuts], np.int64)
+    number = np.arange(len(cuts))
+    return Slices(end - lengths, end, category, number, number)
+
+
+@given(lanes_of_cuts, st.integers(-40, 40), st.integers(-100, 2000), st.integers(0, 2000))
+def test_busy_time_of_any_window_is_exact(
+    cuts: list[list[tuple[int, int, int]]], origin: int, lo: int, width: int
+) -> None:
+    lanes = [_lane(c, origin) for c in cuts]
+    index = SliceIndex(lanes, CATEGORIES)
+    groups = index.groups_of(np.arange(len(lanes)))
+    busy = index.busy(groups, np.array([lo, lo + width]))[:, 0]
+    for group, found in zip(groups.tolist(), busy.tolist(), strict=True):
+        lane, category = lanes[group // CATEGORIES], group % CATEGORIES
+        mine = lane.category == category
+        inside = np.minimum(lane.end_ns, lo + width) - np.maximum(lane.start_ns, lo)
+        assert found == np.maximum(inside, 0)[mine].sum()
+
+
+@given(lanes_of_cuts, st.integers(-100, 2000), st.integers(1, 2000))
+def test_rows_of_a_window_are_the_slices_that_overlap_it(
+    cuts: list[list[tuple[int, int, int]]], lo: int, width: int
+) -> None:
+    lanes = [_lane(c, 0) for c in cuts]
+    index = SliceIndex(lanes, CATEGORIES)
+    rows = index.rows(index.groups_of(np.arange(len(lanes))), lo, lo + width)
+    found = sorted(zip(rows.lane.tolist(), rows.start_ns.tolist(), rows.dur_ns.tolist(), strict=True))
+    wanted = sorted(
+        (number, int(start), int(end - start))
+        for number, lane in enumerate(lanes)
+        for start, end in zip(lane.start_ns, lane.end_ns, strict=True)
+        if start < lo + width and end > lo
+    )
+    reach = (index.lo_ns, index.hi_ns)
+    if lo < reach[1] and lo + width > reach[0]:
+        assert found == wanted
+
+
+def test_a_row_leads_back_to_its_slice() -> None:
+    index = SliceIndex([_lane([(5, 1, 0), (7, 2, 1), (3, 0, 0)], 100)], CATEGORIES)
+    rows = np.arange(len(index))
+    assert sorted(
+        zip(index.start_ns(rows).tolist(), index.dur_ns(rows).tolist(), index.ref[rows].tolist(), strict=True)
+    ) == [(100, 5, 0), (106, 7, 1), (115, 3, 2)]
+
+
+def test_an_index_without_slices_answers() -> None:
+    index = SliceIndex([_lane([], 0)], CATEGORIES)
+    groups = index.groups_of(np.array([0]))
+    assert len(index) == 0 and len(groups) == 0
+    assert len(index.rows(groups, 0, 10).row) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 40)), max_size=40))
+def test_rows_hold_every_span_once_and_never_overlap(spans: list[tuple[int, int]]) -> None:
+    start = np.array([s for s, _ in spans], np.int64)
+    end = start + np.array([d for _, d in spans], np.int64)
+    rows = disjoint_rows(start, end)
+    assert sorted(np.concatenate([np.empty(0, np.int64), *rows]).tolist()) == list(range(len(spans)))
+    for row in rows:
+        assert np.all(start[row][1:] >= end[row][:-1])
+
+
+def test_an_outer_span_lies_above_what_it_holds() -> None:
+    start, end = np.array([0, 2, 5, 10]), np.array([9, 4, 8, 12])
+    assert [row.tolist() for row in disjoint_rows(start, end)] == [[0, 3], [1, 2]]

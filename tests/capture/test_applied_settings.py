@@ -66,11 +66,7 @@ def test_fully_sharded_units_keep_their_parameters(tmp_path: Path) -> None:
     assert losses == expected
     assert run.sidecars[0]["fsdp"]["reshard_after_forward"] is False
     made = {(line["object"], line["function"], line["trains"]) for line in run.sidecars[0]["made"]}
-    assert made == {
-        ("fully_shard", "build", False),
-        ("optimizer", "train", False),
-        ("DataLoader", "make_loader", True),
-    }
+    assert made == {("fully_shard", "build", False), ("optimizer", "train", False), ("DataLoader", "make_loader", True)}
     units = [row for row in run.sidecars[0]["applied"] if row["applied"]]
     assert sum(row["objects"] for row in units) == 5 and len({row["at"] for row in units}) == 2
 

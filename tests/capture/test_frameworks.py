@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Captured, ddprof_run, ranks_of
+from runs import Captured, ddprof_run, forked
 
 from ddprof.analyzers.engine import analyze
 
@@ -30,7 +29,7 @@ GROUPS: dict[str, dict[str, dict[str, int]]] = {
         "two_optimizers": {"data": 1, "forward": 6, "backward": 2, "optimizer": 2},
     },
     "wrapped": {"wrapped_ddp": USUAL},
-    "sharded": {"fsdp1": USUAL, "fsdp2": USUAL, "hsdp": USUAL},
+    "sharded": {"fsdp1": USUAL, "hsdp": USUAL, "fsdp2": USUAL},
     "compiled": {"compiled": USUAL},
     "tensor parallel": {"tensor_parallel": USUAL},
     "pipelines": {"gpipe": PIPE, "1f1b": PIPE, "interleaved": {"data": 1, "forward": 8, "backward": 8, "optimizer": 1}},
@@ -49,12 +48,17 @@ def phases_per_window(run: Captured, rank: int) -> list[dict[str, int]]:
     return found
 
 
-@pytest.fixture(scope="module", params=GROUPS, ids=lambda name: name.replace(" ", "-"))
+def kinds(name: str) -> object:
+    marks = [pytest.mark.slow] if name == "compiled" else []
+    return pytest.param(name, marks=marks, id=name.replace(" ", "-"))
+
+
+@pytest.fixture(scope="module", params=map(kinds, GROUPS))
 def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Captured]:
     """All kinds of a group, one after another in the same job, with one window in each."""
     out = tmp_path_factory.mktemp("frameworks")
     options = ("--skip", "3", "--steps", str(WINDOW), "--every", str(STEPS))
-    return request.param, ddprof_run(out, ranks_of("framework.py", *GROUPS[request.param]), *options)
+    return request.param, ddprof_run(out, forked("framework.py", *GROUPS[request.param]), *options)
 
 
 def test_steps_and_phases_are_exact(group: tuple[str, Captured]) -> None:
@@ -86,7 +90,9 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
         assert {key: sidecar[key] for key in expected[name]} == expected[name]
         assert sidecar["optimizer"]["class"] in ("AdamW", "SGD")
         if name == "sharded":
-            assert sidecar["fsdp"]["version"] == 2
+            fsdp = sidecar["fsdp"]  # of the last kind, which is fsdp2
+            assert (fsdp["version"], fsdp["units"], fsdp["sharding_strategy"]) == (2, 3, "FULL_SHARD")
+            assert fsdp["reshard_after_forward"] is True and sidecar["parameters"]["sharded"] is True
         if name == "wrapped":
             assert sidecar["ddp"]["bucket_sizes_bytes"]
         if name == "data parallel":
@@ -95,10 +101,3 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
         if name == "pipelines":
             assert sidecar["pipeline"]["microbatches"] == 4
             assert sidecar["pipeline"]["stage_indices"][0] == rank
-
-
-def test_fsdp_units_and_strategy(tmp_path: Path) -> None:
-    run = ddprof_run(tmp_path, ranks_of("framework.py", "fsdp2"), "--skip", "3", "--steps", "3")
-    fsdp = run.sidecars[0]["fsdp"]
-    assert (fsdp["units"], fsdp["sharding_strategy"], fsdp["reshard_after_forward"]) == (3, "FULL_SHARD", True)
-    assert run.sidecars[0]["parameters"]["sharded"] is True

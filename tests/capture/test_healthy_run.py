@@ -1,4 +1,4 @@
-"""What a normal two-rank DDP run leaves behind."""
+"""A normal two-rank DDP run, and all that it leaves behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from runs import Captured, bare_run, ddprof_run, forked, ranks_of
 from ddprof.capture.window.annotate import Annotator
 
 pytestmark = pytest.mark.torch
+PHASES = ("data", "forward", "backward", "optimizer")
 
 
 def test_exit_code_output_and_last_line(healthy: Captured) -> None:
@@ -25,12 +26,8 @@ def test_exit_code_output_and_last_line(healthy: Captured) -> None:
 
 def test_manifest(healthy: Captured) -> None:
     manifest = healthy.manifest
-    assert manifest["schema"] == "ddprof.run/1"
-    assert manifest["exit_code"] == 0
-    assert manifest["ranks"] == [0, 1]
-    assert manifest["missing_ranks"] == []
-    assert manifest["world_size"] == 2
-    assert manifest["disabled"] == []
+    said = {"schema": "ddprof.run/1", "exit_code": 0, "ranks": [0, 1], "missing_ranks": [], "world_size": 2}
+    assert {key: manifest[key] for key in said} == said and manifest["disabled"] == []
     assert manifest["overhead"]["bare_step_ns"] > 0
     assert set(manifest["hosts"]) == {"0", "1"}
 
@@ -47,7 +44,7 @@ def test_every_step_is_counted_with_its_phases(healthy: Captured) -> None:
         steps = sidecar["steps"]
         assert [step["index"] for step in steps] == list(range(14))
         for step in steps:
-            phases = [step[f"{phase}_ns"] for phase in ("data", "forward", "backward", "optimizer")]
+            phases = [step[f"{phase}_ns"] for phase in PHASES]
             assert all(phase > 0 for phase in phases)
             assert sum(phases) <= step["end_ns"] - step["start_ns"]
         assert all(later["start_ns"] >= step["end_ns"] for step, later in itertools.pairwise(steps))
@@ -61,10 +58,8 @@ def test_window_trace_holds_marks_and_phases(healthy: Captured) -> None:
         assert window["export_pause_ns"] > 0
         assert (healthy.folder / window["trace_path"]).is_file()
         names = healthy.names(rank)
-        for step in range(5, 10):
-            assert names.count(f"ProfilerStep#{step}") == 1
-        for phase in ("data", "forward", "backward", "optimizer"):
-            assert names.count(f"ddprof::{phase}") == 5
+        assert all(names.count(f"ProfilerStep#{step}") == 1 for step in range(5, 10))
+        assert all(names.count(f"ddprof::{phase}") == 5 for phase in PHASES)
 
 
 def test_step_marks_in_the_trace_agree_with_the_sidecar(healthy: Captured) -> None:
@@ -83,14 +78,9 @@ def test_flight_recorder_names_every_bucket_of_the_window(healthy: Captured) -> 
         (path,) = healthy.folder.glob(f"rank{rank}.*.fr.json")
         dump = json.loads(path.read_text())
         window = dump["ddprof"]  # the dump may hold what was created up to 2 ms before or after
-        reductions = [
-            entry
-            for entry in dump["entries"]
-            if entry["profiling_name"] == "gloo:all_reduce"
-            and window["start_ns"] <= entry["time_created_ns"] <= window["end_ns"]
-        ]
-        assert len(reductions) == 5  # one bucket, five steps
-        assert len({entry["collective_seq_id"] for entry in reductions}) == 5
+        reductions = [entry for entry in dump["entries"] if entry["profiling_name"] == "gloo:all_reduce"]
+        inside = [entry for entry in reductions if window["start_ns"] <= entry["time_created_ns"] <= window["end_ns"]]
+        assert len(inside) == len({entry["collective_seq_id"] for entry in inside}) == 5  # one bucket, five steps
         assert not any("frames" in entry and entry["frames"] for entry in dump["entries"])
 
 
@@ -100,14 +90,13 @@ def test_sidecar_describes_the_job(healthy: Captured) -> None:
         assert (sidecar["rank"], sidecar["world_size"], sidecar["backend"]) == (rank, 2, "gloo")
         assert sidecar["process_groups"][0]["ranks"] == [0, 1]
         assert sidecar["parallelism"] == ["ddp"]
-        assert sidecar["ddp"]["bucket_cap_mb"] == 25.0
-        assert sidecar["ddp"]["bucket_sizes_bytes"] == [(16 * 32 + 32 + 32 * 4 + 4) * 4]
-        assert sidecar["parameters"]["count"] == 16 * 32 + 32 + 32 * 4 + 4
-        assert sidecar["parameters"]["dtype"] == "float32"
+        weights = 16 * 32 + 32 + 32 * 4 + 4
+        assert (sidecar["ddp"]["bucket_cap_mb"], sidecar["ddp"]["bucket_sizes_bytes"]) == (25.0, [weights * 4])
+        assert (sidecar["parameters"]["count"], sidecar["parameters"]["dtype"]) == (weights, "float32")
         assert sidecar["optimizer"]["class"] == "AdamW"
-        assert sidecar["dataloader"]["batch_size"] == 8
-        assert sidecar["dataloader"]["sampler"]["sharded"] is False  # the script forgot its DistributedSampler
-        assert sidecar["dataloader"]["dataset_length"] == 512
+        loader = sidecar["dataloader"]
+        assert (loader["batch_size"], loader["dataset_length"]) == (8, 512)
+        assert loader["sampler"]["sharded"] is False  # the script forgot its DistributedSampler
         assert sidecar["batch"]["tensors"][0]["shape"] == [8, 16]
         assert sidecar["clock_pings"][0]["offset_to_rank0_ns"] == 0
         assert sidecar["notes"] == []

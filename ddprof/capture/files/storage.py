@@ -87,7 +87,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether there was no room: on the disk, or in what the user may have of it."""
+    """True where there was no room: on the disk, or in what the user may have of it."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -46,7 +46,7 @@ losses: list[float] = []
 
 
 def event(step: int) -> None:
-    """What happens at the start of step `--at` on the chosen rank."""
+    """Let it happen at the start of step `--at` on the chosen rank."""
     global profiler
     if options.incident == "profiler":
         profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
@@ -64,7 +64,7 @@ def event(step: int) -> None:
 
 
 def is_over(step: int) -> bool:
-    """Whether the job ends before this step, on all ranks."""
+    """True once the job ends before this step, on all ranks."""
     if not options.until:
         return step >= options.steps
     there = torch.tensor(float(os.path.exists(options.until)))

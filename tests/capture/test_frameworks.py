@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ GROUPS: dict[str, dict[str, dict[str, int]]] = {
         "two_optimizers": {"data": 1, "forward": 6, "backward": 2, "optimizer": 2},
     },
     "wrapped": {"wrapped_ddp": USUAL},
-    "sharded": {"fsdp1": USUAL, "hsdp": USUAL, "fsdp2": USUAL},
+    "sharded": {"fsdp1": USUAL, "fsdp2": USUAL, "hsdp": USUAL},
     "compiled": {"compiled": USUAL},
     "tensor parallel": {"tensor_parallel": USUAL},
     "pipelines": {"gpipe": PIPE, "1f1b": PIPE, "interleaved": {"data": 1, "forward": 8, "backward": 8, "optimizer": 1}},
@@ -90,9 +91,7 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
         assert {key: sidecar[key] for key in expected[name]} == expected[name]
         assert sidecar["optimizer"]["class"] in ("AdamW", "SGD")
         if name == "sharded":
-            fsdp = sidecar["fsdp"]  # of the last kind, which is fsdp2
-            assert (fsdp["version"], fsdp["units"], fsdp["sharding_strategy"]) == (2, 3, "FULL_SHARD")
-            assert fsdp["reshard_after_forward"] is True and sidecar["parameters"]["sharded"] is True
+            assert sidecar["fsdp"]["version"] == 2
         if name == "wrapped":
             assert sidecar["ddp"]["bucket_sizes_bytes"]
         if name == "data parallel":
@@ -101,3 +100,10 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
         if name == "pipelines":
             assert sidecar["pipeline"]["microbatches"] == 4
             assert sidecar["pipeline"]["stage_indices"][0] == rank
+
+
+def test_fsdp_units_and_strategy(tmp_path: Path) -> None:
+    run = ddprof_run(tmp_path, forked("framework.py", "fsdp2"), "--skip", "3", "--steps", "3")
+    fsdp = run.sidecars[0]["fsdp"]
+    assert (fsdp["units"], fsdp["sharding_strategy"], fsdp["reshard_after_forward"]) == (3, "FULL_SHARD", True)
+    assert run.sidecars[0]["parameters"]["sharded"] is True

@@ -19,18 +19,10 @@ from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.describe.observed import Observed
 from ddprof.capture.describe.whereabouts import ended, whereabouts
+from ddprof.capture.files import layout
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.files.config import CaptureConfig, rank_selected
 from ddprof.capture.files.control import ControlReader, Request
-from ddprof.capture.files.layout import (
-    ANSWER_SUFFIX,
-    CALLS_SUFFIX,
-    FAULT_SUFFIX,
-    FLIGHT_RECORDER_SUFFIX,
-    RING_SUFFIX,
-    SIDECAR_SUFFIX,
-    STACKS_SUFFIX,
-)
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import Guard, say
@@ -187,33 +179,28 @@ class Session:
             self._remove_early_files()
         self.identity = found
         self._windows_allowed = rank_selected(self.config.ranks, found.rank, found.world_size)
-        self.ring = self.guard.attempt(
-            "step ring", lambda: StepRing(self.path(RING_SUFFIX), sidecar.ring_identity(found))
-        )
+        about = sidecar.ring_identity(found)
+        self.ring = self.guard.attempt("step ring", lambda: StepRing(self.path(layout.RING_SUFFIX), about))
         self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
-        self.calls = self.guard.attempt("log of calls", lambda: CallLog(self.path(CALLS_SUFFIX)))
+        self.calls = self.guard.attempt("log of calls", lambda: CallLog(self.path(layout.CALLS_SUFFIX)))
         self.guard.attempt("clock", lambda: self.clock.announce(found))
         self.guard.attempt("stacks", lambda: self._sample_stacks(found))
         self.control.start()
-        self.watchdog.arm(self.path(FAULT_SUFFIX))
+        self.watchdog.arm(self.path(layout.FAULT_SUFFIX))
         self.write_sidecar("running")
 
     def _sample_stacks(self, identity: RankIdentity) -> None:
-        path = self.path(STACKS_SUFFIX)
+        path = self.path(layout.STACKS_SUFFIX)
         if self.config.stacks and self.stacks.path != path:
             self.stacks.start(path, sidecar.who(identity))
 
     def _remove_early_files(self) -> None:
         """The rank was guessed from the environment before its process group told it: that guess leaves no file."""
-        self.tracker.write_to(None)
-        if self.ring is not None:
-            self.ring.close()
+        while self.give_up_file():
+            pass
         self.stacks.stop("another rank")
         self.stacks = self._make_sampler()
-        if self.calls is not None:
-            self.calls.close()
-            self.calls = None
-        for suffix in (RING_SUFFIX, SIDECAR_SUFFIX, STACKS_SUFFIX, CALLS_SUFFIX):
+        for suffix in (layout.SIDECAR_SUFFIX, layout.STACKS_SUFFIX):
             self.path(suffix).unlink(missing_ok=True)
 
     def path(self, suffix: str, window: int | None = None) -> Path:
@@ -297,7 +284,7 @@ class Session:
         reason = self.guard.attempt(
             "flight recorder",
             lambda: flight_recorder.dump_window(
-                self.path(FLIGHT_RECORDER_SUFFIX, index), record["start_ns"], record["end_ns"]
+                self.path(layout.FLIGHT_RECORDER_SUFFIX, index), record["start_ns"], record["end_ns"]
             ),
         )
         if reason:
@@ -318,10 +305,9 @@ class Session:
     def _user_profiler_starts(self) -> None:
         """The script starts its own profiler: ours ends first, or neither would record."""
         if self.window.is_open:
-            self._close_window(self.tracker.index)
-            self.journal.note(
-                f"the trace window ended in step {self.tracker.index}: the script started its own profiler"
-            )
+            index = self.tracker.index
+            self._close_window(index)
+            self.journal.note(f"the trace window ended in step {index}: the script started its own profiler")
 
     # ------------------------------------------------------------------ the end
 
@@ -348,7 +334,9 @@ class Session:
 
     def _dump_flight_recorder(self) -> None:
         """What explains a hang: every collective that is still in the recorder."""
-        self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(self.path(FLIGHT_RECORDER_SUFFIX)))
+        self.guard.attempt(
+            "flight recorder", lambda: flight_recorder.dump_all(self.path(layout.FLIGHT_RECORDER_SUFFIX))
+        )
 
     def _stuck(self) -> None:
         """The training thread hangs and somebody asked to stop: keep what explains it. The job is left as it is."""
@@ -363,16 +351,29 @@ class Session:
             **whereabouts(self.identity, self.calls, self.tracker.booked),
             "flight_recorder": self.guard.attempt("flight recorder", lambda: flight_recorder.read_entries(stacks=True)),
         }
-        self.guard.attempt("where", lambda: write_json(self.path(ANSWER_SUFFIX), answer))
+        self.guard.attempt("where", lambda: write_json(self.path(layout.ANSWER_SUFFIX), answer))
 
     def write_sidecar(self, state: str) -> None:
         """Write or refresh the sidecar; a folder that cannot be written costs one line on stderr."""
         try:
-            sidecar.write(self.path(SIDECAR_SUFFIX), self, state)
+            sidecar.write(self.path(layout.SIDECAR_SUFFIX), self, state)
         except OSError as error:
             if not self._unwritable:
                 self._unwritable = True
                 say(f"rank {self.identity.rank if self.identity else '?'}: nothing can be written: {error}")
+
+    def give_up_file(self) -> bool:
+        """Delete the log of calls, or else the step ring, of a job that has ended; False where there is neither."""
+        file: CallLog | StepRing | None
+        if self.calls is not None:
+            file, self.calls = self.calls, None
+        else:
+            self.tracker.write_to(None)
+            file, self.ring = self.ring, None
+        if file is not None:
+            file.close()
+            file.path.unlink(missing_ok=True)
+        return file is not None
 
     def restart_in_child(self) -> None:
         """After a fork: the child shares nothing with its parent's capture, and may become a rank of its own."""
@@ -382,14 +383,13 @@ class Session:
             # A forked DataLoader worker would record every operator into memory nobody ever reads.
             torch.autograd._enable_record_function(False)
         self.identity = self.ring = self.calls = self.ending = None
-        self.finished = False
+        self.finished = self._marked_by_script = False
         self.journal = Journal()
         self.guard.time_hooks(False)
         self.own_cost = OwnCost(self.guard)
         self.window.rebind(self.journal.note)
         self.tracker.restart()
         self.unmarked[:] = [self._without_optimizers()]
-        self._marked_by_script = False
         self._profiles(False)
         self.stacks.abandon()
         self.stacks = self._make_sampler()

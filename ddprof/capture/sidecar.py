@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ddprof.capture.describe import environment, nccl_log
 from ddprof.capture.files.layout import SCHEMA
-from ddprof.capture.files.storage import write_json
+from ddprof.capture.files.storage import is_full, write_json
 from ddprof.capture.identity import RankIdentity
 from ddprof.capture.steps.step_log import step_medians
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         own_cost: OwnCost
         stacks: StackSampler
 
+        def give_up_file(self) -> bool:
+            """Delete a file of the job under way; False where there is none left."""
+
 
 _MAX_SYNC_LINES = 256
 _MAX_SOURCE_CHARACTERS = 160
@@ -40,8 +43,16 @@ FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
 
 def write(path: Path, session: Sources, state: str) -> None:
     """Write the sidecar of `session`, whole or not at all. `state`: "running", "exit", "signal", "watchdog". Raises
-    OSError."""
-    write_json(path, build(session, state))
+    OSError.
+
+    On a full disk the last sidecar takes the place of the files whose content it holds."""
+    content = build(session, state)
+    while True:
+        try:
+            return write_json(path, content)
+        except OSError as error:
+            if not (is_full(error) and state != "running" and session.give_up_file()):
+                raise
 
 
 def build(session: Sources, state: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # `runs` is a helper of this folder, not a package
 
 from runs import Captured, ddprof_run, script
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as `nohup make test &` leaves it, for the jobs of the tests too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,7 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="torch is not installed"))
 
 
-@pytest.fixture(scope="session", params=["1", "0"], ids=["timers in C", "timers in Python"])
+@pytest.fixture(scope="session", params=["1", pytest.param("0", marks=pytest.mark.slow)], ids=["in C", "in Python"])
 def healthy(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Captured:
-    """Fourteen steps of the small DDP loop on two ranks."""
-    return ddprof_run(tmp_path_factory.mktemp("healthy"), script("loop.py"), DDPROF_NATIVE=request.param)
+    """Fourteen steps of the small DDP loop on two ranks, with the phase timers of both kinds. Its losses lie beside."""
+    out = tmp_path_factory.mktemp("healthy")
+    return ddprof_run(out, script("loop.py", "--losses", str(out / "losses")), DDPROF_NATIVE=request.param)

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ SCRIPTS = Path(__file__).resolve().parent / "scripts"
 REPO = Path(__file__).resolve().parents[2]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
 TWO_RANKS = [sys.executable, str(SCRIPTS / "two_ranks.py")]  # in place of torchrun where that is not what is tested
-TIMEOUT_S = 300  # a loaded machine needs two minutes to import DeepSpeed
+TIMEOUT_S = 600  # a loaded machine needs minutes to import DeepSpeed
+# What torch says as it aborts now and then at the end of a job, its work done: a thread of its own was not joined.
+TORCH_DIED_AT_EXIT = "terminate called without an active exception"
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,40 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", **extra}
 
 
+def cli(*words: str) -> list[str]:
+    """`ddprof run` with these words, from the checkout."""
+    return [sys.executable, "-m", "ddprof.cli.run", *words]
+
+
 def ddprof_run(out: Path, command: list[str], *options: str, **extra: str) -> Captured:
     """`ddprof run --out OUT OPTIONS -- COMMAND`, from the checkout."""
-    line = [sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "t", *options, "--", *command]
-    done = subprocess.run(
-        line, cwd=REPO, env=environment(**extra), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    done = _done(cli("--out", str(out), "--name", "t", *options, "--", *command), extra)
     latest = out / "latest"
     return Captured(done.returncode, done.stdout + done.stderr, latest.resolve() if latest.exists() else out)
+
+
+def bare_run(command: list[str], **extra: str) -> subprocess.CompletedProcess[str]:
+    """A job without ddprof. Where torch itself dies at its end, it is run once more, and the test's output says so."""
+    done = _done(command, extra)
+    if done.returncode and TORCH_DIED_AT_EXIT in done.stderr:
+        print(f"torch died at the end of a job without ddprof, which is run once more: {done.stderr}")
+        done = _done(command, extra)
+    return done
+
+
+def started(command: list[str], **extra: str) -> subprocess.Popen[str]:
+    """A command that runs, its stderr among its output."""
+    return subprocess.Popen(
+        command, cwd=REPO, env=environment(**extra), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Return once it holds."""
+    until = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)
 
 
 def script(name: str, *arguments: str) -> list[str]:
@@ -75,6 +105,18 @@ def script(name: str, *arguments: str) -> list[str]:
 def ranks_of(name: str, *arguments: str) -> list[str]:
     """Two ranks of one of the scripts beside this file, started without torchrun and the seconds of its own torch."""
     return [*TWO_RANKS, str(SCRIPTS / name), *arguments]
+
+
+def forked(name: str, *arguments: str, ranks: int = 2) -> list[str]:
+    """Ranks of one of the scripts beside this file, or of another one, that share one import of torch: the least
+    seconds for a job."""
+    return [sys.executable, str(SCRIPTS / "forked_ranks.py"), str(ranks), str(SCRIPTS / name), *arguments]
+
+
+def _done(command: list[str], extra: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=REPO, env=environment(**extra), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import REPO, TWO_RANKS, Captured, ddprof_run
+from runs import REPO, Captured, ddprof_run, forked
 
 from ddprof.analyzers.engine import analyze
 from ddprof.report.json.contract import from_contract, to_contract
@@ -18,18 +18,21 @@ from ddprof.report.text import render_text
 pytestmark = pytest.mark.torch
 
 
-def _workload(tmp_path: Path, name: str, *options: str) -> tuple[Captured, str]:
+def _workload(folder: Path, name: str, *options: str) -> tuple[Captured, str]:
     """Ten steps of a workload with two ranks, and its losses in hexadecimal."""
-    losses = tmp_path / "losses"
-    script = str(REPO / "workloads" / f"{name}.py")
-    command = [*TWO_RANKS, script, "--steps", "10", "--losses", str(losses)]
-    run = ddprof_run(tmp_path / "runs", command, "--skip", "2", "--steps", "3", "--no-stacks", *options)
+    command = forked(str(REPO / "workloads" / f"{name}.py"), "--steps", "10", "--losses", str(folder / "losses"))
+    run = ddprof_run(folder / "runs", command, "--skip", "2", "--steps", "3", "--no-stacks", *options)
     assert run.code == 0, run.output
-    return run, losses.read_text()
+    return run, (folder / "losses").read_text()
 
 
-def test_settings_are_applied_recorded_and_shown_and_change_no_number(tmp_path: Path) -> None:
-    _, expected = _workload(tmp_path, "mnist_ddp")
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The losses of the script as it is."""
+    return _workload(tmp_path_factory.mktemp("as_it_is"), "mnist_ddp")[1]
+
+
+def test_settings_are_applied_recorded_and_shown_and_change_no_number(expected: str, tmp_path: Path) -> None:
     fixes = tmp_path / "FIXES.toml"
     fixes.write_text(
         'schema = "ddprof.fixes/1"\n[[fix]]\nset = { num_workers = 1, persistent_workers = true }\n'
@@ -60,17 +63,14 @@ def test_settings_are_applied_recorded_and_shown_and_change_no_number(tmp_path: 
     assert hidden.value == "1" and hidden.at and "loading.py" not in hidden.at
 
 
+@pytest.mark.slow
 def test_fully_sharded_units_keep_their_parameters(tmp_path: Path) -> None:
-    _, expected = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=true")
+    _, as_it_is = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=true")
     run, losses = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=false")
-    assert losses == expected
+    assert losses == as_it_is
     assert run.sidecars[0]["fsdp"]["reshard_after_forward"] is False
     made = {(line["object"], line["function"], line["trains"]) for line in run.sidecars[0]["made"]}
-    assert made == {
-        ("fully_shard", "build", False),
-        ("optimizer", "train", False),
-        ("DataLoader", "make_loader", True),
-    }
+    assert made == {("fully_shard", "build", False), ("optimizer", "train", False), ("DataLoader", "make_loader", True)}
     units = [row for row in run.sidecars[0]["applied"] if row["applied"]]
     assert sum(row["objects"] for row in units) == 5 and len({row["at"] for row in units}) == 2
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from runs import wait_until
 
 from ddprof.capture import clock
 from ddprof.capture.clock import ClockSync
@@ -47,15 +48,28 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 @pytest.fixture
-def rank0(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """Where rank 0 of a job on two hosts listens, here on loopback."""
+def sync(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClockSync]:
+    """Rank 0 of a job on two hosts, here on loopback."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setattr(clock, "_addresses", lambda name: ["127.0.0.1"])
-    sync = ClockSync("auto")
-    sync.announce(identity(0))
+    made = ClockSync("auto")
+    made.announce(identity(0))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def rank0(sync: ClockSync) -> tuple[str, int]:
+    """Where it listens."""
     assert sync._server is not None
-    yield sync._server.getsockname()[:2]
-    sync.stop()
+    host, port = sync._server.getsockname()[:2]
+    return host, port
+
+
+def listened() -> str | None:
+    server = clock._listen()
+    with server or contextlib.nullcontext():
+        return server.getsockname()[0] if server else None
 
 
 def serving() -> int:
@@ -83,18 +97,12 @@ def test_one_address_is_listened_on(store: Store, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(clock, "_default_route", lambda: "route")
     monkeypatch.setattr(clock, "_addresses", lambda name: known[name])
     monkeypatch.setattr(clock, "_is_loopback", lambda address: address == "127.0.1.1")
-    server = clock._listen()
-    assert server is not None
-    with server:
-        assert server.getsockname()[0] == "127.0.0.2"
+    assert listened() == "127.0.0.2"
     monkeypatch.setattr(clock, "_is_loopback", lambda address: True)
-    server = clock._listen()
-    assert server is not None
-    with server:
-        assert server.getsockname()[0] == "127.0.1.1"
+    assert listened() == "127.0.1.1"
     monkeypatch.setattr(clock, "_addresses", lambda name: ["192.0.2.7"])
     monkeypatch.setattr(clock, "_is_loopback", lambda address: False)
-    assert clock._listen() is None
+    assert listened() is None
 
 
 def test_no_address_is_no_name_of_all() -> None:
@@ -106,19 +114,18 @@ def test_another_host_learns_its_offset(rank0: tuple[str, int]) -> None:
     sync = ClockSync("auto")
     sync.step_boundary(identity(1, boot="b"))
     assert sync._worker is not None
-    sync._worker.join(10)
+    sync._worker.join(300)
     (ping,) = sync.pings()
     assert ping["method"] == "ping"
-    assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000_000
+    assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000_000  # one clock: the true offset is 0
 
 
 def test_callers_are_bounded(rank0: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """However many call, say nothing, or ask without end: so many threads, and so long."""
-    monkeypatch.setattr(clock, "_CALL_S", 0.3)
-    idle = [socket.create_connection(rank0, timeout=5) for _ in range(100)]
-    deadline = time.monotonic() + 20
+    monkeypatch.setattr(clock, "_CALL_S", 1.0)
+    idle = [socket.create_connection(rank0, timeout=300) for _ in range(100)]
     most = 0
-    with socket.create_connection(rank0, timeout=20) as honest:
+    with socket.create_connection(rank0, timeout=300) as honest:
         honest.sendall(b"?" * 24)
         answers = b""
         while part := honest.recv(1 << 16):
@@ -127,27 +134,19 @@ def test_callers_are_bounded(rank0: tuple[str, int], monkeypatch: pytest.MonkeyP
     assert len(answers) == 24 * 8  # and then the connection was closed
     assert abs(struct.unpack_from("<q", answers)[0] - time.time_ns()) < 30e9
     assert most <= clock._CALLERS + 1
-    while serving() > 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: serving() <= 1)
     for caller in idle:
         caller.close()
 
 
 def test_other_words_are_not_answered(rank0: tuple[str, int]) -> None:
-    with socket.create_connection(rank0, timeout=5) as caller:
+    with socket.create_connection(rank0, timeout=300) as caller:
         caller.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):  # closed with our words unread
             assert caller.recv(100) == b""
 
 
-def test_nobody_answers_when_the_job_has_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    monkeypatch.setattr(clock, "_addresses", lambda name: ["127.0.0.1"])
-    sync = ClockSync("auto")
-    sync.announce(identity(0))
-    assert sync._server is not None
-    place = sync._server.getsockname()[:2]
+def test_nobody_answers_when_the_job_has_ended(sync: ClockSync, rank0: tuple[str, int]) -> None:
     sync.stop()
     with pytest.raises(OSError):
-        socket.create_connection(place, timeout=5).close()
+        socket.create_connection(rank0, timeout=300).close()

@@ -12,7 +12,7 @@ from runs import SCRIPTS, ddprof_run
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
     run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
     assert run.code == 0, run.output

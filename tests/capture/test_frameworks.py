@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Captured, ddprof_run, ranks_of
+from runs import Captured, ddprof_run, forked
 
 from ddprof.analyzers.engine import analyze
 
@@ -49,12 +49,17 @@ def phases_per_window(run: Captured, rank: int) -> list[dict[str, int]]:
     return found
 
 
-@pytest.fixture(scope="module", params=GROUPS, ids=lambda name: name.replace(" ", "-"))
+def kinds(name: str) -> object:
+    marks = [pytest.mark.slow] if name == "compiled" else []
+    return pytest.param(name, marks=marks, id=name.replace(" ", "-"))
+
+
+@pytest.fixture(scope="module", params=map(kinds, GROUPS))
 def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Captured]:
     """All kinds of a group, one after another in the same job, with one window in each."""
     out = tmp_path_factory.mktemp("frameworks")
     options = ("--skip", "3", "--steps", str(WINDOW), "--every", str(STEPS))
-    return request.param, ddprof_run(out, ranks_of("framework.py", *GROUPS[request.param]), *options)
+    return request.param, ddprof_run(out, forked("framework.py", *GROUPS[request.param]), *options)
 
 
 def test_steps_and_phases_are_exact(group: tuple[str, Captured]) -> None:
@@ -98,7 +103,7 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
 
 
 def test_fsdp_units_and_strategy(tmp_path: Path) -> None:
-    run = ddprof_run(tmp_path, ranks_of("framework.py", "fsdp2"), "--skip", "3", "--steps", "3")
+    run = ddprof_run(tmp_path, forked("framework.py", "fsdp2"), "--skip", "3", "--steps", "3")
     fsdp = run.sidecars[0]["fsdp"]
     assert (fsdp["units"], fsdp["sharding_strategy"], fsdp["reshard_after_forward"]) == (3, "FULL_SHARD", True)
     assert run.sidecars[0]["parameters"]["sharded"] is True

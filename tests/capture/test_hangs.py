@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, TWO_RANKS, ddprof_run
+from runs import ddprof_run, forked
 
 from ddprof.analyzers.hangs.explain import explain
 from ddprof.api import analyze
 
 pytestmark = pytest.mark.torch
-SCRIPT = str(SCRIPTS / "hanging.py")
 QUICK = {"DDPROF_HANG_LOOK_S": "0.5"}  # seconds without a step before the ranks are asked
 
 
-@dataclass(frozen=True)
-class Told:
-    """What is to be said of a fault: kind, ranks that it begins with, words of the sentence."""
-
-    kinds: tuple[str, ...]
-    ranks: tuple[int, ...]
-    words: tuple[str, ...]
-
-
-FAULTS = {
-    "skipped": Told(("skipped",), (1,), ("all_reduce (hanging.py:", "in synchronise()")),
-    "order": Told(("mismatch", "skipped"), (1,), ("barrier", "broadcast", "in synchronise()")),
-    "shape": Told(("mismatch",), (1,), ("shape", "[2]", "[1]", "in synchronise()")),
-    "python": Told(("not_entered",), (1,), ("in prepare()", "all_reduce")),
-    "lock": Told(("not_entered",), (1,), ("all_reduce",)),
-    "loader": Told(("not_entered",), (1,), ("in main()", "all_reduce", "worker 0 is at", "in __getitem__()")),
-    "killed": Told(("killed",), (1,), ("Rank 1 was killed", "all_reduce")),
-    "message": Told(("message",), (0,), ("Rank 1 waits for message 9 from rank 0", "in message()")),
-    "store": Told(("store",), (1,), ("in await_key()", "in prepare()")),
-    "evaluation": Told(("not_entered",), (1,), ("in evaluate()", "all_reduce")),
-    "exception": Told(("error",), (1,), ("Rank 1 raised ValueError", "bad sample 17", "in main()")),
+# What is to be said of a fault: its kind, the rank that it begins with, words of the sentence.
+FAULTS: dict[str, tuple[set[str], int, tuple[str, ...]]] = {
+    "skipped": ({"skipped"}, 1, ("all_reduce (hanging.py:", "in synchronise()")),
+    "order": ({"mismatch", "skipped"}, 1, ("barrier", "broadcast", "in synchronise()")),
+    "shape": ({"mismatch"}, 1, ("shape", "[2]", "[1]", "in synchronise()")),
+    "python": ({"not_entered"}, 1, ("in prepare()", "all_reduce")),
+    "lock": ({"not_entered"}, 1, ("all_reduce",)),
+    "loader": ({"not_entered"}, 1, ("in main()", "all_reduce", "worker 0 is at", "in __getitem__()")),
+    "killed": ({"killed"}, 1, ("Rank 1 was killed", "all_reduce")),
+    "message": ({"message"}, 0, ("Rank 1 waits for message 9 from rank 0", "in message()")),
+    "store": ({"store"}, 1, ("in await_key()", "in prepare()")),
+    "evaluation": ({"not_entered"}, 1, ("in evaluate()", "all_reduce")),
+    "exception": ({"error"}, 1, ("Rank 1 raised ValueError", "bad sample 17", "in main()")),
 }
 
 
@@ -46,17 +35,16 @@ FAULTS = {
 @pytest.mark.parametrize("turn", range(10))
 @pytest.mark.parametrize("fault", FAULTS)
 def test_ten_faults_ten_times(fault: str, turn: int, tmp_path: Path) -> None:
-    ranks = [sys.executable, str(SCRIPTS / "forked_ranks.py"), str(3 + turn % 2)]
-    done = ddprof_run(tmp_path, [*ranks, SCRIPT, fault, "1", "10"])
-    told, hang = FAULTS[fault], explain([str(done.folder)])
+    done = ddprof_run(tmp_path, forked("hanging.py", fault, "1", "10", ranks=3 + turn % 2))
+    (kinds, rank, words), hang = FAULTS[fault], explain([str(done.folder)])
     assert done.code != 0
-    assert hang.kind in told.kinds and hang.ranks == told.ranks, hang.sentence
-    assert all(words in hang.sentence for words in told.words), hang.sentence
+    assert hang.kind in kinds and hang.ranks == (rank,), hang.sentence
+    assert all(word in hang.sentence for word in words), hang.sentence
     assert hang.sentence in done.output
 
 
 def test_a_hang_is_noticed_while_it_lasts_and_ended_on_request(tmp_path: Path) -> None:
-    done = ddprof_run(tmp_path, [*TWO_RANKS, SCRIPT, "skipped"], "--on-hang", "abort", **QUICK)
+    done = ddprof_run(tmp_path, forked("hanging.py", "skipped"), "--on-hang", "abort", **QUICK)
     assert done.code != 0
     assert done.output.count("ddprof: the job hangs: no step for ") == 1
     told = done.manifest["hang"]
@@ -67,7 +55,7 @@ def test_a_hang_is_noticed_while_it_lasts_and_ended_on_request(tmp_path: Path) -
 
 
 def test_an_exception_is_told_first_by_every_screen(tmp_path: Path) -> None:
-    done = ddprof_run(tmp_path, [*TWO_RANKS, SCRIPT, "exception"], "--skip", "2", "--steps", "3")
+    done = ddprof_run(tmp_path, forked("hanging.py", "exception"), "--skip", "2", "--steps", "3")
     sentence = "Rank 1 raised ValueError at hanging.py:"
     assert done.code == 1
     assert f"the job ended with exit code 1. {sentence}" in done.output
@@ -79,7 +67,7 @@ def test_an_exception_is_told_first_by_every_screen(tmp_path: Path) -> None:
 
 def test_a_slow_step_is_no_hang(tmp_path: Path) -> None:
     """Rank 1 evaluates for a hundred times a step, and the ranks are asked again and again."""
-    done = ddprof_run(tmp_path, [*TWO_RANKS, SCRIPT, "slow"], **QUICK)
+    done = ddprof_run(tmp_path, forked("hanging.py", "slow"), **QUICK)
     assert done.code == 0, done.output
     assert "hangs" not in done.output
     assert done.manifest["hang"] is None

@@ -1,4 +1,4 @@
-"""What is kept of a long job."""
+"""The journal of a long job is bounded."""
 
 from __future__ import annotations
 

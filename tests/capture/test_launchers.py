@@ -6,12 +6,13 @@ import importlib.util
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from runs import REPO, SCRIPTS, ddprof_run, environment, script
+from runs import REPO, SCRIPTS, TIMEOUT_S, bare_run, cli, ddprof_run, environment, forked, script
 
 from ddprof.capture.launcher.shim import ENV_SHIM
 
@@ -19,14 +20,14 @@ from ddprof.capture.launcher.shim import ENV_SHIM
 MPI_MAIN = """
 import os, runpy, sys
 os.environ["RANK"], os.environ["WORLD_SIZE"] = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
-os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", "29617"
+os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", sys.argv.pop(1)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
     run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
     assert run.code == 0, run.output
@@ -38,7 +39,7 @@ def test_multiprocessing(tmp_path: Path, method: str) -> None:
 
 @pytest.mark.torch
 def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
-    line = shlex.join(script("loop.py"))
+    line = shlex.join(forked("loop.py"))
     run = ddprof_run(tmp_path, ["bash", "-c", f"cd / && env FOO=1 {line}"], DDPROF_CLOCK="always")
     assert run.code == 0, run.output
     pings = run.sidecars[1]["clock_pings"]
@@ -46,7 +47,13 @@ def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
     assert measured
     for ping in measured:  # one kernel, one clock: the true offset is 0
         assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000
-        assert 0 < ping["rtt_ns"] < 50_000_000
+        assert ping["rtt_ns"] > 0
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def manifest_commands() -> list[list[str]]:
@@ -66,10 +73,10 @@ def manifest_commands() -> list[list[str]]:
 def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
     for number, command in enumerate(manifest_commands()):
         place = {"/runs/$(JOB_NAME)": str(tmp_path / "given"), "s3://bucket/runs": f"file://{tmp_path}/store"}
-        line = [sys.executable, "-m", "ddprof.cli.run", *(place.get(word, word) for word in command[2:])]
+        line = cli(*(place.get(word, word) for word in command[2:]))
         line[line.index("torchrun") :] = script("loop.py")
-        done = subprocess.run(line, cwd=REPO, env=environment(HOME="/proc/none", TMPDIR=str(tmp_path)), check=False)
-        assert done.returncode == 0, command
+        done = bare_run(line, HOME="/proc/none", TMPDIR=str(tmp_path))
+        assert done.returncode == 0, done.stdout + done.stderr
         (folder,) = [tmp_path / "given"] if number == 0 else (tmp_path / "store").iterdir()
         assert len(list(folder.glob("*.pt.trace.json.gz"))) == 2
 
@@ -80,13 +87,13 @@ def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
 def test_mpirun(tmp_path: Path, outside: str) -> None:
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed")
-    python = [sys.executable, "-c", MPI_MAIN, str(SCRIPTS / "loop.py")]
-    ours = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--name", "t", "--"]
+    python = [sys.executable, "-c", MPI_MAIN, str(unused_port()), str(SCRIPTS / "loop.py")]
+    ours = cli("--out", str(tmp_path), "--name", "t", "--")
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-x", "PYTHONPATH", "-x", ENV_SHIM, "-np", "2"]
     line = [*ours, *launcher, *python] if outside == "ddprof" else [*launcher[:3], *launcher[-2:], *ours, *python]
     base = environment()
     base = {name: value for name, value in base.items() if not name.startswith(("OMPI_", "PMIX_"))}
-    done = subprocess.run(line, cwd=REPO, env=base, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(line, cwd=REPO, env=base, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = [path for path in tmp_path.iterdir() if not path.is_symlink()]
     assert sorted(path.name.split(".")[0] for path in folder.glob("*.pt.trace.json.gz")) == ["rank0", "rank1"]
@@ -94,16 +101,9 @@ def test_mpirun(tmp_path: Path, outside: str) -> None:
 
 # What each framework's own launcher needs to start two ranks on CPU, and the script's arguments.
 FRAMEWORK_LAUNCHERS = {
-    "accelerate": (
-        ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"],
-        ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"],
-        ["accelerate"],
-    ),
-    "deepspeed": (
-        ["deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank"],
-        ["--master_port", "29618"],
-        ["deepspeed", "1"],
-    ),
+    "accelerate": "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no"
+    " --dynamo_backend no --main_process_port 0 SCRIPT accelerate",
+    "deepspeed": "deepspeed.launcher.runner --num_gpus 2 --no_local_rank --master_port PORT SCRIPT deepspeed 1",
 }
 
 
@@ -113,10 +113,10 @@ FRAMEWORK_LAUNCHERS = {
 def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    module, options, arguments = FRAMEWORK_LAUNCHERS[package]
-    command = [sys.executable, "-m", *module, *options, str(SCRIPTS / "external.py"), *arguments]
+    known = {"SCRIPT": str(SCRIPTS / "external.py"), "PORT": str(unused_port())}
+    command = [known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split()]
     forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
-    run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "3", **forced)
+    run = ddprof_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)
     assert run.code == 0, run.output
     assert run.manifest["ranks"] == [0, 1]
     assert sorted(run.traces) == [0, 1]

@@ -57,6 +57,6 @@ def test_no_thread_of_capture_is_left_where_capture_is_off(
     """A signal that comes as they are ended waits until they are: its handler would wait for locks that are held."""
     environment = {**os.environ, "DDPROF_NATIVE": native}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), event]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
     assert '"kind":"end"' in (tmp_path / "a.stacks.jsonl").read_text()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, TORCHRUN, ddprof_run
+from runs import SCRIPTS, ddprof_run, forked
 
 from ddprof.analyzers.engine import analyze
 from ddprof.report.html.parts import render_summary
@@ -20,7 +20,7 @@ SCRIPT = SCRIPTS / "silent_mistakes.py"
 
 
 def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
-    run = ddprof_run(tmp_path, [*TORCHRUN, str(SCRIPT)])
+    run = ddprof_run(tmp_path, forked(SCRIPT.name))
     assert run.code == 0, run.output
     (report,) = analyze([run.folder])
     found = {remark.id: remark for remark in report.training.remarks}

@@ -7,6 +7,7 @@ What is read is a regular file of bounded size; what is written is made anew, ne
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import json
 import mmap
@@ -83,6 +84,11 @@ def write_bytes(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def is_full(error: OSError) -> bool:
+    """True where there was no room: on the disk, or in what the user may have of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def compress(path: Path) -> Path:

@@ -19,7 +19,7 @@ from ddprof.capture.files.layout import (
     parse_stem,
 )
 from ddprof.capture.files.ring import MAX_STEPS, RingContent, read_ring
-from ddprof.capture.files.storage import names_in, read_object, write_json
+from ddprof.capture.files.storage import is_full, names_in, read_object, write_bytes, write_json
 from ddprof.capture.launcher.liveness import runs_here
 
 
@@ -84,9 +84,26 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
         notes.append(f"{ring_path.name}: {ring.damaged} records of the step ring are damaged and left out")
     content["notes"] = [*_list(content, "notes"), *notes]
     content["windows"] = _with_orphans(path, content)
-    write_json(path, content)
-    ring_path.unlink()
+    _replace(ring_path, path, content)
     return notes
+
+
+def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
+    """Write a sidecar in place of its ring, which goes first where the disk is full. Raises OSError; then the ring is
+    still there."""
+    try:
+        write_json(path, content)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        ring = ring_path.read_bytes()
+        ring_path.unlink()
+        try:
+            return write_json(path, content)
+        except OSError:
+            write_bytes(ring_path, ring)
+            raise
+    ring_path.unlink()
 
 
 def _keep_calls(log: Path) -> None:

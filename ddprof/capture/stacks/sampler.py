@@ -97,6 +97,8 @@ class StackSampler:
         about = {**about, "started_ns": time.time_ns(), "phases": [*PHASE_NAMES, "rest", "start-up"]}
         about["path"] = [os.path.abspath(entry) for entry in sys.path[:_MAX_PATH_ENTRIES]]
         self._file = StackFile(path, about)
+        if self._file.full:
+            self._note(f"stacks are not written: {self._file.full}")
         self._table, self._threads = StackTable(), ThreadNames()
         self._totals = Totals(self._table, self._threads)
         self._collector = make_collector(self._tracker)

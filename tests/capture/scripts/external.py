@@ -44,17 +44,9 @@ def trainer() -> None:
     from transformers import Trainer, TrainingArguments
 
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            max_steps=STEPS,
-            per_device_train_batch_size=4,
-            gradient_accumulation_steps=2,
-            use_cpu=True,
-            report_to=[],
-            save_strategy="no",
-            logging_steps=100,
-            disable_tqdm=True,
-        )
+        sizes = {"max_steps": STEPS, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+        quiet: dict[str, Any] = {"report_to": [], "save_strategy": "no", "logging_steps": 100, "disable_tqdm": True}
+        arguments = TrainingArguments(output_dir=folder, use_cpu=True, **sizes, **quiet)
         Trainer(model=Net(), args=arguments, train_dataset=Pairs()).train()
 
 
@@ -90,17 +82,10 @@ def lightning() -> None:
         def configure_optimizers(self) -> Any:
             return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
-    pl.Trainer(
-        accelerator="cpu",
-        devices=2,
-        strategy="ddp",
-        max_steps=STEPS,
-        accumulate_grad_batches=2,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    ).fit(Module(), DataLoader(Pairs(), batch_size=4))
+    where: dict[str, Any] = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
+    left_out = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = pl.Trainer(**where, max_steps=STEPS, accumulate_grad_batches=2, **dict.fromkeys(left_out, False))
+    trainer.fit(Module(), DataLoader(Pairs(), batch_size=4))
 
 
 def deepspeed() -> None:

@@ -1,5 +1,6 @@
 """Starts a script as the ranks of a job: `forked_ranks.py COUNT SCRIPT [ARGUMENT...]`, all forked from one process that
-has imported torch. The first rank that fails ends the others as torchrun does: by SIGTERM, and by SIGKILL later on."""
+has imported what torch imports late. The first rank that fails ends the others as torchrun does, and so does SIGTERM:
+by SIGTERM, and by SIGKILL later on."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import sys
 import time
 
 import torch
+import torch._dynamo
 import torch.distributed
 import torch.nn.parallel
 import torch.utils.data
@@ -19,6 +21,8 @@ PATIENCE_S = 30  # after SIGTERM, as torchrun's
 count, script = int(sys.argv[1]), sys.argv[2]
 shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1"}
 os.environ.update(shared, MASTER_PORT=str(free_port()))
+running: dict[int, int] = {}
+failed, kill_at = False, float("inf")
 
 
 def start(rank: int) -> int:
@@ -27,22 +31,29 @@ def start(rank: int) -> int:
     if process:
         return process
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
-    sys.argv = sys.argv[2:]
+    sys.argv, sys.path[0] = sys.argv[2:], os.path.dirname(script)
     runpy.run_path(script, run_name="__main__")
     sys.exit(0)
 
 
+def end(number: int = signal.SIGTERM, *_: object) -> None:
+    """Ask all ranks to end, and be a failed job."""
+    global failed, kill_at
+    failed, kill_at = True, time.monotonic() + PATIENCE_S
+    for rank in running:
+        os.kill(rank, signal.SIGTERM)
+
+
 torch.set_num_threads(1)
-running = {start(rank): rank for rank in range(count)}
-failed, kill_at = False, float("inf")
+for rank in range(count):
+    running[start(rank)] = rank
+signal.signal(signal.SIGTERM, end)
 while running:
     process, status = os.waitpid(-1, os.WNOHANG)
     if process:
         print(f"rank {running.pop(process)} ended: {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
         if status and not failed:
-            failed, kill_at = True, time.monotonic() + PATIENCE_S
-            for other in running:
-                os.kill(other, signal.SIGTERM)
+            end()
         continue
     if time.monotonic() > kill_at:
         for other in running:

@@ -55,10 +55,6 @@ def plain(model: nn.Module, steps: int = STEPS, micro: int = 1, no_sync: bool = 
             optimizer.zero_grad()
 
 
-def ddp() -> None:
-    plain(DistributedDataParallel(Net()))
-
-
 def wrapped_ddp() -> None:
     """As Lightning Fabric does: the module that is called holds the DDP module."""
 
@@ -72,22 +68,6 @@ def wrapped_ddp() -> None:
             return out
 
     plain(Wrapper())
-
-
-def accumulation() -> None:
-    plain(DistributedDataParallel(Net()), micro=3)
-
-
-def no_sync() -> None:
-    plain(DistributedDataParallel(Net()), micro=3, no_sync=True)
-
-
-def activation_checkpointing() -> None:
-    plain(DistributedDataParallel(Net(recompute=True)))
-
-
-def compiled() -> None:
-    plain(torch.compile(DistributedDataParallel(Net()), backend="aot_eager"))  # type: ignore[arg-type]
 
 
 def fsdp1() -> None:
@@ -185,22 +165,17 @@ def pipeline(name: str) -> None:
         optimizer.step()
 
 
+def whole(**options: Any) -> DistributedDataParallel:
+    return DistributedDataParallel(Net(**options))
+
+
 KINDS: dict[str, Callable[[], None]] = {
-    function.__name__: function
-    for function in (
-        ddp,
-        wrapped_ddp,
-        accumulation,
-        no_sync,
-        activation_checkpointing,
-        compiled,
-        fsdp1,
-        fsdp2,
-        hsdp,
-        tensor_parallel,
-        two_optimizers,
-        no_loader,
-    )
+    "ddp": lambda: plain(whole()),
+    "accumulation": lambda: plain(whole(), micro=3),
+    "no_sync": lambda: plain(whole(), micro=3, no_sync=True),
+    "activation_checkpointing": lambda: plain(whole(recompute=True)),
+    "compiled": lambda: plain(torch.compile(whole(), backend="aot_eager")),  # type: ignore[arg-type]
+    **{made.__name__: made for made in (wrapped_ddp, fsdp1, fsdp2, hsdp, tensor_parallel, two_optimizers, no_loader)},
 }
 
 

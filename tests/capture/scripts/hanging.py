@@ -61,7 +61,7 @@ def evaluate(model: torch.nn.Module) -> None:
 
 
 def synchronise(step: int, astray: bool) -> None:
-    """What a step of this script exchanges beside its gradients."""
+    """Exchanges of a step beside its gradients."""
     if not (astray and FAULT == "skipped"):
         dist.all_reduce(torch.ones(4))
     dist.all_reduce(torch.ones(2 if astray and FAULT == "shape" else 1))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ parser.add_argument("--at", type=int, default=8)
 parser.add_argument("--rank", type=int, default=1, help="the rank it happens on")
 parser.add_argument("--sleep", type=float, default=0.0, help="seconds per step")
 parser.add_argument("--losses", default="")
+parser.add_argument("--until", default="", help="go on until this file is there")
 parser.add_argument("--wrapper", default="ddp", choices=("ddp", "fsdp2"))
 options = parser.parse_args()
 
@@ -44,7 +46,7 @@ losses: list[float] = []
 
 
 def event(step: int) -> None:
-    """What happens at the start of step `--at` on the chosen rank."""
+    """Let it happen at the start of step `--at` on the chosen rank."""
     global profiler
     if options.incident == "profiler":
         profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
@@ -61,8 +63,17 @@ def event(step: int) -> None:
         time.sleep(3600)
 
 
-for step, (x, y) in enumerate(loader):
-    if step >= options.steps:
+def is_over(step: int) -> bool:
+    """True once the job ends before this step, on all ranks."""
+    if not options.until:
+        return step >= options.steps
+    there = torch.tensor(float(os.path.exists(options.until)))
+    dist.all_reduce(there)
+    return bool(there)
+
+
+for step, (x, y) in enumerate(itertools.chain.from_iterable(itertools.repeat(loader))):
+    if is_over(step):
         break
     if step == options.at and rank == options.rank:
         event(step)

@@ -34,19 +34,11 @@ def model() -> Any:
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.transformer import TransformerConfig
 
-    config = TransformerConfig(
-        num_layers=2,
-        hidden_size=HIDDEN,
-        num_attention_heads=HEADS,
-        use_cpu_initialization=True,
-        tensor_model_parallel_size=2,
-        pipeline_dtype=torch.float32,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-        bias_dropout_fusion=False,
-        gradient_accumulation_fusion=False,
-        masked_softmax_fusion=False,
-    )
+    off = ("bias_dropout_fusion", "gradient_accumulation_fusion", "masked_softmax_fusion")
+    size = {"num_layers": 2, "hidden_size": HIDDEN, "num_attention_heads": HEADS, "tensor_model_parallel_size": 2}
+    plain: dict[str, Any] = {"use_cpu_initialization": True, "pipeline_dtype": torch.float32}
+    no_dropout = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
+    config = TransformerConfig(**size, **plain, **no_dropout, **dict.fromkeys(off, False))
     return GPTModel(config, get_gpt_layer_local_spec(normalization="RMSNorm"), VOCABULARY, SEQUENCE)
 
 

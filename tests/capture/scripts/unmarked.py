@@ -1,7 +1,7 @@
 """Loops that no torch optimizer ends, each in a process of its own: `unmarked.py KIND...`.
 
-Every loop makes STEPS iterations. A child process is forked for each kind before torch is imported; so each is a rank
-of its own, told by the class of its model.
+Every loop makes STEPS iterations. A child process is forked for each kind; so each is a rank of its own, told by the
+class of its model.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import sys
 
+import torch
+import torch._dynamo
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import ddprof
+
 STEPS = 24
 
 
 def _run(kind: str) -> None:
-    import torch
-    from torch import nn
-    from torch.utils.data import DataLoader, TensorDataset
-
-    import ddprof
-
     torch.set_num_threads(1)
     net: type[nn.Module] = type(kind, (nn.Module,), {"__init__": _init, "forward": lambda self, x: self.layer(x)})
     model, data = net(), TensorDataset(torch.randn(STEPS * 4, 8))
@@ -82,11 +83,9 @@ def _run(kind: str) -> None:
             ddprof.step()
 
 
-def _init(self: object) -> None:
-    from torch import nn
-
-    nn.Module.__init__(self)  # type: ignore[arg-type]
-    self.layer = nn.Linear(8, 8)  # type: ignore[attr-defined]
+def _init(self: nn.Module) -> None:
+    nn.Module.__init__(self)
+    self.layer = nn.Linear(8, 8)
 
 
 def main() -> None:

@@ -18,13 +18,13 @@ pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddpro
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.dashboard.app import create_app
+from ddprof.dashboard.http import compress, make_server
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.server.http import compress, make_server
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 

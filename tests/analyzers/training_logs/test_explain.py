@@ -8,10 +8,17 @@ import pytest
 
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.document import logs_document
-from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, RankReading, TimerReading
+from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
+from ddprof.slices.training_logs.model import (
+    LoggedCalls,
+    LoggedIteration,
+    LoggedStraggling,
+    LogReport,
+    RankReading,
+    TimerReading,
+    TrainingLog,
+)
 from ddprof.slices.training_logs.text import markdown_log, render_log
-
-from ddprof.slices.training_logs.model import LogReport, TrainingLog  # isort: skip
 
 SAMPLES = Path(__file__).parents[2] / "readers" / "logs" / "samples"
 ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}

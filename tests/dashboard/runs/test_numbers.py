@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddprof.dashboard.runs.numbers import parse_numbers
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.errors import UsageError
 
 

@@ -11,10 +11,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from ddprof.dashboard.http import make_server
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.server.http import make_server
 from ddprof.errors import UsageError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ddprof.dashboard.runs.numbers import parse_numbers
+from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.overview import BINS, overview
 from tests.dashboard.browsing import Page

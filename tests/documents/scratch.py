@@ -188,7 +188,7 @@ def record(scratch: Scratch) -> None:
     allocator = Allocator()
     allocator.free(allocator.alloc(MIB, FORWARD))
     write(folder / "snapshot.pickle", allocator.dump())
-    shutil.copy(ROOT / "tests/readers/logs/samples/megatron_gpt2.log", folder / "train.log")
+    shutil.copy(ROOT / "tests/slices/training_logs/samples/megatron_gpt2.log", folder / "train.log")
 
 
 def hang(folder: Path) -> None:

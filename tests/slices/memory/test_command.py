@@ -11,7 +11,7 @@ from snapshots import FORWARD, MIB, PARAMETERS, Allocator, write
 
 from ddprof.cli.main import cli
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.slices.memory.command import are_snapshots
+from ddprof.slices.memory.answer import ANSWER
 
 
 @pytest.fixture
@@ -72,4 +72,4 @@ def test_a_file_that_cannot_be_opened_is_no_snapshot(monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", denied)
-    assert not are_snapshots([str(locked)])
+    assert not ANSWER.claims([str(locked)])

@@ -13,7 +13,7 @@ from ddprof.readers.source import Source
 from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.read import read_training_log
 
-SAMPLES = sorted((Path(__file__).parent / "samples").glob("*.log"))
+SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*.log"))
 BY_NAME = {path.stem: path for path in SAMPLES}
 
 # As megatron/core/timers.py writes it with `--timing-log-option all`; no log of it was found in public.

@@ -20,7 +20,7 @@ from ddprof.slices.training_logs.model import (
 )
 from ddprof.slices.training_logs.text import markdown_log, render_log
 
-SAMPLES = Path(__file__).parents[2] / "readers" / "logs" / "samples"
+SAMPLES = Path(__file__).parents[1] / "samples"
 ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}
 EVEN = tuple(LoggedIteration(number, 1000.0, 100.0, 64) for number in range(1, 21))
 

@@ -21,7 +21,7 @@ from ddprof.slices.assistants import answers
 from ddprof.slices.assistants.allowed import MOST_LISTED, Allowed
 from ddprof.slices.assistants.server import make_server
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 Call = tuple[str, dict[str, Any]]
 
 

@@ -13,7 +13,7 @@ from ddprof.cli.main import cli
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import discover
 
-SAMPLES = Path(__file__).parents[1] / "readers" / "logs" / "samples"
+SAMPLES = Path(__file__).parent / "samples"
 LOG = SAMPLES / "megatron_mixtral.log"
 
 

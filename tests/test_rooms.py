@@ -1,27 +1,23 @@
-"""The file tree alone answers a stranger: rooms are small, and tests lie where their sources lie."""
+"""The file tree alone answers a stranger: rooms are one sentence, and tests lie where their sources lie."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("ddprof", "analyzers", "dashboard", "workloads", "sample_traces")
-MAX_FILES = 15  # a folder with more than a dozen files is several rooms; two or three may wait for the next door
-# One file per finding, per command, per training script: whoever looks for one knows its name.
-COLLECTIONS = {"analyzers/rules", "ddprof/cli", "workloads"}
 MAPPED = ("analyzers", "dashboard", "workloads")  # tests of other folders lie as in ddprof/
 # Tests of no module of the package: of whole jobs, documents and forges, and of what only developers run.
 OF_NO_ROOM = {"acceptance", "ci", "consistency", "documents", "fuzz", "oracle", "samples", "site"}
 
 
-def test_a_crowded_folder_becomes_several_rooms() -> None:
-    folders = {file.parent for package in PACKAGES for file in (ROOT / package).rglob("*.py")}
-    sizes = {
-        folder.relative_to(ROOT).as_posix(): sum(not file.name.startswith("__") for file in folder.glob("*.py"))
-        for folder in folders
-    }
-    assert {name: size for name, size in sizes.items() if size > MAX_FILES and name not in COLLECTIONS} == {}
+def test_a_room_is_one_sentence() -> None:
+    """The first paragraph of a room's `__init__.py` says in one sentence what is in it."""
+    rooms = [file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")]
+    first = {room: (ast.get_docstring(ast.parse(room.read_text("utf-8"))) or "").split("\n\n")[0] for room in rooms}
+    assert [str(room) for room, text in first.items() if not text.endswith(".") or ". " in text] == []
 
 
 def test_test_files_lie_where_their_sources_lie() -> None:

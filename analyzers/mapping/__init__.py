@@ -1,1 +1,1 @@
-"""The map: one rank -> its facts, in a pool of processes or on a Dask cluster. Neither knows what facts are."""
+"""The map: one rank -> its facts, in a pool of processes or on a Dask cluster."""

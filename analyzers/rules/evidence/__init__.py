@@ -1,1 +1,1 @@
-"""What several rules show or ask: the spans, settings and device states behind a finding. No rule lives here."""
+"""What several rules show or ask: the spans, settings and device states behind a finding."""

@@ -1,2 +1,2 @@
-"""Settings that a run applies as the script makes its objects. Imported only where `ddprof run --apply` or `--set` is
+"""Settings that a run applies as the script makes its objects, imported only where `ddprof run --apply` or `--set` is
 used."""

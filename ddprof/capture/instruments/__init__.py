@@ -1,4 +1,3 @@
-"""One instrumentor per concern. Each is symmetric (`install`, `uninstall`), idempotent, and gives back the very
-object it replaced."""
+"""One instrumentor per concern: symmetric (`install`, `uninstall`), idempotent, giving back the very object it replaced."""
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Admission: from what the user typed to sources. What each file is, which files are one job, and who is which rank."""
+"""Admission: from what the user typed to sources, with the format, job and rank of each file."""

@@ -1,1 +1,1 @@
-"""Tables of a text log -> what they show and what they cannot. Nothing here knows how the lines were written."""
+"""Findings from the tables of a text log, however its lines were written."""

@@ -1,3 +1,3 @@
-"""One instrumentor per concern: symmetric (`install`, `uninstall`), idempotent, giving back the very object it replaced."""
+"""One instrumentor per concern: symmetric (`install`, `uninstall`), idempotent, giving back what it replaced."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from ddprof.readers import Source
 from ddprof.readers.admission.jobs import admission_notes, split_jobs
 from ddprof.readers.admission.recording import Recording
 from ddprof.readers.files.names import stem
-from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats import formats
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Admitted:
 def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Admitted]:
     """The jobs of files that lie together under `label`. A file that holds a whole run is one."""
     files = {source.path for source, _ in found}
-    if len(files) < 2 and all(FORMATS[source.format].is_run for source, _ in found):
+    if len(files) < 2 and all(formats()[source.format].is_run for source, _ in found):
         return [Admitted(label, tuple(range(len(found))))] if found else []
     recordings = [recording(facts) for _, facts in found]
     jobs = split_jobs(recordings)

@@ -1,1 +1,1 @@
-"""Contents of each page as data (questions, sentences, numbers, charts), without Dash: the HTML file is made of them."""
+"""Contents of each page as data (questions, sentences, numbers, charts), without Dash: the HTML file shows them too."""

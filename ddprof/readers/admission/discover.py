@@ -26,7 +26,7 @@ from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_raw
 from ddprof.readers.files.unpacking import ByteStream
 from ddprof.readers.format import Sample
-from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats import formats
 from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.source import Inventory, OnlyLogs, Source
 
@@ -34,8 +34,6 @@ HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
 LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
 _EVENTS = b'"traceEvents"'
-_WITH_EVENTS = [name for name, form in FORMATS.items() if form.holds_events]
-_WITHOUT_EVENTS = [name for name, form in FORMATS.items() if not form.holds_events]
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,8 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     notes: list[HealthNote] = []
     for path in paths:
         found.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
-    logs = tuple(f.source for f in found if f.sniffed.format in _WITHOUT_EVENTS)
-    sources, ignored = attach([f.source for f in found if f.sniffed.format in (*_WITH_EVENTS, "run_file")])
+    logs = tuple(f.source for f in found if _holds_events(f) is False)
+    sources, ignored = attach([f.source for f in found if _holds_events(f) or f.sniffed.format == "run_file"])
     sources, left_out = split_parts(sources)
     notes += _ignored_notes(found) + ignored + left_out + _log_notes(logs)
     if not sources and logs:
@@ -187,6 +185,12 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
         issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
         notes.append(HealthNote(issue, "left out", "info", where=f"{_absolute(root)}/"))
     return notes
+
+
+def _holds_events(file: Found) -> bool | None:
+    """Whether its format holds events; None where it is of none of them."""
+    form = formats().get(file.sniffed.format or "")
+    return None if form is None else form.holds_events
 
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats import formats
 from ddprof.readers.source import Source
 
 
@@ -18,7 +18,7 @@ def split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     kept, notes = _chosen(sources)
     result: list[Source] = []
     for source in kept:
-        names = FORMATS[source.format].parts
+        names = formats()[source.format].parts
         parts: list[str] | list[None] = [None]
         try:
             parts = names(source) if names else parts
@@ -31,7 +31,7 @@ def split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
 
 def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     notes: list[HealthNote] = []
-    for name, choosy in FORMATS.items():
+    for name, choosy in formats().items():
         mine = [s for s in sources if s.format == name]
         if choosy.chosen and mine:
             kept, left_out = choosy.chosen(mine)

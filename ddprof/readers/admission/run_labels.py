@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ddprof.readers.files.names import file_name
-from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats import formats
 
 _LEAST_STEM = 4  # letters that two forms of a word share: "profiles", "profiler"
 
@@ -52,4 +52,4 @@ def _is_form(word: str, other: str) -> bool:
 
 @cache
 def _file_words() -> frozenset[str]:
-    return frozenset(re.findall(r"[a-z]{3,}", " ".join(form.what for form in FORMATS.values()).lower()))
+    return frozenset(re.findall(r"[a-z]{3,}", " ".join(form.what for form in formats().values()).lower()))

@@ -13,7 +13,7 @@ from ddprof.outside.plain_text import encodable
 from ddprof.readers.admission.run_labels import labels
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
 from ddprof.readers.files.remote import is_url
-from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats import formats
 from ddprof.readers.source import Source
 
 _PER_RANK_FOLDER = re.compile(
@@ -60,7 +60,7 @@ def _run_folder(source: Source) -> str:
 
 def _own_run(source: Source) -> str:
     """Formats whose file is a whole run of its own, unless capture wrote it as one rank of a run folder."""
-    return stem(source.path) if FORMATS[source.format].is_run and source.sidecar_path is None else ""
+    return stem(source.path) if formats()[source.format].is_run and source.sidecar_path is None else ""
 
 
 def _label(folder: str, roots: list[str]) -> str:

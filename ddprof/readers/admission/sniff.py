@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddprof.readers.admission.foreign import foreign
 from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.format import Sample
-from ddprof.readers.formats import FORMATS
+from ddprof.readers.formats import formats
 
 _EXECUTION_TRACE = re.compile(
     rb'"nodes"\s*:.{0,4000}"(?:fw_parent|op_schema|ctrl_deps|rf_id)"|"workload_graph"\s*:.{0,4000}"data_deps"', re.S
@@ -49,7 +49,7 @@ def sniff(sample: Sample) -> Sniffed:
     other = foreign(sample)
     if other:
         return Sniffed(None, other)
-    for name, candidate in FORMATS.items():
+    for name, candidate in formats().items():
         if candidate.is_sure is not None and candidate.is_sure(sample):
             return Sniffed(name, candidate.what)
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
@@ -57,7 +57,7 @@ def sniff(sample: Sample) -> Sniffed:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")
     if sample.is_object and sample.has(_EXECUTION_TRACE, (b'"nodes"', b'"workload_graph"')) and not sample.has_events:
         return Sniffed("execution_trace", "an execution trace (Chakra)")
-    for name, candidate in FORMATS.items():
+    for name, candidate in formats().items():
         if candidate.recognise(sample):
             return Sniffed(name, candidate.what)
     return Sniffed(None, _otherwise(sample))

@@ -1,8 +1,8 @@
 """Formats: one file (or room) per file format, each ending in `FORMAT = Format(name, what, recognise, read, ...)`.
 
 A format is added by adding its file; a slice has its own, and a third party registers one by an entry point in the
-group `ddprof.formats`. The first one that recognises a file reads it: `FORMATS` is in the order in which they are
-asked, formats with marks of their own before those that take any events.
+group `ddprof.formats`. The first one that recognises a file reads it: formats with marks of their own are asked
+before those that take any events.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import entry_points
 
 from ddprof.readers.format import Format
 from ddprof.slice import all_slices
 
 ENTRY_POINTS = "ddprof.formats"
-_MODULES = (
-    *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)),
-    *(module for part in all_slices() for module in part.formats),
-)
-_FOUND: list[Format] = [importlib.import_module(module).FORMAT for module in _MODULES]
-_FOUND += [point.load() for point in entry_points(group=ENTRY_POINTS)]
-FORMATS: Mapping[str, Format] = {one.name: one for one in sorted(_FOUND, key=lambda f: (f.generality, f.name))}
+
+
+@cache
+def formats() -> Mapping[str, Format]:
+    """Every format by name, in the order in which they are asked."""
+    modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
+    modules += [module for part in all_slices() for module in part.formats]
+    found: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
+    found += [point.load() for point in entry_points(group=ENTRY_POINTS)]
+    return {one.name: one for one in sorted(found, key=lambda one: (one.generality, one.name))}

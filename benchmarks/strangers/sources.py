@@ -16,13 +16,15 @@ class Source:
 
 _ROW = """
 class Rows(Dataset):
+    def __init__(self):
+        self.rows = torch.randn(512, WIDTH)
+
     def __len__(self):
-        return BATCH * COUNT
+        return BATCH * COUNT * world
 
     def __getitem__(self, index):
         @item
-        row = torch.randn(WIDTH, generator=torch.Generator().manual_seed(index))
-        return row, index % 4
+        return self.rows[index % 512], index % 4
 
 
 def stack(rows):
@@ -30,14 +32,18 @@ def stack(rows):
     return torch.stack([x for x, _ in rows]), torch.tensor([y for _, y in rows])
 
 
-loader = DataLoader(Rows(), BATCH, collate_fn=stack, num_workers=WORKERS)
+rows = Rows()
+loader = DataLoader(rows, BATCH, sampler=DistributedSampler(rows), collate_fn=stack, num_workers=WORKERS)
 """
 _STREAM = """
 class Lines(IterableDataset):
+    def __init__(self):
+        self.rows = torch.randn(512, WIDTH)
+
     def __iter__(self):
-        for index in range(BATCH * COUNT):
+        for index in range(rank, BATCH * COUNT * world, world):
             @item
-            yield torch.full((WIDTH,), index % 7 / 7), index % 4
+            yield self.rows[index % 512], index % 4
 
 
 loader = DataLoader(Lines(), BATCH, num_workers=WORKERS)

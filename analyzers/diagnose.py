@@ -20,6 +20,7 @@ from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
 from ddprof.analyzers.trust.doubts import doubts_of
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.analyzers.trust.own_time import takes_no_longer
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Rule, severity
 from ddprof.report.model import WhatIf
@@ -104,7 +105,11 @@ class _Heard:
 
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
-    reason = explained_by_a_busy_machine(candidate, measures) or contradicted_by_the_run(candidate, measures)
+    reason = (
+        explained_by_a_busy_machine(candidate, measures)
+        or contradicted_by_the_run(candidate, measures)
+        or takes_no_longer(candidate, measures)
+    )
     return candidate if reason is None else Abstention(candidate.id, reason, is_withdrawn=True)
 
 

@@ -75,6 +75,13 @@ class Measures:
         """Ledger time of one cause per rank, us per step, shape (ranks,)."""
         return np.asarray(self.ledger_us[:, CAUSE_CODE[cause]])
 
+    @property
+    def own_us(self) -> Array:
+        """What each rank spends on its own work, loading included, us per step, shape (ranks,): all but meeting its
+        peers and waiting for other stages. Where one takes longer than the others, they wait for it."""
+        shared = ("comm_wait", "comm_transfer", "pipeline_bubble")
+        return np.asarray(self.ledger_us.sum(axis=1) - sum(self.cause_us(cause) for cause in shared))
+
     def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""
         return tuple(self.job.rank_ids[int(p)] for p in positions)

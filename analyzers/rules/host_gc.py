@@ -3,6 +3,8 @@
 What it detects: Python collection pauses inside steps.
 Why it costs: a pause on one rank delays all ranks at the next collective. With N ranks that pause in different steps,
 nearly every step is hit.
+Who: collections that the interpreter starts come on every rank, now here, now there. One rank that alone has them over
+the whole run calls them, and is named.
 How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps: their
 share of the run's time as the capture recorded it, on the rank that lost most.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
@@ -17,10 +19,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
-from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_evidence
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -57,22 +60,34 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         if outside is not None and outside.share >= MIN_SHARE and outside.count >= FEWEST_TIMES:
             yield _over_the_run(measures, outside)
         return
-    worst = int(np.argmax(pauses))
+    position = _whose(measures, outside)
+    worst = int(np.argmax(pauses)) if position is None else position
+    numbers = () if position is None else measures.ranks([position])
+    cost_us = float(measures.cause_us("gc").mean())
     yield Candidate(
         id=RULE.id,
-        summary="Python garbage collection stops " + ("the ranks" if len(pauses) > 1 else measures.whom(())),
-        ranks=(),
-        lost_us=float(measures.cause_us("gc").mean()),
-        changes=(Change("remove_host", target="gc"),),
+        summary="Python garbage collection stops "
+        + ("the ranks" if len(pauses) > 1 and not numbers else measures.whom(numbers)),
+        ranks=numbers,
+        lost_us=cost_us if position is None else cost_us + charged_us(measures, [position]),
+        changes=(Change("remove_host", numbers, target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(float(pauses.max()))} per step", measures.job.rank_ids[worst]),
+            Evidence(f"{format_us(float(pauses[worst]))} per step", measures.job.rank_ids[worst]),
             *occurrences(measures, worst, "gc").evidence,
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),
         fixes=(_fix(measures),),
     )
+
+
+def _whose(measures: Measures, outside: Pauses | None) -> int | None:
+    """The position of the rank that alone collects over the whole run, more often than chance explains."""
+    ranks = len(measures.job.ranks)
+    if ranks < 2 or outside is None or not outside.is_alone:
+        return None
+    return outside.position if chance_of_most(outside.count, outside.count, ranks) < MAX_CHANCE else None
 
 
 def _fix(measures: Measures) -> Fix:
@@ -87,7 +102,9 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
         f"{measures.job.rank_ids[outside.position]}, outside the traced steps"
     )
-    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures))
+    position = _whose(measures, outside)
+    numbers = () if position is None else measures.ranks([position])
+    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures), numbers)
 
 
-RULE = Rule("host.gc", "Garbage collection stops ranks", detect, bound="host")
+RULE = Rule("host.gc", "Garbage collection stops ranks", detect, bound="host", tells_line=True)

@@ -31,7 +31,7 @@ from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
-from ddprof.analyzers.rules.evidence.feeding import fed_longer, own_time_us
+from ddprof.analyzers.rules.evidence.feeding import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -191,7 +191,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         return []
     if not sure and found.waits >= FEW_WAITS:
         return []  # enough operations to judge, and chance explains them
-    if fed_longer(measures, own_time_us(measures))[found.position] or measures.compute.has_more[found.position]:
+    if fed_longer(measures, measures.own_us)[found.position] or measures.compute.has_more[found.position]:
         return []
     rank = job.rank_ids[found.position]
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed

@@ -27,7 +27,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
-from ddprof.analyzers.rules.evidence.feeding import feeding_fix, own_time_us
+from ddprof.analyzers.rules.evidence.feeding import feeding_fix
 from ddprof.analyzers.rules.evidence.hot import hot_evidence, hot_fix, hot_words
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -81,7 +81,7 @@ def burdened(measures: Measures, least: float) -> Array:
 def overfed(measures: Measures, least: float) -> Array:
     """Positions that are fed more in every step, and take longer: what a rank is fed it also fetches, and on a CPU rank
     hands from operator to operator."""
-    own_us = own_time_us(measures)
+    own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
     return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + least))
 
@@ -224,7 +224,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f} x the work of the peers"
         fix = _fix(numbers)
         if is_fed:
-            own_us = own_time_us(measures)
+            own_us = measures.own_us
             more = own_us[worst] / averages.typical(np.delete(own_us, worst))
             summary = f"{format_ranks(numbers)} {verb} {more:.2f} x the work of the peers"
             words = batch_words(measures.job.ranks, worst)

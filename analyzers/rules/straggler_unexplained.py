@@ -55,21 +55,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     waited_us = _waited_us(measures, left)
     if waited_us < floor:
         return
-    late = _late(measures, left, waited_us)
-    if late.ranks and not _takes_longer(measures, late):
-        yield Abstention(RULE.id, f"{late.summary}, left over from a later start: its own steps are no longer")
-        return
-    yield late
-
-
-def _takes_longer(measures: Measures, late: Candidate) -> bool:
-    """Whether the late rank's steps, without its own waiting, are longer than its peers' by a good part of what those
-    wait for it. One that began later, and takes no longer, is waited for until it has caught up.
-    """
-    own_us = measures.ledger_us.sum(axis=1) - measures.cause_us("comm_wait")
-    position = measures.job.rank_ids.index(late.ranks[0])
-    lateness_us = late.lost_us * len(own_us) / (len(own_us) - 1)
-    return float(own_us[position] - np.median(np.delete(own_us, position))) >= MOST_SHARE * lateness_us
+    yield _late(measures, left, waited_us)
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:

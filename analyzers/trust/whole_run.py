@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
-from ddprof.findings import Candidate
+from ddprof.findings import CRITICAL_SHARE, Candidate
 from ddprof.sidecar import StepTimes
 from ddprof.tables import Array
 from ddprof.units import format_us
@@ -23,9 +24,9 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     """Why a finding on late ranks is withdrawn; None where it stands.
 
     Outside the backward pass, in which ranks wait for one another, a late rank takes longer than its peers by what they
-    wait for it. Where the timers show that in the traced steps, and in the many others less than half of it, chance or
-    something that occurred once made it late. What waits elsewhere too, or is late in the backward pass itself, the
-    timers do not show: nothing is said of that.
+    wait for it. Where the timers show that in the traced steps, and in the many others less than half of it and little
+    of a step, chance or something that occurred once made it late. What waits elsewhere too, or is late in the backward
+    pass itself, the timers do not show: nothing is said of that.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
@@ -50,7 +51,7 @@ def _contradicted(measures: Measures, position: int) -> str | None:
     slowed = float(np.median(outside[peers] / inside[peers]))  # the profiler makes every rank slower
     left_ns = outside[position] - float(np.median(outside[peers]))
     at_most_ns = left_ns + SURE * float(np.hypot(error[position], np.median(error[peers])))
-    if at_most_ns >= MOST * slowed * excess_ns:
+    if at_most_ns >= MOST * slowed * excess_ns or _is_clear(ranks, left_ns, 2 * left_ns - at_most_ns):
         return None
     rank = measures.job.rank_ids[position]
     own, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
@@ -58,6 +59,13 @@ def _contradicted(measures: Measures, position: int) -> str | None:
         f"in the traced steps only: over {len(others[position])} others rank {rank} takes {own} outside its backward "
         f"passes, the other ranks {usual}"
     )
+
+
+def _is_clear(ranks: Sequence[RankFacts], left_ns: float, at_least_ns: float) -> bool:
+    """Whether the timers by themselves show a rank that is late, by far more than chance: then it is no chance that the
+    traced steps show one, however much later it was in these."""
+    lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
+    return left_ns > 0 and at_least_ns >= CRITICAL_SHARE * float(np.mean(lengths))
 
 
 def _own_ns(steps: Sequence[StepTimes]) -> Array:

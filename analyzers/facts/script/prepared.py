@@ -2,7 +2,9 @@
 
 Between one step's update and the next forward pass, calls that draw random numbers, transform images, or make tensors
 of Python values prepare a batch: nothing else there does (a moving average reads parameters, a log reads values). What
-a function does around those calls (cutting texts, reading files) belongs to it.
+a function does around those calls (cutting texts, reading files) belongs to it. Once the last of them is done the batch
+is there: Python between that and the model prepares nothing, nor do calls inside the fetch of a loader, which has a
+name of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import is_dataloader, matches
 from ddprof.analyzers.facts.script.operators import call_of, script_operators
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
@@ -35,6 +37,7 @@ _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchan
 # Functions that are named for something else: what they make is no batch.
 _NOT_DATA = re.compile(r"metric|loss|log|plot|save|eval|predict|ema|average", re.IGNORECASE)
 MAKING_SHARE = 0.1  # of the operators and of their time: images pass through some ten more
+MOST = 0.5  # of the preparation lies before its last operator: what comes after has the batch
 MIN_SHARE = 0.03  # of the time of the steps: less is no finding of its own (docs/verdict.md)
 
 
@@ -51,12 +54,12 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     tree = CallTree(trace.script_stacks, trace.script_frames)
     phases = host_phases(spans, tree, annotated)
     marks = (marks_ns[:-1], marks_ns[1:])
-    feeding = _being_made(trace, track, intervals.intersect(phases.feeding, phases.beside(marks)), phases)
+    feeding, made = _being_made(trace, track, intervals.intersect(phases.feeding, phases.beside(marks)), phases)
     if intervals.length(feeding) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
         return HOST_SPANS.empty()
     operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
-    own, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, feeding)
+    own, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, made)
     call = _preparing(trace, tree, own, called, weight_ns)
     if call is None:
         return HOST_SPANS.empty()
@@ -64,8 +67,10 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         found = intervals.subtract(feeding, spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase))
     else:
         share = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum())
-        start, end = feeding
+        start, end = made
         found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
+    if intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
+        return HOST_SPANS.empty()
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
     name = {text: row for row, text in enumerate(trace.strings)}.get(tree.words(int(frame)), NO_STRING)
     return _rows(found, track, name)
@@ -82,31 +87,44 @@ def _training_track(trace: RankTrace, threads: Array) -> int | None:
     return int(np.bincount(tracks).argmax()) if len(tracks) else None
 
 
-def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPhases) -> Intervals:
-    """From the first operator that makes a batch to the forward pass, in each step; from the end of the step before,
-    where tensors are made of Python values: what made those came earlier.
+def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPhases) -> tuple[Intervals, Intervals]:
+    """From the first operator that makes a batch to the forward pass, in each step, and from it to the end of the last
+    such operator; both from the end of the step before, where tensors are made of Python values: what made those came
+    earlier.
     """
     if not len(feeding[0]):
-        return intervals.EMPTY
+        return intervals.EMPTY, intervals.EMPTY
     events, makes = trace.events, matches(MAKES_BATCHES, trace.strings)
     of_values = np.array([text == OF_VALUES for text in trace.strings], bool)
     rows = np.flatnonzero((events["track"] == track) & makes[events["name"]])
+    rows = rows[~intervals.contains(_fetches(trace, track), events["ts_ns"][rows])]
     at, is_of_values = events["ts_ns"][rows], of_values[events["name"][rows]]
+    done = at + np.maximum(events["dur_ns"][rows], 0)
     start, end = phases.feeding
     of = np.searchsorted(start, at, side="right") - 1
     inside = (of >= 0) & (at < end[np.maximum(of, 0)])
-    begin = end.copy()
+    begin, last = end.copy(), start.copy()
     np.minimum.at(begin, of[inside], np.where(is_of_values, start[np.maximum(of, 0)], at)[inside])
-    return intervals.intersect(intervals.union(begin, end), feeding)
+    np.maximum.at(last, of[inside], np.minimum(done, end[np.maximum(of, 0)])[inside])
+    made = intervals.union(np.minimum(begin, last), last)
+    return intervals.intersect(intervals.union(begin, end), feeding), intervals.intersect(made, feeding)
+
+
+def _fetches(trace: RankTrace, track: int) -> Intervals:
+    """When a thread fetches from a loader."""
+    events = trace.events
+    rows = np.flatnonzero((events["track"] == track) & is_dataloader(trace.strings)[events["name"]])
+    return intervals.union(events["ts_ns"][rows], events["ts_ns"][rows] + np.maximum(events["dur_ns"][rows], 0))
 
 
 def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
-    """Time in each stack that may prepare batches: within some stretches, and as the whole run was sampled."""
+    """Time in each stack that may prepare batches: within some stretches, or as the whole run was sampled where the
+    windows were not."""
     weight = np.zeros(len(tree))
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
     np.add.at(weight, spans["stack"][row], end - start)
     totals = trace.script_totals
-    own = totals.take((totals["thread"] == "") & (totals["phase"] == "rest"))
+    own = totals.take((totals["thread"] == "") & (totals["phase"] == "rest") & (len(spans) == 0))
     np.add.at(weight, own["stack"], own["time_ns"])
     return np.where(tree.in_phase | tree.is_zeroing | tree.is_loss, 0.0, weight)
 

@@ -37,6 +37,7 @@ def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> tuple[Ar
     caller = np.where(_reduces(facts, roles), backward.calling(facts), -1)
     volume = _volume(facts, caller, len(backward))
     following = np.searchsorted(updates.spans[0], backward.spans[1])
+    volume[updates.of(backward.spans[0]) >= 0] = 0  # a closure: the optimizer needs the sum of each evaluation
     needless = np.zeros(len(backward), bool)
     counts, found = [], 0
     updated = np.unique(following[following < len(updates)])

@@ -13,12 +13,6 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks
 
 
-def own_time_us(measures: Measures) -> Array:
-    """What each rank spends on its own work, loading included, us per step: all but meeting its peers."""
-    meeting = measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")
-    return np.asarray(measures.ledger_us.sum(axis=1) - meeting)
-
-
 def fed_longer(measures: Measures, time_us: Array) -> Array:
     """Which ranks are fed so much more that it explains what they take longer than the typical rank, by a time of each;
     bool, shape (ranks,).

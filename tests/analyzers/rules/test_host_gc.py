@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from captured import steps, with_sidecars
 from labelled_runs import Runs, candidate, fires
@@ -9,6 +11,7 @@ from labelled_runs import Runs, candidate, fires
 from ddprof.analyzers.catalogue import catalogue
 
 ID = "host.gc"
+MS = 1_000_000
 
 
 def test_suggests_to_collect_at_once(labelled: Runs) -> None:
@@ -55,3 +58,31 @@ def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs
         sidecar = {"steps": steps(100, 1_000_000), "gc": recorded}
         said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
         assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")
+
+
+def collecting(count: int) -> dict[str, Any]:
+    """The record of a rank that collects in so many of 60 steps outside the trace."""
+    timed = [{"index": at, "start_ns": 20 * at * MS, "end_ns": 20 * (at + 1) * MS} for at in range(60)]
+    gc = [{"start_ns": (20 * at + 5) * MS, "dur_ns": 4 * MS} for at in range(59, 59 - count, -1)][::-1]
+    return {"steps": timed, "gc": gc}
+
+
+@pytest.mark.parametrize(
+    ("counts", "who"),
+    [
+        ((40, 0, 0, 0), 0),
+        ((0, 0, 40, 0), 2),
+        ((40, 40, 40, 40), None),
+        ((40, 38, 0, 0), None),
+        ((1, 0, 0, 0), None),  # one collection is on some rank
+    ],
+)
+def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int, ...], who: int | None) -> None:
+    run = labelled("host.gc")
+    ranks = len(run.measures.job.ranks)
+    measures = with_sidecars(
+        run, *[collecting(counts[at % len(counts)] if at < 4 else counts[-1]) for at in range(ranks)]
+    )
+    (found,) = [one for one in catalogue()[ID].detect(measures) if isinstance(one, Candidate)]
+    assert found.ranks == (() if who is None else (measures.job.rank_ids[who],))
+    assert all(change.ranks == found.ranks for change in found.changes)

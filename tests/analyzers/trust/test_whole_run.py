@@ -58,6 +58,7 @@ def test_a_rank_that_is_late_in_the_traced_steps_alone_is_not_accused(labelled: 
     ("traced", "others", "count", "every"),
     [
         (1.0, 1.0, 60, 1),  # late all along
+        (20.0, 5.0, 60, 1),  # late all along, and in the traced steps by chance four times as much
         (0.1, 0.0, 60, 1),  # late in its backward pass, where the timers hold waiting too
         (1.0, 0.0, 14, 1),  # hardly a step beside the traced ones
         (1.0, 30.0, 60, 30),  # seldom, and then for long: the mean is uncertain

@@ -109,3 +109,40 @@ def test_samples_of_the_whole_run_tell_it_where_the_window_has_none(
     marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
     start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
     assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)
+
+
+def named(facts: RankFacts) -> set[str]:
+    """What is called the preparation of a batch."""
+    return {facts.strings[int(name)] for name in facts.spans_of("dataloader")["name"]}
+
+
+def draws_then_sleeps(script: Script) -> None:
+    with script.frame("train.py(9): stream"):
+        operators(script, "randn", "randint", dur_us=200.0)
+    with script.frame("train.py(20): audit"):
+        script.idle(8_000.0)
+
+
+def draws_and_sleeps_on_one_line(script: Script) -> None:
+    operators(script, "randn", "randint", dur_us=200.0)
+    script.idle(8_000.0)
+
+
+def test_python_between_the_batch_and_the_model_prepares_nothing(tmp_path: Path) -> None:
+    assert "train.py:20 audit()" not in named(cpu_loop(tmp_path, before=draws_then_sleeps))
+
+
+def test_nor_does_it_in_the_function_that_drew_the_batch(tmp_path: Path) -> None:
+    assert not named(cpu_loop(tmp_path, before=draws_and_sleeps_on_one_line))
+
+
+def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_path: Path) -> None:
+    def sleeps_then_fetches(script: Script) -> None:
+        with script.frame("train.py(20): audit"):
+            script.idle(8_000.0)
+        begin = script.now_us
+        operators(script, "lift_fresh", dur_us=100.0)
+        fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        script.add(fetch, "user_annotation", begin, script.now_us - begin, 1, {})
+
+    assert not any("audit" in name for name in named(cpu_loop(tmp_path, before=sleeps_then_fetches)))

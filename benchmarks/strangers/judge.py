@@ -1,0 +1,102 @@
+"""Whether what ddprof says of a script is so: by the generator, and by the difference of bare step times."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.strangers.execute import NAMES, step_ms
+from benchmarks.strangers.faults import FAULTS
+from benchmarks.strangers.spec import Spec
+
+LEAST = 0.08  # of the step: faults below are too small to be asked for
+NEAR = 0.25  # of the measured gain: as good as inside the range
+_OWN = ("lines", "functions")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`share`: of the bare step that the fault takes, measured. `accused`: ranks of the twin's loud findings; `loud`:
+    its loud findings on the whole job. `gain`: whether the measured one is in the range, or near its middle."""
+
+    spec: Spec
+    share: float
+    ranks: bool
+    line: bool
+    mechanism: bool
+    gain: bool | None
+    said: str
+    twin_said: str
+    accused: tuple[int, ...]
+    loud: tuple[str, ...]
+    step_ms: float
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the fault is large enough to be asked for."""
+        return self.share >= LEAST
+
+    @property
+    def is_right(self) -> bool:
+        """Ranks, line and mechanism of the first finding."""
+        return self.ranks and self.line and self.mechanism
+
+
+def judge(folder: Path) -> Judgement:
+    """Of a folder that was run and analyzed."""
+    about = json.loads((folder / "spec.json").read_text())
+    spec = Spec(**{name: value for name, value in about.items() if name not in _OWN})
+    with_fault, without = (step_ms(folder, name) for name in NAMES)
+    report, twin = (json.loads((folder / f"{name}.json").read_text()) for name in NAMES)
+    share = 1 - without / with_fault
+    first = next(iter(_loud(report)), None)
+    is_line = first is not None and _has_line(first, about)
+    right = FAULTS[spec.fault].accepted(spec.who, spec.where)
+    return Judgement(
+        spec,
+        share,
+        ranks=first is not None and _ranks(first, spec) == spec.culprits,
+        line=is_line or (first is not None and FAULTS[spec.fault].is_inline),
+        mechanism=first is not None and first["id"] in right,
+        gain=None if first is None else _is_priced(first, report, share),
+        said=_said(report),
+        twin_said=_said(twin),
+        accused=tuple(sorted({rank for finding in _loud(twin) for rank in finding["ranks"]})),
+        loud=tuple(finding["id"] for finding in _loud(twin) if not finding["ranks"]),
+        step_ms=with_fault,
+    )
+
+
+def _loud(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [finding for finding in report["findings"] if finding["severity"] != "info"]
+
+
+def _ranks(finding: dict[str, Any], spec: Spec) -> tuple[int, ...]:
+    """That it names; all of them are none in particular."""
+    named = tuple(finding["ranks"])
+    return () if len(named) == spec.ranks else named
+
+
+def _has_line(finding: dict[str, Any], about: dict[str, Any]) -> bool:
+    """Whether it names a line of the fault, or a function that the fault is in: of the script, or of its loader."""
+    words = json.dumps(finding)
+    lines = any(
+        f"script.py:{number}" in words and not words.split(f"script.py:{number}")[1][:1].isdigit()
+        for number in about["lines"]
+    )
+    own = [name for name in about["functions"] if name not in ("main", "run", "fit", "__init__")]
+    return lines or any(f"{name}()" in words for name in own)
+
+
+def _is_priced(finding: dict[str, Any], report: dict[str, Any], share: float) -> bool:
+    gain, step = finding["recoverable_us"], report["steps"]["wall_us"]
+    low, high, middle = (gain[name] / step for name in ("low", "high", "value"))
+    return low <= share <= high or abs(middle - share) <= NEAR * share
+
+
+def _said(report: dict[str, Any]) -> str:
+    """The verdict and every finding, in one text."""
+    found = [f"{f['severity']} {f['id']} {f['ranks']}: {f['summary']}" for f in report["findings"]]
+    return "\n".join([report["verdict"]["headline"], *found])

@@ -1,0 +1,187 @@
+"""The text of a script and of its twin, and where in it the fault is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.strangers.faults import FAULTS, OF_LOADER
+from benchmarks.strangers.loops import LOOPS
+from benchmarks.strangers.sources import SOURCES
+from benchmarks.strangers.spec import Spec
+
+HELPERS = ("audit", "digest", "tidy", "report", "mark", "review")
+_SLOT = re.compile(r"^( *)@(\w+)$")
+_CONDITIONS = {
+    "first": "rank == 0",
+    "last": "rank == world - 1",
+    "half": "rank < world // 2",
+    "turns": "rank == len(ticks) % world",
+    "all": "",
+}
+_TIMES = {
+    "always": "",
+    "every 3rd": "len(ticks) % 3 == 0",
+    "from the 15th": "len(ticks) >= 15",
+    "at random": "dice.random() < 0.3",
+}
+_HEAD = """import contextlib
+import gc
+import json
+import logging
+import os
+import queue
+import random
+import socket
+import sys
+import threading
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+
+{imports}dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(1)
+WIDTH, DEPTH, BATCH, STEPS, COUNT = {width}, {depth}, {batch}, {steps}, {count}
+folder = sys.argv[1]
+ticks = []
+dice = random.Random({dice})
+@setup
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(DEPTH))
+        self.head = nn.Linear(WIDTH, 4)
+        @lift
+
+    def forward(self, x):
+        @forward
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        @hooked
+        return self.head(x)
+
+
+def mean_loss(out, y):
+    @loss
+    return nn.functional.cross_entropy(out, y)
+
+
+core = Net()
+"""
+_TAIL = """
+with open(f"{folder}/times{rank}.json", "w") as out:
+    json.dump(ticks, out)
+dist.destroy_process_group()
+"""
+_LIFT = "self.lift = torch.eye(WIDTH)"
+
+
+@dataclass(frozen=True)
+class Script:
+    """`lines`: numbers of the fault's lines and of those that call it, from 1; `functions`: that hold them."""
+
+    text: str
+    twin: str
+    lines: tuple[int, ...]
+    functions: tuple[str, ...]
+
+
+def write(spec: Spec) -> Script:
+    """Both texts. The twin has no line of the fault, and no other difference."""
+    marked = _fill(spec, with_fault=True)
+    lines = [number for number, (_, is_fault) in enumerate(marked, 1) if is_fault]
+    return Script(
+        _text(line for line, _ in marked),
+        _text(line for line, _ in _fill(spec, with_fault=False)),
+        tuple(lines),
+        tuple(sorted(_functions([line for line, _ in marked], lines))),
+    )
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _template(spec: Spec) -> str:
+    loop, source = LOOPS[spec.loop], SOURCES[spec.source]
+    imports = {"accelerate": "import accelerate\n\n", "lightning": "import lightning\n\n"}.get(spec.loop, "")
+    whole = FAULTS[spec.fault].whom == ("all",)
+    head = _HEAD.format(
+        imports=imports,
+        width=spec.width,
+        depth=spec.depth,
+        batch=spec.batch,
+        steps=spec.steps,
+        count=(spec.steps + 4) * loop.per_step,
+        dice=7 if whole else "rank",
+    )
+    return head + loop.wrap + "\n" + source.text + loop.text + _TAIL
+
+
+def _fill(spec: Spec, with_fault: bool) -> list[tuple[str, bool]]:
+    """Each line, and whether the fault is its reason."""
+    slots = _slots(spec) if with_fault else {}
+    filled: list[tuple[str, bool]] = []
+    for line in _template(spec).splitlines():
+        found = _SLOT.match(line)
+        if found is None:
+            filled.append((line, False))
+        else:
+            filled += [((found[1] + one) if one else "", True) for one in slots.get(found[2], ())]
+    return filled
+
+
+def _slots(spec: Spec) -> dict[str, list[str]]:
+    """Lines by slot."""
+    fault = FAULTS[spec.fault]
+    count = str(fault.count(spec.amount_ms / _per_batch(spec)))
+    body = [line.replace("{n}", count) for line in fault.body]
+    setup = [line.replace("{n}", count) for line in fault.setup]
+    slots = {"setup": setup}
+    if spec.in_helper and not fault.is_inline:
+        name = HELPERS[spec.number % len(HELPERS)]
+        setup += ["", "", f"def {name}():", *(f"    {line}" for line in body)]
+        body = [f"{name}()"]
+    tests = [test for test in (_CONDITIONS[spec.who], _TIMES[spec.when]) if test]
+    if tests:
+        body = [f"if {' and '.join(tests)}:", *(f"    {line}" for line in body)]
+    if spec.where == "hook":
+        setup += ["", "", "def on_gradient(grad):", *(f"    {line}" for line in body), "    return grad"]
+        slots["hooked"] = ["if x.requires_grad:", "    x.register_hook(on_gradient)"]
+    else:
+        slots[spec.where] = body
+    if spec.fault == "more layers":
+        slots["lift"] = [_LIFT]
+    return slots
+
+
+def _per_batch(spec: Spec) -> int:
+    """How often the slot is passed per step."""
+    if spec.where == "item":
+        return spec.batch * LOOPS[spec.loop].per_step
+    inner = spec.where in (*OF_LOADER, "fed", "forward", "hook", "loss")
+    return LOOPS[spec.loop].per_step if inner else 1
+
+
+def _functions(text: Sequence[str], numbers: Sequence[int]) -> set[str]:
+    """Names of the innermost functions that hold some lines."""
+    found = set()
+    for number in numbers:
+        indent = len(text[number - 1]) - len(text[number - 1].lstrip())
+        for line in reversed(text[: number - 1]):
+            begun = re.match(r"^( *)def (\w+)", line)
+            if begun and len(begun[1]) < indent and text[number - 1].strip():
+                found.add(begun[2])
+                break
+    return found

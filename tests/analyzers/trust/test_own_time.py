@@ -1,0 +1,53 @@
+"""Who is late takes longer in all, and not in one thing alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import lateness_us
+from ddprof.analyzers.trust.own_time import takes_no_longer
+from ddprof.causes import CAUSE_CODE
+from ddprof.findings import Basis, Candidate
+
+LOADER = "input.straggler"
+
+
+def late(measures: Measures) -> int:
+    """The position of the rank that the others wait for longest."""
+    job = measures.job
+    return max(range(len(job.ranks)), key=lambda at: lateness_us(job.ranks, job.blame, at))
+
+
+def candidate(measures: Measures, identifier: str = LOADER) -> Candidate:
+    """A finding on that rank."""
+    return Candidate(identifier, "late", measures.ranks([late(measures)]), 1.0, (), Basis.COMPARED)
+
+
+def with_more(measures: Measures, position: int, cause: str, us: float) -> Measures:
+    """The same job, in which a rank spends more on something."""
+    ledger = measures.ledger_us.copy()
+    ledger[position, CAUSE_CODE[cause]] += us
+    return replace(measures, ledger_us=ledger)
+
+
+def test_a_rank_that_takes_longer_by_what_others_wait_stands(labelled: Runs) -> None:
+    measures = labelled(LOADER).measures
+    assert takes_no_longer(candidate(measures), measures) is None
+
+
+def test_a_late_loader_beside_ranks_that_take_longer_for_something_else_keeps_nobody_waiting(labelled: Runs) -> None:
+    measures = labelled(LOADER).measures
+    for position in np.setdiff1d(np.arange(len(measures.job.ranks)), [late(measures)]).tolist():
+        measures = with_more(measures, position, "gc", measures.step_us)
+    assert "nobody waits" in (takes_no_longer(candidate(measures), measures) or "")
+
+
+@pytest.mark.parametrize("cause", ["comm_wait", "comm_transfer", "pipeline_bubble"])
+def test_meeting_the_others_is_no_time_of_its_own(labelled: Runs, cause: str) -> None:
+    measures = labelled(LOADER).measures
+    assert np.allclose(with_more(measures, 0, cause, 1e6).own_us, measures.own_us)

@@ -1,0 +1,105 @@
+"""Generated scripts: every combination compiles, the twin lacks the fault alone, a seed gives the same scripts."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import io
+import re
+import sys
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
+
+from benchmarks.strangers.__main__ import main
+from benchmarks.strangers.faults import FAULTS
+from benchmarks.strangers.loops import LOOPS
+from benchmarks.strangers.sources import SOURCES
+from benchmarks.strangers.spec import WHEN, WHO, Spec, draw, places
+from benchmarks.strangers.write import write
+
+ANY = Spec(3, "plain", "generator", "sleep", "fed", "last", "always", 9.0, True, 4, 30, 64, 2, 8)
+SLOT = re.compile(r"^ *@", re.MULTILINE)
+TELLING = re.compile(r"fault|slow|straggl|delay|culprit|bench|ddprof", re.IGNORECASE)
+
+
+def _combinations() -> list[Spec]:
+    """Each structure with each fault at each place; who and when take turns."""
+    found = []
+    for loop in LOOPS:
+        for source in [name for name in SOURCES if LOOPS[loop].takes(name)]:
+            for fault in FAULTS.values():
+                for where in places(fault, loop, source):
+                    who = [one for one in WHO if fault.fits(one, where)][
+                        len(found) % 2 if fault.whom != ("all",) else 0
+                    ]
+                    when = WHEN[len(found) % len(WHEN)] if not fault.is_steady else "always"
+                    spec = replace(ANY, loop=loop, source=source, fault=fault.name, where=where, who=who, when=when)
+                    found.append(replace(spec, in_helper=len(found) % 3 > 0))
+    return found
+
+
+COMBINATIONS = _combinations()
+
+
+def test_every_combination_compiles_and_knows_the_lines_of_its_fault() -> None:
+    assert len(COMBINATIONS) > 1000
+    for spec in COMBINATIONS:
+        script = write(spec)
+        compile(script.text, "script.py", "exec")
+        compile(script.twin, "twin.py", "exec")
+        written = script.text.splitlines()
+        assert script.lines, spec
+        body = FAULTS[spec.fault].body[-1].split("{n}")[0].strip()
+        assert any(body in written[number - 1] for number in script.lines), spec
+
+
+def test_the_twin_lacks_the_fault_and_nothing_else() -> None:
+    for spec in COMBINATIONS[::7]:
+        script = write(spec)
+        left = [line for number, line in enumerate(script.text.splitlines(), 1) if number not in script.lines]
+        kept = [line for line in script.twin.splitlines() if line]
+        assert [line for line in left if line] == kept, "\n".join(difflib.unified_diff(left, kept))
+
+
+def test_no_slot_is_left_and_no_name_tells() -> None:
+    for spec in COMBINATIONS[::5]:
+        text = write(spec).text
+        assert not SLOT.search(text) and not TELLING.search(text), spec
+
+
+def test_a_seed_and_a_number_always_give_the_same_script() -> None:
+    first = [write(draw(5, number)) for number in range(30)]
+    assert first == [write(draw(5, number)) for number in range(30)]
+    assert first != [write(draw(6, number)) for number in range(30)]
+    assert len({draw(5, number).fault for number in range(200)}) == len(FAULTS)
+
+
+def test_longer_faults_are_longer() -> None:
+    def repeats(amount_ms: float) -> int:
+        calls = [
+            node
+            for node in ast.walk(ast.parse(write(replace(ANY, fault="python", amount_ms=amount_ms)).text))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "range"
+        ]
+        return max(int(ast.unparse(call.args[0])) for call in calls if ast.unparse(call.args[0]).isdigit())
+
+    assert repeats(20.0) == 2 * repeats(10.0)
+
+
+def test_what_ranks_take_turns_at_names_no_rank() -> None:
+    assert replace(ANY, who="turns").culprits == replace(ANY, who="all").culprits == ()
+    assert replace(ANY, who="half").culprits == (0, 1)
+    assert ANY.culprits == (3,)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_script_can_be_shown(number: int) -> None:
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        assert main(["show", "5", str(number)]) == 0
+    assert write(draw(5, number)).text in shown.getvalue()

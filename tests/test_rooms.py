@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("ddprof", "analyzers", "dashboard", "workloads", "sample_traces")
 MAPPED = ("analyzers", "dashboard", "workloads")  # tests of other folders lie as in ddprof/
 # Tests of no module of the package: of whole jobs, documents and forges, and of what only developers run.
-OF_NO_ROOM = {"acceptance", "ci", "consistency", "documents", "fuzz", "oracle", "samples", "site"}
+OF_NO_ROOM = {"acceptance", "ci", "consistency", "documents", "fuzz", "oracle", "samples", "site", "strangers"}
 
 
 def test_a_room_is_one_sentence() -> None:

@@ -9,6 +9,7 @@ from captured import steps, with_sidecars
 from labelled_runs import Runs, candidate, fires
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.findings import Candidate
 
 ID = "host.gc"
 MS = 1_000_000

@@ -1,7 +1,7 @@
 """The CPU budget of a fast test: one that costs more fails, with its name and what it cost.
 
 CPU seconds of the test and of all processes below it, so that a busy machine fails nobody; what shared fixtures
-(session, package, module, class) cost is theirs. The root conftest takes these hooks over.
+(session, package, module, class) cost is theirs. The root conftest registers this plugin.
 """
 
 from __future__ import annotations

@@ -30,10 +30,8 @@ from ddprof.report.model import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: helpers of this folder, no package
 
-from budget import pytest_fixture_setup, pytest_runtest_makereport, pytest_runtest_setup
+import budget
 from stores import serving
-
-__all__ = ["pytest_fixture_setup", "pytest_runtest_makereport", "pytest_runtest_setup"]  # hooks of the CPU budget
 
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")
@@ -45,16 +43,14 @@ hypothesis.settings.load_profile("untimed")
 _LATER = {"torch": 1, "browser": 2, "slow": 3}
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in a hook of the same name
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, then those that start training processes, then the browser: a defect shows early.
+def pytest_configure(config: pytest.Config) -> None:
+    """The CPU budget is a plugin: hooks of this file do not see fixtures of the session."""
+    config.pluginmanager.register(budget)
 
-    One worker of pytest-xdist runs all tests of a file, or of files that name one group: what they share is made once.
-    """
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, then those that start training processes, then the browser: a defect shows early."""
     items.sort(key=lambda item: max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0))
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 @pytest.fixture(scope="session", autouse=True)

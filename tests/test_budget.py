@@ -19,9 +19,14 @@ def burn():
     while time.process_time() < end:
         pass
 
-@pytest.fixture(scope="module")
-def shared():
+@pytest.fixture(scope="session")
+def server():
     burn()
+
+@pytest.fixture(scope="module")
+def shared(request):
+    burn()
+    request.getfixturevalue("server")
 
 @pytest.fixture
 def alone():
@@ -45,8 +50,7 @@ def test_a_test_above_the_budget_fails_by_name(pytester: pytest.Pytester, monkey
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     pytester.makeini("[pytest]\nmarkers = slow: minutes")
     pytester.makeconftest(
-        "import budget\nfrom budget import pytest_fixture_setup, pytest_runtest_makereport, pytest_runtest_setup\n"
-        "budget.LIMIT_CPU_S = 0.3"
+        "import budget\nbudget.LIMIT_CPU_S = 0.3\ndef pytest_configure(config): config.pluginmanager.register(budget)"
     )
     pytester.makepyfile(BURNING)
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-q")

@@ -20,7 +20,6 @@ from snippets import PAGES, ROOT, command_lines
 
 from ddprof.cli.main import cli, main
 
-pytestmark = pytest.mark.xdist_group("documents")  # they share the recorded run of the scratch folder
 PAGE_OF = {line: page.name for page in reversed(PAGES) for line in command_lines(page)}
 LINES = [line for line in PAGE_OF if line not in NOT_RUN]
 GATES = re.findall(

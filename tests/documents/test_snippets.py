@@ -22,7 +22,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-pytestmark = pytest.mark.xdist_group("documents")  # they share the recorded run of the scratch folder
 # Pages whose Python other tests run: as the script of the scratch folder.
 RUN_ELSEWHERE = {"quick-start.md": "tests/documents/scratch.py"}
 WANTS_A_GPU = {"memory.md"}  # torch records snapshots of CUDA's allocator alone

@@ -17,6 +17,8 @@ from ddprof.tune.runs import keeper
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are followed by /proc")
 LONGEST_S = 300.0
+# Who takes no notice is killed after 0.2 s, not 3.
+IMPATIENT = "from ddprof.tune.runs import keeper; keeper._LEFT_S = 0.2; keeper.main()"
 # Starts a process in a session of its own that takes no notice of SIGTERM, an orphan of it, and goes on as told.
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -40,7 +42,7 @@ os._exit(int(sys.argv[2]))
 def _start(tmp_path: Path, what: str, timeout_s: float = LONGEST_S) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", FAMILY, str(tmp_path / "pids"), what]
     return subprocess.Popen(
-        [sys.executable, str(keeper.__file__), str(timeout_s), str(tmp_path / "log"), *command],
+        [sys.executable, "-c", IMPATIENT, str(timeout_s), str(tmp_path / "log"), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,

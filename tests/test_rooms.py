@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +37,10 @@ def test_test_files_lie_where_their_sources_lie() -> None:
         if not (is_of_file or (room / name).is_dir() or room.name == name):
             lost.append(file.relative_to(ROOT).as_posix())
     assert lost == []
+
+
+def test_contributing_lists_every_slice() -> None:
+    assert subprocess.run([sys.executable, str(ROOT / ".ci" / "house.py"), "--check"], timeout=300).returncode == 0
 
 
 def test_the_ten_questions_of_a_newcomer_are_answered_by_paths_that_exist() -> None:

@@ -42,7 +42,6 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("ddprof.cli.status", "Show who is behind in a running job."),
         "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
         "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
-        "hang": ("ddprof.cli.hang", "Say why a job hangs or failed: rank, collective, line."),
     },
     "Share and automate": {
         "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("hangs", "assistants", "doctor", "memory", "training_logs")  # in the order of `ddprof --help`
+OWN = ("live", "hangs", "assistants", "doctor", "memory", "training_logs")  # in the order of `ddprof --help`
 
 
 class Command(NamedTuple):
@@ -31,6 +31,7 @@ class Slice:
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
     `ddprof analyze` says of input that is no run. `failures`: modules that end in `FAILURE`, why a job failed or hangs.
+    `pages`: modules that end in `PAGE`, of the dashboard.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Slice:
     formats: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
 
 
 @cache

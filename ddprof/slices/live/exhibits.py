@@ -9,12 +9,13 @@ from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
-from ddprof.dashboard.runs.live import HostNow, hosts_now, running_ranks
+from ddprof.dashboard.runs.live import running_ranks
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
+from ddprof.slices.live.hosts import HostNow, hosts_now
+from ddprof.slices.live.ranks import silent_ranks
 from ddprof.units import format_bytes, format_ranks, format_us
 
-SILENT_STEPS, SILENT_NS = 10, 2_000_000_000  # a rank this long without a step is probably stuck
 # Phases, and the ledger cause in whose colour each is drawn.
 _PHASES = {"data": "dataloader", "forward": "compute", "backward": "checkpoint", "optimizer": "gc"}
 
@@ -60,9 +61,8 @@ def _ms(rank: LiveRank, phase: str) -> float:
 
 def _who(ranks: Sequence[LiveRank]) -> str:
     """One sentence: stuck, late, or even."""
-    stuck = [r.rank for r in ranks if r.median_ns() and r.age_ns > SILENT_STEPS * r.median_ns() + SILENT_NS]
     words = f"{len(ranks)} ranks at step {max(r.last_step for r in ranks)}."
-    if stuck:
+    if stuck := silent_ranks(ranks):
         return f"{words} No step for a while on {format_ranks(stuck)}."
     late = latest_late(ranks)
     if late is None:

@@ -15,13 +15,13 @@ from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
 from ddprof.outside.plain_text import clean
+from ddprof.slices.live.ranks import ranks_of, silent_ranks
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
 _PERIOD_S = 1.0
-_SILENT_STEPS = 10  # a rank this many step times without a step is probably stuck
 
 
 @click.command("status")
@@ -32,11 +32,9 @@ def command(run: Path, once: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    ranks = read_ranks(run)
-    if not ranks and not os.path.lexists(run):  # raises nothing, whatever the name
+    if not os.path.lexists(run):  # raises nothing, whatever the name
         raise NoUsableInput(f"{run}: no such folder; `ddprof run` names the one that it writes to")
-    if not ranks:
-        raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
+    ranks = ranks_of(run)
     console = Console(highlight=False)
     if once or not sys.stdout.isatty():
         console.print(_view(run, ranks))
@@ -81,9 +79,8 @@ def _table(ranks: Sequence[LiveRank]) -> Table:
 
 def _headline(run: Path, ranks: Sequence[LiveRank]) -> str:
     late = latest_late(ranks)
-    stuck = [rank.rank for rank in ranks if rank.median_ns() and rank.age_ns > _SILENT_STEPS * rank.median_ns() + 2e9]
     text = f"{len(ranks)} ranks of {run}: step {max(max(rank.last_step for rank in ranks), 0)}"
-    if stuck:
+    if stuck := silent_ranks(ranks):
         return f"{text}; no step for a while on ranks {','.join(map(str, stuck))}"
     if late is not None:
         return f"{text}; rank {late.rank} is {_ms(late.late_ns)} ms late per step, in {late.phase}"

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import click
 
-from ddprof.capture.launcher.live import read_ranks, request_stop
-from ddprof.errors import DdprofError, NoUsableInput
+from ddprof.capture.launcher.live import request_stop
+from ddprof.errors import DdprofError
+from ddprof.slices.live.ranks import ranks_of
 
 
 @click.command("stop")
 @click.argument("run", type=click.Path(path_type=Path), default=Path("ddprof-runs/latest"))
 def command(run: Path) -> None:
     """End capture in the job that writes to the run folder RUN. What was captured is written, the job goes on."""
-    ranks = read_ranks(run)
-    if not ranks:
-        raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
+    ranks = ranks_of(run)
     try:
         request_stop(run.resolve())
     except OSError as error:

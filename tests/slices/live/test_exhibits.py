@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.dashboard.exhibits import live
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
-from ddprof.dashboard.runs.live import TAIL_BYTES, hosts_now
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import NoUsableInput
 from ddprof.report.phrases import run_words
+from ddprof.slices.live.exhibits import exhibits
+from ddprof.slices.live.hosts import TAIL_BYTES, hosts_now
 from tests.dashboard.conftest import RUNNING_STEPS
 
 
@@ -21,7 +21,7 @@ def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
     (opened,) = load([str(running)])
     assert "no trace yet" in opened.report.verdict.headline and not opened.has_traces
     assert "unknown" not in run_words(opened.report)
-    shown = {e.id: e for e in live.exhibits(View(opened, {}, (opened,)))}
+    shown = {e.id: e for e in exhibits(View(opened, {}, (opened,)))}
     assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
     assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]
     assert len(shown["live-steps"].sheet.rows) == RUNNING_STEPS
@@ -40,7 +40,7 @@ def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
 
 def test_a_finished_run_says_that_nothing_runs(straggler: OpenRun) -> None:
     view = View(straggler, {}, (straggler,))
-    assert list(live.exhibits(view)) == []
+    assert list(exhibits(view)) == []
     assert "No rank of this run runs now" in str(page_at("/live").content(view)[-1])
 
 

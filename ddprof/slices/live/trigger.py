@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from ddprof.capture.files.control import LONGEST_WINDOW
-from ddprof.capture.launcher.live import read_ranks, request_window
-from ddprof.errors import DdprofError, NoUsableInput
+from ddprof.capture.launcher.live import request_window
+from ddprof.errors import DdprofError
+from ddprof.slices.live.ranks import ranks_of
 
 
 @click.command("trigger")
@@ -17,9 +18,7 @@ from ddprof.errors import DdprofError, NoUsableInput
 @click.option("--reason", default="ddprof trigger", help="Kept beside the window.")
 def command(run: Path, steps: int, reason: str) -> None:
     """Trace the next steps of the job that writes to the run folder RUN, on all its ranks at the same step."""
-    ranks = read_ranks(run)
-    if not ranks:
-        raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
+    ranks = ranks_of(run)
     try:
         first_step = request_window(run.resolve(), ranks, steps, reason)
     except OSError as error:

@@ -1,30 +1,56 @@
-"""Why a job that left traces failed. Most jobs end well: what explains a failure is imported for those that did not."""
+"""Why a job failed or hangs: slices say it. Most jobs end well: a slice is imported for those that did not."""
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.run_end import run_end
+from ddprof.report.model import Failure
+from ddprof.slice import all_slices
 
-if TYPE_CHECKING:
-    from ddprof.hangs.model import Hang
+
+@dataclass(frozen=True)
+class FailureAnswer:
+    """What a slice says. Both raise NoUsableInput where nothing that it can read tells anything.
+
+    `of_ended`: of the job of a run folder, which its manifest says failed or hung; None where somebody just ended it.
+    `of_paths`: of what any job left, be it that it still runs.
+    """
+
+    of_ended: Callable[[str], Failure | None]
+    of_paths: Callable[[Sequence[str]], Failure]
 
 
-def failure_of(manifests: Iterable[str]) -> Hang | None:
+def failure_of(manifests: Iterable[str]) -> Failure | None:
     """Why the run that these manifests belong to failed or hung; None where it did not. What cannot be read is none."""
     for folder in dict.fromkeys(os.path.dirname(path) for path in manifests):
         end = run_end(folder)
         if end is None or not (end.exit_code or end.hang):
             continue
-        from ddprof.analyzers.hangs.explain import failed_job
-
-        try:
-            failure = failed_job(folder)
-        except NoUsableInput:
-            continue
-        if failure is not None:
-            return failure
+        for answer in _answers():
+            try:
+                failure = answer.of_ended(folder)
+            except NoUsableInput:
+                continue
+            if failure is not None:
+                return failure
     return None
+
+
+def why(paths: Sequence[str]) -> Failure:
+    """Why the job that left these paths hangs or has failed. Raises NoUsableInput where no slice can tell."""
+    refused = None
+    for answer in _answers():
+        try:
+            return answer.of_paths(paths)
+        except NoUsableInput as error:
+            refused = refused or error
+    raise refused or NoUsableInput(f"{', '.join(paths)}: nothing tells why this job hangs or has failed")
+
+
+def _answers() -> list[FailureAnswer]:
+    return [importlib.import_module(module).FAILURE for part in all_slices() for module in part.failures]

@@ -11,9 +11,10 @@ from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 
 from ddprof.dashboard.assets import FOLDER as ASSETS_FOLDER
-from ddprof.dashboard.pages import live, what_if
+from ddprof.dashboard.pages import what_if
 from ddprof.dashboard.pages.cards import aria, notice
-from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
+from ddprof.dashboard.pages.catalogue import PAGES, page_at
+from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, view_of
@@ -132,10 +133,9 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
     def replay(values: dict[str, Any] | None, search: str | None) -> list[Component]:
         return what_if.outcome(make_view(runs, search or ""), values or {})
 
-    @app.callback(Output("live", "children"), Input("live-clock", "n_intervals"), State("address", "search"))
-    def watch(_: int | None, search: str | None) -> list[Component]:
-        view = make_view(runs, search or "")
-        return or_notice(lambda: live.inside(view))
+    for page in PAGES:
+        if page.now is not None:
+            _draw_again(app, runs, page, page.now)
 
     client: Any = app  # this method of Dash has no types
     client.clientside_callback(
@@ -147,6 +147,13 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
     client.clientside_callback(
         ClientsideFunction("ddprof", "uploadForm"), Output("upload-mounted", "children"), Input("upload-config", "data")
     )
+
+
+def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Component]]) -> None:
+    @app.callback(Output(page.subject.anchor, "children"), Input(page.clock, "n_intervals"), State("address", "search"))
+    def watch(_: int | None, search: str | None) -> list[Component]:
+        view = make_view(runs, search or "")
+        return or_notice(lambda: now(view))
 
 
 def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str = "") -> View:

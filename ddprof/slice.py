@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("assistants", "doctor", "memory", "training_logs")
+OWN = ("live", "hangs", "assistants", "doctor", "memory", "training_logs")  # in the order of `ddprof --help`
 
 
 class Command(NamedTuple):
@@ -30,18 +30,21 @@ class Slice:
     """What one capability adds to the core, by the names of its modules: nothing of it is imported yet.
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
-    `ddprof analyze` says of input that is no run.
+    `ddprof analyze` says of input that is no run. `failures`: modules that end in `FAILURE`, why a job failed or hangs.
+    `pages`: modules that end in `PAGE`, of the dashboard.
     """
 
     name: str
     commands: Mapping[str, Command] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
 
 
 @cache
 def own_slices() -> tuple[Slice, ...]:
-    """The slices of this package, in the order of their names."""
+    """The slices of this package."""
     return tuple(importlib.import_module(f"ddprof.slices.{name}").SLICE for name in OWN)
 
 

@@ -24,7 +24,7 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "outside",
     "remembered",
 }
-VOCABULARY = BASIS | {"findings", "hangs"}
+VOCABULARY = BASIS | {"findings"}
 PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in (
@@ -47,7 +47,6 @@ ALLOWED: dict[str, set[str]] = {
     "sidecar": set(),
     "outside": set(),
     "flight_recorder": {"sidecar"},
-    "hangs": set(),
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "tables": set(),
     "remembered": set(),
@@ -63,8 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "settings": {"errors", "outside"},
     "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
     LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"}
-    | {"flight_recorder", "hangs", "slice"},
+    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"} | {"flight_recorder", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     EXECUTION: BASIS | {FACTS, JOB},
@@ -80,12 +78,12 @@ ALLOWED: dict[str, set[str]] = {
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
     | {PLANNING, RUN_FOLDER},
     "analyzers": VOCABULARY
-    | {"settings"}
+    | {"settings", "slice"}
     | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, KERNEL_TABLE, "readers", "api"}
-    | {"settings", "tune"}
+    | {"settings", "tune", "slice"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
@@ -102,7 +100,6 @@ ALLOWED: dict[str, set[str]] = {
 # A command may import everything of the core, lazily; so may a slice, which is a unit of its own: `slices.memory`.
 FREE = {"cli"}
 LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose functions may import ddprof modules
-RARELY_NEEDED = {"analyzers.failure"}  # of few runs: what it imports would cost every analysis its start
 # Broad guards live only where the tool runs inside somebody else's process: the guard, and the start-up shim, which can
 # import nothing of the package before it has made it importable. The dashboard has one for what it is given while it
 # runs (uploads, a folder that changes): it goes on serving the runs that it has.
@@ -136,7 +133,7 @@ OTHERS: dict[str, set[str]] = {
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
-    **{f"slices.{name}": {"numpy", "msgspec", "click", "mcp", "mcp_types"} for name in OWN},
+    **{f"slices.{name}": {"numpy", "msgspec", "click", "rich", "dash", "mcp", "mcp_types"} for name in OWN},
     "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
@@ -236,7 +233,8 @@ def test_the_core_imports_no_slice_and_no_slice_another() -> None:
 def test_every_slice_is_listed_and_what_it_names_is_there() -> None:
     assert {name.split(".")[1] for name in NAMES if _is_slice(name)} == set(OWN)
     for part in own_slices():
-        named = [*part.formats, *part.answers, *(command.module for command in part.commands.values())]
+        named = [*part.formats, *part.answers, *part.failures, *part.pages]
+        named += [command.module for command in part.commands.values()]
         assert all(module.removeprefix("ddprof.") in NAMES for module in named), part.name
 
 
@@ -282,7 +280,7 @@ def test_internal_imports_stand_at_the_top() -> None:
     late = [
         f"{name}:{statement.lineno} imports {target} inside {function.name}"
         for name, tree in _trees().items()
-        if _unit(name) not in LAZY_ALLOWED and not _is_slice(name) and name not in {SHIM, *RARELY_NEEDED}
+        if _unit(name) not in LAZY_ALLOWED and not _is_slice(name) and name != SHIM
         for function in _functions(tree)
         for target, statement in _imports(function)
     ]

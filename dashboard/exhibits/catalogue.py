@@ -11,7 +11,6 @@ from ddprof.dashboard.exhibits import (
     findings,
     host,
     kernels,
-    live,
     overview,
     pipeline,
     ranks,
@@ -64,6 +63,5 @@ SUBJECTS = (
     Subject("/compare", "Compare", compare.exhibits, has_data=compare.has_data),
     Subject("/data", "Data", data.exhibits),
 )
-# A file holds one run and cannot show what is written at the moment: only the dashboard has these pages.
+# A file holds one run and cannot show what is written at the moment: only the dashboard has this page.
 HISTORY = Subject("/history", "History", history.exhibits, has_data=history.has_data)
-LIVE = Subject("/live", "Live", live.exhibits, has_data=live.has_data)

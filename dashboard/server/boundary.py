@@ -26,13 +26,12 @@ _Line = Annotated[str, msgspec.Meta(max_length=MAX_QUERY_CHARS)]
 _VALUES: Mapping[str, Any] = {
     "address.pathname": _Line | None,
     "address.search": _Line | None,
-    "clock.n_intervals": _Count | None,
+    "*.n_intervals": _Count | None,  # of any clock: a slice's page may have its own
     "filter-apply.n_clicks": _Count | None,
     "filter-ranks.n_submit": _Count | None,
     "filter-ranks.value": _Line | None,
     "filter-steps.n_submit": _Count | None,
     "filter-steps.value": _Line | None,
-    "live-clock.n_intervals": _Count | None,
     "version.data": _Count | None,
     "what-if-values.data": Annotated[dict[str, _Line], msgspec.Meta(max_length=100)] | None,
 }
@@ -93,7 +92,7 @@ def _check_call(app: Dash) -> None:
 
 def _check_value(item: _Property) -> None:
     """Raise ValidationError or UnicodeError where a property has not its type; half a surrogate is no text."""
-    msgspec.convert(item.value, _VALUES[f"{item.id}.{item.property}"])
+    msgspec.convert(item.value, _VALUES.get(f"*.{item.property}") or _VALUES[f"{item.id}.{item.property}"])
     if isinstance(item.value, str):
         item.value.encode()
 

@@ -38,12 +38,7 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
         "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
         "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
     },
-    "Watch and debug": {
-        "status": ("ddprof.cli.status", "Show who is behind in a running job."),
-        "trigger": ("ddprof.cli.trigger", "Open a trace window on a running job."),
-        "stop": ("ddprof.cli.stop", "End capture in a running job; the job goes on."),
-        "hang": ("ddprof.cli.hang", "Say why a job hangs or failed: rank, collective, line."),
-    },
+    "Watch and debug": {},  # of slices alone
     "Share and automate": {
         "report": ("ddprof.cli.report", "Write one self-contained HTML or Markdown file of a run."),
         "export": ("ddprof.cli.export", "Write a Perfetto trace, or tables as parquet or CSV."),

@@ -43,6 +43,6 @@ def redacted_errors(key: bytes | None) -> Iterator[None]:
     except DdprofError as error:
         if key is None:
             raise
-        from ddprof.report.redaction.redact import redacted_text
+        from ddprof.report.redaction.redact import redacted_data
 
-        raise type(error)(redacted_text(str(error), key)) from error
+        raise type(error)(redacted_data(str(error), key)) from error

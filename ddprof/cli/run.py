@@ -135,13 +135,13 @@ def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: 
 
 def _explained(folder: Path) -> Explained | None:
     """Why the job that writes to the folder hangs or has failed; None where nothing says so."""
-    from ddprof.analyzers.hangs.explain import explain
+    from ddprof.analyzers.failure import why
 
     try:
-        hang = explain([str(folder)])
+        failure = why([str(folder)])
     except DdprofError:
         return None
-    return Explained(hang.kind, clean(hang.sentence), hang.timeout_s)
+    return Explained(failure.kind, clean(failure.sentence), failure.timeout_s)
 
 
 def _check_out(out: str) -> None:

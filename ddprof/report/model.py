@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddprof.findings import Abstention, Finding, Remark, severity
-from ddprof.hangs.model import Hang
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
+FAILURE_SCHEMA = "ddprof.hang/1"
 PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 
 
@@ -163,6 +163,26 @@ class AppliedSetting:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why the job failed or hangs, as a slice found it. `document`: in JSON (docs/hangs.md), with its `kind` and its
+    `sentence`. `text`: all of it for a reader. `timeout_s`: after which the job gives up by itself; None: not known."""
+
+    document: Mapping[str, Any]
+    text: str = ""
+    timeout_s: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """What came first, by a name that is documented."""
+        return str(self.document["kind"])
+
+    @property
+    def sentence(self) -> str:
+        """What came first, in words."""
+        return str(self.document["sentence"])
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What bounds the step ("none" where nothing could be judged) and the sentence that says so."""
 
@@ -189,7 +209,7 @@ class Report:
     calibration: Mapping[str, Calibration] = field(default_factory=dict)  # finding id -> predictions like it, so far
     training: Training = field(default_factory=Training)
     applied: tuple[AppliedSetting, ...] = ()  # by `ddprof run --apply`
-    failure: Hang | None = None  # why the job failed or hung, if it did: told before anything else
+    failure: Failure | None = None  # if it failed or hung: told before anything else
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 
     def __str__(self) -> str:

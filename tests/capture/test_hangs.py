@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from runs import ddprof_run, forked
 
-from ddprof.analyzers.hangs.explain import explain
 from ddprof.api import analyze
+from ddprof.slices.hangs.explain import explain
 
 pytestmark = pytest.mark.torch
 QUICK = {"DDPROF_HANG_LOOK_S": "0.5"}  # seconds without a step before the ranks are asked

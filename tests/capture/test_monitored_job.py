@@ -12,8 +12,8 @@ from damage import DAMAGES, ring
 from runs import TIMEOUT_S, Captured, cli, forked, started, wait_until
 
 from ddprof.capture.launcher.live import read_ranks
-from ddprof.cli import status, stop, trigger
 from ddprof.errors import NoUsableInput
+from ddprof.slices.live import status, stop, trigger
 
 
 @pytest.mark.parametrize("command", [trigger.command, stop.command, status.command])

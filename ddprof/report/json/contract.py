@@ -14,8 +14,6 @@ import msgspec
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Abstention, Finding, Recoverable
-from ddprof.hangs.model import Hang
-from ddprof.report.hang.document import hang_document
 from ddprof.report.json.parts import (
     applied_document,
     applied_from,
@@ -28,9 +26,11 @@ from ddprof.report.json.parts import (
 )
 from ddprof.report.json.schema import FailureDocument, FindingDocument, GainDocument, LedgerRow, ReportDocument
 from ddprof.report.model import (
+    FAILURE_SCHEMA,
     SCHEMA,
     Calibration,
     ClockInfo,
+    Failure,
     HealthItem,
     HostClockInfo,
     Ledger,
@@ -91,7 +91,7 @@ def to_contract(report: Report) -> dict[str, Any]:
         "checked": list(report.checked),
         "training": training_document(report.training),
         "applied": [applied_document(setting) for setting in report.applied],
-        "failure": None if report.failure is None else hang_document(report.failure),
+        "failure": None if report.failure is None else dict(report.failure.document),
     }
 
 
@@ -122,8 +122,9 @@ def from_contract(document: Mapping[str, Any]) -> Report:
         raise NoUsableInput(f"damaged ddprof report: {error}") from error
 
 
-def _failure(document: FailureDocument) -> Hang:
-    return Hang(document.kind, document.sentence, document.ranks, document.waiting)
+def _failure(saved: FailureDocument) -> Failure:
+    told = {"kind": saved.kind, "sentence": saved.sentence, "ranks": list(saved.ranks), "waiting": list(saved.waiting)}
+    return Failure({"schema": FAILURE_SCHEMA, **told, "line": None, "stuck": [], "per_rank": [], "notes": []})
 
 
 def _report(document: ReportDocument) -> Report:

@@ -11,17 +11,16 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from ddprof.causes import CAUSE_IDS
 from ddprof.findings import Evidence, Finding
-from ddprof.hangs.model import Hang
 from ddprof.model import RankTrace
-from ddprof.report.model import Report
+from ddprof.report.model import Failure, Report
 from ddprof.report.redaction.names import is_public, renamed
 from ddprof.report.redaction.prose import hidden, kind_of, lines_hidden
-from ddprof.report.redaction.rewrite import rewritten
+from ddprof.report.redaction.rewrite import Something, rewritten
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Table
 
@@ -72,7 +71,7 @@ class Redaction:
         """The report with its names hidden."""
         report, alias = self._source, self._alias
         run = report.run
-        shown = rewritten(replace(report, tables={}, findings=()), self.text)
+        shown = rewritten(replace(report, tables={}, findings=(), failure=None), self.text)
         return replace(
             shown,
             run=replace(
@@ -82,7 +81,7 @@ class Redaction:
                 paths=tuple(alias("path", path) for path in run.paths),
                 commit=alias("commit", run.commit) if run.commit else "",
             ),
-            failure=shown.failure and replace(shown.failure, kind=report.failure.kind if report.failure else ""),
+            failure=report.failure and self._failure(report.failure),
             applied=tuple(
                 replace(row, setting=source.setting, value=source.value, object=source.object)  # words of torch's
                 for row, source in zip(shown.applied, report.applied, strict=True)
@@ -96,6 +95,10 @@ class Redaction:
         texts = {c.name: table[c.name] for c in table.schema.columns if c.dtype == "str"}
         hide = self.event if of_events else self.text
         return table.replace(**{name: [hide(str(value)) for value in column] for name, column in texts.items()})
+
+    def _failure(self, failure: Failure) -> Failure:
+        shown = rewritten(dict(failure.document), self.text, keys=False)
+        return Failure({**shown, "schema": failure.document["schema"], "kind": failure.kind})
 
     def _finding(self, finding: Finding) -> Finding:
         shown = rewritten(finding, self.text)
@@ -128,29 +131,12 @@ def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
     return replace(trace, path="", strings=strings, tracks=trace.tracks.replace(**tracks), script_frames=frames)
 
 
-def redacted_hang(hang: Hang, key: bytes) -> Hang:
-    """The verdict on a job that hangs, with its names hidden: files, functions, hosts, groups, messages."""
-    alias = _Aliases(key).of
-    known = {name: kind for kind, name in _names_of(hang) if name}
-    shown: Hang = rewritten(hang, _scrubber(known, (), alias))
-    return replace(shown, kind=hang.kind)
+def redacted_data(data: Something, key: bytes, names: Mapping[str, str] | None = None) -> Something:
+    """A text or other plain data that belongs to no report, with what is not public hidden.
 
-
-def _names_of(hang: Hang) -> Iterator[tuple[str, str]]:
-    """(kind, name) of what a verdict states as such."""
-    frames = [hang.frame, *(row.frame for row in hang.rows), *(stuck.frame for stuck in hang.stuck)]
-    frames += [worker.frame for row in hang.rows for worker in row.workers]
-    for frame in filter(None, frames):
-        yield "path", frame.file
-        yield "path", frame.file.replace("\\", "/").rsplit("/", 1)[-1]
-        yield "name", frame.function
-    for row in hang.rows:
-        yield "host", row.host
-
-
-def redacted_text(text: str, key: bytes) -> str:
-    """A line that belongs to no report, such as an error, with what is not public hidden."""
-    return _scrubber({}, (), _Aliases(key).of)(text)
+    `names`: further secrets -> their kind.
+    """
+    return rewritten(data, _scrubber(names or {}, (), _Aliases(key).of))
 
 
 def _known(report: Report) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ddprof.analyzers.bottleneck import bottleneck
 from ddprof.analyzers.catalogue import page
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
-from ddprof.analyzers.hangs.explain import explain as explain_hang
+from ddprof.analyzers.failure import why
 from ddprof.analyzers.kernel_table.of_run import kernels_of
 from ddprof.analyzers.planning.facts import parse_now, present
 from ddprof.analyzers.planning.knobs import parse_setting
@@ -20,7 +20,6 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.meant import meant
 from ddprof.report.comparison.compare import compare as compare_reports
 from ddprof.report.comparison.text import render_text as render_comparison
-from ddprof.report.hang.text import render_hang
 from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
@@ -80,7 +79,7 @@ class Answers:
 
     def hang(self, path: str) -> str:
         """Why a job hangs or has failed."""
-        return bounded(render_hang(explain_hang([path])))
+        return bounded(why([path]).text)
 
     def _report(self, path: str) -> Report:
         if not is_saved_report(path):

@@ -69,9 +69,9 @@ def _redacted(report: LogReport, key: bytes | None) -> LogReport:
     """Timers and operations are names of the frameworks; the file's is the user's."""
     if key is None:
         return report
-    from ddprof.report.redaction.redact import redacted_text
+    from ddprof.report.redaction.redact import redacted_data
 
-    return replace(report, log=replace(report.log, label=redacted_text(report.log.label, key)))
+    return replace(report, log=replace(report.log, label=redacted_data(report.log.label, key)))
 
 
 ANSWER = SliceAnswer(FORMAT.name, _deliver)

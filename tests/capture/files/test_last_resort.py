@@ -13,7 +13,7 @@ import pytest
 from ddprof.capture.files.last_resort import answer_signal, handles
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.launcher.hang.answers import ask_by_signal
-from ddprof.readers.endings.stacks import parse_stacks, training_frames
+from ddprof.slices.hangs.reading.stacks import parse_stacks, training_frames
 
 NUMBER = answer_signal() or 0
 pytestmark = pytest.mark.skipif(not NUMBER, reason="no real-time signals here")

@@ -9,7 +9,7 @@ import pytest
 
 from ddprof.report.redaction.names import is_public, renamed
 from ddprof.report.redaction.prose import hidden
-from ddprof.report.redaction.redact import redacted_text
+from ddprof.report.redaction.redact import redacted_data
 from tests.cli.conftest import ddprof as _ddprof
 from tests.report.redaction.planting import Secrets, found, plant
 
@@ -131,4 +131,4 @@ def test_sentences_of_ours_survive(text: str) -> None:
 @pytest.mark.parametrize("part", ["a", "a.", "a/", "1.", "a@", "aB", "_", "-", "é", "a-×"])
 def test_a_name_of_any_length_is_read_once(part: str) -> None:
     """A look back at each of its signs would take minutes, and no fast test may."""
-    assert redacted_text(part * 50_000, b"key") is not None and renamed(part * 50_000, lambda _: "HIDDEN") is not None
+    assert redacted_data(part * 50_000, b"key") is not None and renamed(part * 50_000, lambda _: "HIDDEN") is not None

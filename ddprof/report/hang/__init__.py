@@ -1,1 +1,0 @@
-"""The verdict on a job that hangs or has failed, as text and as JSON."""

@@ -1,0 +1,102 @@
+"""What is known of a rank that hangs, has failed or was ended: its calls of collectives, where it is, how it ended.
+
+Times are unix nanoseconds of the rank's own clock; what is not known is None or empty. `reading` fills these from
+flight-recorder dumps, stacks and sidecars, `judging` judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """One frame of a Python stack; `source` is the text of the line, "" where it could not be read."""
+
+    file: str
+    line: int
+    function: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One collective, or one message between two ranks, as its rank called it.
+
+    `number` counts the collectives of the group (of a message: those between the same two ranks, in its direction).
+    `peer` is the other rank of a message, in the numbers of the job; None of a collective. `done`: the call has ended
+    as it should. `started`: its kernel has begun to run; None where the backend does not say. Sizes are shapes of the
+    tensors, dtypes as torch spells them in a dump ("Float").
+    """
+
+    group: str
+    number: int
+    op: str
+    done: bool
+    started: bool | None = None
+    peer: int | None = None
+    input_sizes: tuple[tuple[int, ...], ...] = ()
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    entered_ns: int | None = None
+    left_ns: int | None = None
+    timeout_ns: int | None = None
+    frames: tuple[StackFrame, ...] = ()  # innermost first
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Those of all its tensors, once each: the tensors of a collective share them, also where only its root gives
+        or takes some. A tensor that is not there has none (c10::toString(ScalarType))."""
+        return tuple(sorted({*self.input_dtypes, *self.output_dtypes} - {"Undefined"}))
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group: torch's name for it, its description and its ranks (empty: not known)."""
+
+    name: str
+    description: str = ""
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a rank ended. `how` is "running" (it had not, when it was seen last), "finished", "error" (an exception),
+    "stopped" (by a signal it could answer), "ended" (by one that it could not, when the job had failed), "killed"
+    (without a word) or "unknown"; `error` names the exception."""
+
+    how: str = "unknown"
+    at_ns: int | None = None
+    error: str = ""
+    message: str = ""
+    frames: tuple[StackFrame, ...] = ()  # where the exception was raised, innermost first
+
+
+@dataclass(frozen=True)
+class WorkerEvidence:
+    """A loader worker of a rank: where it was when it was seen last, innermost frame first."""
+
+    worker: int
+    seen_ns: int
+    frames: tuple[StackFrame, ...]
+
+
+@dataclass(frozen=True)
+class RankEvidence:
+    """All that is known of one rank. `frames`: the stack of its training thread, innermost first."""
+
+    rank: int
+    host: str = ""
+    world_size: int | None = None
+    calls: tuple[Call, ...] = ()
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    frames: tuple[StackFrame, ...] = ()
+    ending: Ending = Ending()
+    steps: int | None = None  # closed so far
+    seen_ns: int | None = None  # when this was seen
+    has_calls: bool = False  # a record of its calls was found, be it empty
+    # Its calls are those of the script alone, while other ranks' hold those of DDP and FSDP too: their numbers differ.
+    is_partial: bool = False
+    workers: tuple[WorkerEvidence, ...] = ()

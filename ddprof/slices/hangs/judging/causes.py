@@ -1,0 +1,127 @@
+"""What came first, where several groups are stuck: who waits for whom, followed to where nobody waits any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ddprof.slices.hangs import model
+from ddprof.slices.hangs.evidence import RankEvidence
+from ddprof.slices.hangs.judging.endings import is_own_error, waits_for_store
+from ddprof.slices.hangs.model import Stuck
+
+_LAST = 2**63  # when something happened of which nobody knows the time
+
+
+@dataclass(frozen=True)
+class FirstCause:
+    """Of what kind it is, the ranks that it begins with, and what is stuck because of it (None: nothing known)."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    stuck: Stuck | None = None
+
+
+def first_cause(stuck: Sequence[Stuck], ranks: Sequence[RankEvidence]) -> FirstCause | None:
+    """The first cause; None where nothing is stuck and no rank failed."""
+    of = {e.rank: e for e in ranks}
+    candidates = [found for s in stuck if (found := _cause_of(s, stuck, of)) is not None]
+    candidates.sort(key=lambda found: (_WEIGHT[found[1].kind], found[0]))
+    failed = _failures(ranks)
+    if candidates and candidates[0][1].kind in (model.KILLED, model.ERROR, model.MISMATCH, model.SKIPPED):
+        return candidates[0][1]
+    if failed is not None:
+        return failed
+    if candidates:
+        return candidates[0][1]
+    store = _store(ranks)
+    if store is not None:
+        return store
+    lost = [s for s in stuck if s.is_message]
+    if lost:  # whoever was to send it has gone on, into a call that waits for the receiver
+        message = _first(lost)
+        return FirstCause(model.MESSAGE, message.missing, message)
+    return FirstCause(model.CROSSED, _in_circle(stuck), _first(stuck)) if stuck else None
+
+
+# Weight, then time: what proves itself comes before what might be a consequence of it.
+_WEIGHT = {
+    model.KILLED: 0,
+    model.ERROR: 0,
+    model.MISMATCH: 0,
+    model.SKIPPED: 0,
+    model.ENDED: 1,
+    model.STORE: 1,
+    model.NOT_ENTERED: 1,
+    model.MESSAGE: 1,
+    model.CROSSED: 2,
+    model.INSIDE: 3,
+}
+
+
+def _cause_of(
+    stuck: Stuck, everything: Sequence[Stuck], of: Mapping[int, RankEvidence]
+) -> tuple[int, FirstCause] | None:
+    """(when, cause) of one that is stuck; None where it waits for ranks that are stuck themselves."""
+    since = stuck.since_ns or _LAST
+    if stuck.passed:
+        return since, FirstCause(model.SKIPPED, tuple(p.rank for p in stuck.passed), stuck)
+    if stuck.differs:
+        least = min((v.ranks for v in stuck.variants), key=len)
+        alone = len(stuck.variants) > 1 and all(len(v.ranks) > len(least) for v in stuck.variants if v.ranks != least)
+        return since, FirstCause(model.MISMATCH, least if alone else stuck.entered, stuck)
+    held = {rank for other in everything if other is not stuck for rank in other.entered}
+    # What holds the interpreter, so that no signal ends it, waits in no collective.
+    deaf = tuple(rank for rank in stuck.unseen if rank in of and of[rank].ending.how == "ended")
+    free = tuple(rank for rank in stuck.missing if rank not in held or rank not in of) + deaf
+    for kind in (model.KILLED, model.ERROR, model.ENDED, model.STORE):
+        ranks = tuple(rank for rank in stuck.missing if rank in of and _kind(of[rank]) == kind)
+        if ranks:
+            return since, FirstCause(kind, ranks, stuck)
+    if free:
+        return since, FirstCause(model.MESSAGE if stuck.is_message else model.NOT_ENTERED, free, stuck)
+    if not stuck.missing:
+        dead = tuple(rank for rank in stuck.entered if of[rank].ending.how == "killed")
+        if dead:
+            return since, FirstCause(model.KILLED, dead, stuck)
+        return since, FirstCause(model.INSIDE, stuck.unseen, stuck)
+    return None
+
+
+def _kind(evidence: RankEvidence) -> str:
+    if evidence.ending.how == "killed":
+        return model.KILLED
+    if is_own_error(evidence):
+        return model.ERROR
+    if waits_for_store(evidence):
+        return model.STORE
+    return model.ENDED if evidence.ending.how == "finished" else model.NOT_ENTERED
+
+
+def _failures(ranks: Sequence[RankEvidence]) -> FirstCause | None:
+    """Ranks that failed by themselves: the first exception that no peer explains, else those that were killed."""
+    own = sorted((e.ending.at_ns or _LAST, e.rank) for e in ranks if is_own_error(e))
+    if own:
+        same = {e.ending.error for e in ranks if e.rank == own[0][1]}
+        return FirstCause(model.ERROR, tuple(sorted(rank for _, rank in own if _error(ranks, rank) in same)))
+    killed = tuple(e.rank for e in ranks if e.ending.how == "killed")
+    return FirstCause(model.KILLED, killed) if killed else None
+
+
+def _error(ranks: Sequence[RankEvidence], rank: int) -> str:
+    return next(e.ending.error for e in ranks if e.rank == rank)
+
+
+def _store(ranks: Sequence[RankEvidence]) -> FirstCause | None:
+    """Ranks that wait for the store: what they wait for is to come from those that do not."""
+    waiting = {e.rank for e in ranks if waits_for_store(e)}
+    others = tuple(e.rank for e in ranks if e.rank not in waiting)
+    return FirstCause(model.STORE, others or tuple(sorted(waiting))) if waiting else None
+
+
+def _first(stuck: Sequence[Stuck]) -> Stuck:
+    return min(stuck, key=lambda s: s.since_ns or _LAST)
+
+
+def _in_circle(stuck: Sequence[Stuck]) -> tuple[int, ...]:
+    return tuple(sorted({rank for s in stuck for rank in s.entered}))

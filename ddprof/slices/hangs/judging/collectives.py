@@ -1,0 +1,107 @@
+"""Collectives of one group across its ranks: the first that they disagree about, or that not all of them entered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ddprof.slices.hangs.evidence import Call
+from ddprof.slices.hangs.judging.frames import user_frame
+from ddprof.slices.hangs.judging.groups import JobGroup
+from ddprof.slices.hangs.judging.order import passed_over
+from ddprof.slices.hangs.model import Stuck, Variant
+
+# Operations whose ranks may give tensors of other shapes (torch/distributed/flight_recorder, Op.match).
+_UNEVEN_INPUT = ("all_to_all", "alltoall", "scatter", "_gather", "all_gather_v", "broadcast")
+_UNEVEN_OUTPUT = ("all_to_all", "alltoall", "gather", "reduce_scatter_v", "scatter", "reduce")
+_ALL_ALIKE = ("all_reduce", "allreduce", "_all_gather_base", "all_gather", "reduce_scatter", "_reduce_scatter_base")
+
+
+def stuck_in(job: JobGroup) -> Stuck | None:
+    """The first collective of a group that does not end; None where all have, or only ranks that are not known lack.
+
+    Numbers are compared from where all records begin: each keeps the last ones only.
+    """
+    calls = {rank: {call.number: call for call in calls} for rank, calls in job.calls.items()}
+    if not any(not call.done for of in calls.values() for call in of.values()):
+        return None
+    first = max((min(of) for of in calls.values() if of), default=0)
+    unfinished = min(call.number for of in calls.values() for call in of.values() if not call.done)
+    for number in sorted({number for of in calls.values() for number in of if number >= first}):
+        here = {rank: of[number] for rank, of in calls.items() if number in of}
+        lacking = tuple(sorted(rank for rank, of in calls.items() if max(of, default=-1) < number))
+        # A difference that all ranks came through is none that stops them; gloo may retire the call that fails.
+        if number >= unfinished - 1 and (differs := difference(list(here.values()))):
+            return _disagreement(job, number, here, lacking, differs)
+        if here and any(not call.done for call in here.values()):
+            return _waiting(job, number, here, lacking)
+    return None
+
+
+def difference(calls: Sequence[Call]) -> str:
+    """How calls of one number differ: "operation", "shape", "dtype"; "" where they can be one collective."""
+    first = calls[0]
+    for other in calls[1:]:
+        if first.op != other.op:
+            return "operation"
+        if not _may_differ(first.op, _UNEVEN_INPUT) and first.input_sizes != other.input_sizes:
+            return "shape"
+        if not _may_differ(first.op, _UNEVEN_OUTPUT) and first.output_sizes != other.output_sizes:
+            return "shape"
+        if first.dtypes and other.dtypes and first.dtypes != other.dtypes:
+            return "dtype"
+    return ""
+
+
+def _may_differ(op: str, uneven: Sequence[str]) -> bool:
+    """Roots give or take more than the others: tensors of `scatter`, `gather` and their kin have no common shape."""
+    return not _is_alike(op) and any(word in op for word in uneven)
+
+
+def _is_alike(op: str) -> bool:
+    return op in _ALL_ALIKE or op.startswith(("allreduce", "all_reduce"))
+
+
+def _disagreement(
+    job: JobGroup, number: int, here: Mapping[int, Call], lacking: tuple[int, ...], differs: str
+) -> Stuck:
+    """The ranks fall into those that called one thing and those that called another; the most are named first."""
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    for rank, call in sorted(here.items()):
+        shapes = (call.input_sizes, call.output_sizes) if differs == "shape" else ()
+        kinds.setdefault((call.op, *shapes, call.dtypes if differs == "dtype" else ()), []).append(rank)
+    ordered = sorted(kinds.values(), key=lambda ranks: (-len(ranks), ranks))
+    variants = tuple(Variant(tuple(ranks), here[ranks[0]]) for ranks in ordered)
+    common = variants[0]
+    return Stuck(
+        group=job.group.name,
+        number=number,
+        op=common.call.op,
+        entered=tuple(sorted(here)),
+        missing=lacking,
+        unseen=job.unseen,
+        since_ns=_earliest(here.values()),
+        frame=user_frame(common.call.frames),
+        variants=variants,
+        differs=differs,
+        passed=passed_over(job.calls, number),
+    )
+
+
+def _waiting(job: JobGroup, number: int, here: Mapping[int, Call], lacking: tuple[int, ...]) -> Stuck | None:
+    inside = {rank: call for rank, call in here.items() if not call.done}
+    call = inside[min(inside)]
+    return Stuck(
+        group=job.group.name,
+        number=number,
+        op=call.op,
+        entered=tuple(sorted(inside)),
+        missing=lacking,
+        unseen=job.unseen,
+        since_ns=_earliest(inside.values()),
+        frame=user_frame(call.frames),
+        passed=passed_over(job.calls, number) if lacking else (),
+    )
+
+
+def _earliest(calls: Iterable[Call]) -> int | None:
+    return min((call.entered_ns for call in calls if call.entered_ns), default=None)

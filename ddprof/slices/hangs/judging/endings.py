@@ -1,0 +1,117 @@
+"""How ranks ended: exceptions that are a cause told from those that a peer's end or absence brought about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ddprof.slices.hangs.evidence import Call, RankEvidence, WorkerEvidence
+
+# What gloo, NCCL, the store and c10d say when it is a peer that is gone or late.
+_OF_A_PEER = re.compile(
+    r"Connection (?:closed|reset)|Broken pipe|[Tt]im(?:ed|e) ?out|Watchdog caught|remote process exited|ncclRemoteError"
+    r"|ncclSystemError|Connection refused|connection was (?:closed|aborted)|recvValue|sendBytes|failed to recv"
+    r"|[Ss]ocket (?:closed|error)|NCCL communicator was aborted|The client socket"
+)
+_GLOO_TIMED_OUT = re.compile(r"Timed out waiting \d+ms for (?:recv|send) operation")
+_PEER_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
+_STORE = re.compile(r"DistStoreError|wait timeout after|keys: /|Timed out after .* waiting for clients|StoreTimeout")
+_STORE_FUNCTIONS = {"_store_based_barrier", "store_based_barrier", "rendezvous", "_tcp_rendezvous_handler"} | {
+    "_create_c10d_store",
+    "_env_rendezvous_handler",
+}
+_STORE_LINE = re.compile(r"\bstore\.(?:wait|get|wait_for|multi_get|barrier)\(", re.IGNORECASE)
+# What a stack shows of a rank that is inside a collective.
+_OPERATIONS = {
+    *("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all", "all_to_all_single"),
+    *("barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "monitored_barrier", "reduce"),
+    *("reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "recv", "batch_isend_irecv"),
+}
+_LOADER = re.compile(r"torch/utils/data/dataloader\.py$")
+_FETCHER = re.compile(r"torch/utils/data/_utils/fetch\.py$")
+_DISTRIBUTED = re.compile(r"(?:torch/distributed/|^)distributed_c10d\.py$")
+
+
+def is_own_error(evidence: RankEvidence) -> bool:
+    """Whether a rank ended with an exception of its own, that no peer's end or absence explains."""
+    ending = evidence.ending
+    if ending.how != "error" or ending.error in ("KeyboardInterrupt", "SystemExit", "SignalException"):
+        return False
+    return ending.error not in _PEER_TYPES and not _OF_A_PEER.search(ending.message)
+
+
+def waits_for_store(evidence: RankEvidence) -> bool:
+    """Whether a rank was waiting for a key of the store, or for its peers to join."""
+    if _STORE.search(f"{evidence.ending.error}: {evidence.ending.message}"):
+        return True
+    own = evidence.frames[:8]  # library frames between the wait and the script
+    return any(frame.function in _STORE_FUNCTIONS or _STORE_LINE.search(frame.source) for frame in own)
+
+
+def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
+    """The loader workers that make a batch while their rank waits for its loader; [] where it does not."""
+    if not any(_LOADER.search(frame.file.replace("\\", "/")) for frame in evidence.frames):
+        return []
+    return [w for w in evidence.workers if any(_FETCHER.search(f.file.replace("\\", "/")) for f in w.frames)]
+
+
+def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """The same, with ranks that were killed when the job had failed already counted as ended by that.
+
+    Gloo says at once when a peer is gone: where the first rank that failed had waited in vain, the peer was there. So
+    it was where it was seen after a rank had failed. Launchers kill what does not end by SIGTERM.
+    """
+    failed = sorted((e.ending.at_ns, e.ending.message) for e in ranks if e.ending.how == "error" and e.ending.at_ns)
+    if not failed:
+        return list(ranks)
+    first_ns, message = failed[0]
+    in_vain = _GLOO_TIMED_OUT.search(message) is not None
+    return [
+        replace(e, ending=replace(e.ending, how="ended"))
+        if e.ending.how == "killed" and not e.ending.error and (in_vain or (e.seen_ns or 0) > first_ns)
+        else e
+        for e in ranks
+    ]
+
+
+def operation_in(evidence: RankEvidence) -> str:
+    """The collective whose function the rank's stack is inside; "" where it is in none."""
+    for frame in evidence.frames:
+        if _DISTRIBUTED.search(frame.file.replace("\\", "/")) and frame.function in _OPERATIONS:
+            return frame.function
+    return ""
+
+
+def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """The same, with the call in which a rank failed counted as not ended.
+
+    Gloo retires a collective that failed like one that succeeded; the exception tells, or the stack.
+    """
+    return [_with_failed_call(e) if e.ending.how == "error" or _is_cut_off(e) else e for e in ranks]
+
+
+def _is_cut_off(evidence: RankEvidence) -> bool:
+    """Whether a rank was stopped inside a collective that its record counts as ended: a peer was stopped before."""
+    return evidence.ending.how == "stopped" and operation_in(evidence) != ""
+
+
+def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
+    if not evidence.calls or (is_own_error(evidence) and not operation_in(evidence)) or waits_for_store(evidence):
+        return evidence
+    at = max(range(len(evidence.calls)), key=lambda at: evidence.calls[at].entered_ns or 0)
+    calls = list(evidence.calls)
+    calls[at] = replace(calls[at], done=False)
+    return replace(evidence, calls=tuple(calls))
+
+
+def from_stacks(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
+    """Where no record of calls is known of any rank: the calls that their stacks show, as of one group."""
+    if any(e.has_calls for e in ranks) or not any(operation_in(e) for e in ranks):
+        return list(ranks)
+    found = []
+    for e in ranks:
+        op = operation_in(e)
+        calls = (Call("", 1, op, done=False, frames=e.frames),) if op else ()
+        found.append(replace(e, calls=calls, has_calls=bool(e.frames)))
+    return found

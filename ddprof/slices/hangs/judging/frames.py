@@ -1,0 +1,36 @@
+"""The user's line in a stack: the innermost frame that is not of torch, Python or another library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddprof.slices.hangs.evidence import StackFrame
+
+_LIBRARY_PLACES = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python",
+    "<frozen ",
+    "/shim/sitecustomize.py",
+    "/ddprof/capture/",
+)
+# Dumps that were made to be shared hold names of files without their folders.
+_LIBRARY_FILES = {
+    *("distributed_c10d.py", "c10d_logger.py", "functional.py", "_functional_collectives.py", "distributed.py"),
+    *("spawn.py", "process.py", "popen_fork.py", "popen_spawn_posix.py", "threading.py", "queue.py", "selectors.py"),
+    *("connection.py", "_tensor.py", "graph.py", "__init__.py", "module.py", "_utils.py", "dataloader.py"),
+    *("eval_frame.py", "_contextlib.py", "contextlib.py", "runpy.py", "rendezvous.py", "<string>", "??"),
+}
+
+
+def is_library(frame: StackFrame) -> bool:
+    """Whether a frame is not the user's own code."""
+    path = frame.file.replace("\\", "/")
+    if "/" not in path:
+        return path in _LIBRARY_FILES or path.startswith("<")
+    return path.startswith("<") or any(place in path for place in _LIBRARY_PLACES)
+
+
+def user_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
+    """The innermost frame of the user's, else the innermost of all; None of an empty stack."""
+    return next((frame for frame in frames if not is_library(frame)), frames[0] if frames else None)

@@ -1,0 +1,121 @@
+"""What is known of each rank -> the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ddprof.slices.hangs import model
+from ddprof.slices.hangs.evidence import Call, RankEvidence, StackFrame
+from ddprof.slices.hangs.judging.causes import FirstCause, first_cause
+from ddprof.slices.hangs.judging.collectives import stuck_in
+from ddprof.slices.hangs.judging.endings import from_stacks, stuck_workers, with_failed_calls, with_late_kills
+from ddprof.slices.hangs.judging.frames import user_frame
+from ddprof.slices.hangs.judging.groups import job_groups
+from ddprof.slices.hangs.judging.messages import stuck_messages
+from ddprof.slices.hangs.judging.words import sentence
+from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
+
+# A call that a rank was inside when it was stopped is stuck if it had lasted this many times the longest time between
+# two calls of that rank: three times what the job itself shows to be usual is no step of it.
+LONG_WAIT = 3
+LEAST_WAIT_NS = 1_000_000_000  # and no less than a second: what a launcher takes to end its ranks
+_STATES = {
+    "finished": "had ended in order",
+    "killed": "was killed",
+    "stopped": "was stopped",
+    "ended": "was killed when the job had failed",
+    "running": "was running",
+    "unknown": "nothing is known of its end",
+}
+
+
+def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
+    """Why the job hangs or has failed. `hang_seen`: it was found to hang while it ran, so that a call that its ranks
+    were inside when they were stopped is no ordinary one."""
+    known = from_stacks(with_failed_calls(with_late_kills(ranks)))
+    groups = job_groups(known)
+    stuck = [found for job in groups if (found := stuck_in(job)) is not None] + stuck_messages(known)
+    if not hang_seen:
+        stuck = [found for found in stuck if _is_long(found, known)]
+    cause = first_cause(stuck, known)
+    names = {job.group.name: job.group for job in groups}
+    names = {**{name: group for e in known for name, group in e.groups.items()}, **names}
+    rows = tuple(_row(e) for e in known)
+    if cause is None:
+        return Hang(model.NONE, _nothing(known, stuck), rows=rows)
+    of = {e.rank: e for e in known}
+    first = [cause.stuck] if cause.stuck is not None else []
+    first += sorted((s for s in stuck if s is not cause.stuck), key=lambda s: s.since_ns or 0)
+    blamed = of.get(cause.ranks[0]) if cause.ranks else None
+    return Hang(
+        kind=cause.kind,
+        sentence=sentence(cause, of, names),
+        ranks=cause.ranks,
+        waiting=tuple(sorted({rank for s in stuck for rank in s.entered} - set(cause.ranks))),
+        stuck=tuple(first),
+        frame=_frame(cause, blamed),
+        rows=rows,
+        timeout_s=_timeout_s(cause, known),
+    )
+
+
+def _timeout_s(cause: FirstCause, ranks: Sequence[RankEvidence]) -> float | None:
+    """The shortest time-out of the calls that ranks are inside because of the cause."""
+    stuck = cause.stuck
+    if stuck is None:
+        return None
+    calls = (c for e in ranks if e.rank in stuck.entered for c in e.calls if c.group == stuck.group and not c.done)
+    return min((call.timeout_ns / 1e9 for call in calls if call.timeout_ns), default=None)
+
+
+def _frame(cause: FirstCause, blamed: RankEvidence | None) -> StackFrame | None:
+    """The line that the cause is at: of the call that was made, or of what the rank does instead."""
+    stuck = cause.stuck
+    if stuck is not None and stuck.passed:
+        return user_frame(stuck.passed[0].instead.frames)
+    if cause.kind == model.MISMATCH and stuck is not None:
+        mine = [v.call for v in stuck.variants if set(v.ranks) & set(cause.ranks)]
+        return user_frame(mine[0].frames) if mine else stuck.frame
+    return user_frame(blamed.frames) if blamed is not None else None
+
+
+def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
+    """Whether ranks that were stopped from outside had waited longer than is usual; others are judged as they are."""
+    inside = [e for e in ranks if e.rank in stuck.entered]
+    failed = any(e.ending.how in ("error", "killed", "finished") for e in ranks)
+    if failed or stuck.differs or any(e.seen_ns is None for e in inside):
+        return True
+    for evidence in inside:
+        times = sorted(call.entered_ns for call in evidence.calls if call.entered_ns)
+        usual = max((later - earlier for earlier, later in pairwise(times)), default=0)
+        if stuck.since_ns and (evidence.seen_ns or 0) - times[-1] > max(LONG_WAIT * usual, LEAST_WAIT_NS):
+            return True
+    return False
+
+
+def _row(evidence: RankEvidence) -> RankRow:
+    call = _open_call(evidence)
+    ending = evidence.ending
+    state = _STATES.get(ending.how, "")
+    if ending.how == "error":
+        state = f"raised {ending.error}"
+    elif ending.how == "killed" and ending.error:
+        state = f"was killed ({ending.error})"
+    workers = tuple(WorkerRow(w.worker, line) for w in stuck_workers(evidence) if (line := user_frame(w.frames)))
+    return RankRow(evidence.rank, evidence.host, state, call, user_frame(evidence.frames), evidence.steps, workers)
+
+
+def _open_call(evidence: RankEvidence) -> Call | None:
+    """The call that the rank is inside: the first that has not ended."""
+    return next((call for call in evidence.calls if not call.done), None)
+
+
+def _nothing(ranks: Sequence[RankEvidence], stuck: Sequence[Stuck]) -> str:
+    if not ranks:
+        return "No rank left a dump, a stack or a sidecar: nothing is known."
+    if any(e.has_calls for e in ranks):
+        return (
+            "No collective is stuck: every one that was recorded has ended, or all ranks were in the middle of a step."
+        )
+    return "No rank left a record of its collectives, and no stack shows one: what is stuck cannot be said."

@@ -1,0 +1,265 @@
+"""The verdict in one plain sentence: who, which call, which group, which line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddprof.slices.hangs import model
+from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
+from ddprof.slices.hangs.judging.causes import FirstCause
+from ddprof.slices.hangs.judging.endings import stuck_workers
+from ddprof.slices.hangs.judging.frames import user_frame
+from ddprof.slices.hangs.model import Passed, Stuck, Variant
+from ddprof.units import format_ranks
+
+_SHOWN = 160  # characters of an exception's message
+
+
+def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    """What came first and who waits because of it. `of`: what is known, by rank; `groups`: by name."""
+    return _SAY[cause.kind](cause, of, groups)
+
+
+def line_words(frame: StackFrame | None) -> str:
+    """ "train.py:88 in evaluate()"; "" where no line is known."""
+    if frame is None:
+        return ""
+    name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
+    inside = f" in {frame.function}()" if frame.function and not frame.function.startswith("<") else ""
+    return f"{name}:{frame.line}{inside}"
+
+
+def call_words(stuck: Stuck, groups: Mapping[str, Group]) -> str:
+    """ "all_reduce 13 of the default group"."""
+    if stuck.is_message:
+        return f"{stuck.op} (message {stuck.number} between the two)"
+    number = f" {stuck.number}" if stuck.group or stuck.number > 1 else ""
+    return f"{stuck.op}{number}{group_words(stuck.group, groups)}"
+
+
+def group_words(name: str, groups: Mapping[str, Group]) -> str:
+    """ " of the default group", " of group tp (ranks 0, 1)"; "" where the group is not known."""
+    group = groups.get(name)
+    if name == "" or group is None:
+        return "" if name == "" else f" of group {name}"
+    if group.description == "default_pg" or (name == "0" and not group.description):
+        return " of the default group"
+    ranks = f" ({format_ranks(group.ranks)})" if group.ranks else ""
+    return f" of group {group.description or name}{ranks}"
+
+
+def where_of(evidence: RankEvidence | None) -> str:
+    """Where a rank was when it was seen last: "is in train.py:31 in load()"; "" where nobody knows."""
+    line = line_words(user_frame(evidence.frames)) if evidence is not None else ""
+    return f"is at {line}{_workers(evidence)}" if line and evidence is not None else ""
+
+
+def _workers(evidence: RankEvidence) -> str:
+    """ " and waits for its loader, whose worker 0 is at train.py:31 in __getitem__()"; "" where it does not."""
+    by_line: dict[str, list[int]] = {}
+    for worker in stuck_workers(evidence):
+        by_line.setdefault(line_words(user_frame(worker.frames)), []).append(worker.worker)
+    said = []
+    for line, numbers in by_line.items():
+        who, are = own(len(numbers), "worker", "workers"), own(len(numbers), "is", "are")
+        said.append(f"{who} {', '.join(map(str, numbers))} {are} at {line}")
+    return f" and waits for its loader, whose {' and '.join(said)}" if said else ""
+
+
+def own(count: int, singular: str, plural: str) -> str:
+    """The word for one or for several."""
+    return singular if count == 1 else plural
+
+
+def _who(ranks: tuple[int, ...]) -> str:
+    words = format_ranks(ranks)
+    return words[0].upper() + words[1:]
+
+
+def _waiters(stuck: Stuck | None, groups: Mapping[str, Group], but: tuple[int, ...] = ()) -> str:
+    """ "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" where nobody waits."""
+    ranks = () if stuck is None else tuple(rank for rank in stuck.entered if rank not in but)
+    if stuck is None or not ranks:
+        return ""
+    line = line_words(stuck.frame)
+    place = f" ({line})" if line else ""
+    them = own(len(but), "it", "them")
+    return f"{format_ranks(ranks)} {own(len(ranks), 'waits', 'wait')} for {them} in {call_words(stuck, groups)}{place}"
+
+
+def _ended(text: str, waiters: str) -> str:
+    return f"{text}; {waiters}." if waiters else f"{text}."
+
+
+def _killed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    first = of[cause.ranks[0]]
+    line = line_words(user_frame(first.frames) or _last_line(first))
+    why = (
+        f" ({first.ending.error})"
+        if first.ending.error
+        else " without a word (SIGKILL, out of memory, or a crash in C)"
+    )
+    at = f", last seen at {line}" if line else ""
+    died = f"{_who(cause.ranks)} {own(len(cause.ranks), 'was', 'were')} killed{why}{at}"
+    return _ended(died, _waiters(cause.stuck, groups, cause.ranks))
+
+
+def _last_line(evidence: RankEvidence) -> StackFrame | None:
+    calls = [call for call in evidence.calls if call.frames]
+    return user_frame(calls[-1].frames) if calls else None
+
+
+def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    ending = of[cause.ranks[0]].ending
+    line = line_words(user_frame(ending.frames))
+    message = " ".join(ending.message.split())
+    message = f": {message[:_SHOWN]}{'...' if len(message) > _SHOWN else ''}" if message else ""
+    text = f"{_who(cause.ranks)} raised {ending.error}{f' at {line}' if line else ''}{message}"
+    return _ended(text.rstrip("."), _waiters(cause.stuck, groups, cause.ranks))
+
+
+def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    stuck = _known(cause)
+    said = "; ".join(
+        f"{format_ranks(v.ranks)} {own(len(v.ranks), 'calls', 'call')} {_variant(v, stuck)}" for v in stuck.variants
+    )
+    what = (
+        f"message {stuck.number} between them"
+        if stuck.is_message
+        else f"collective {stuck.number}{group_words(stuck.group, groups)}"
+    )
+    return f"Ranks disagree about the {stuck.differs} of {what}: {said}."
+
+
+def _variant(variant: Variant, stuck: Stuck) -> str:
+    call = variant.call
+    line = line_words(user_frame(call.frames))
+    tensors = {"shape": _shapes(call), "dtype": ", ".join(call.dtypes)}.get(stuck.differs, "")
+    return f"{call.op}{f' of {tensors}' if tensors else ''}{f' ({line})' if line else ''}"
+
+
+def _shapes(call: Call) -> str:
+    sizes = call.input_sizes or call.output_sizes
+    return ", ".join(str(list(size)) for size in sizes[:4]) + (", ..." if len(sizes) > 4 else "")
+
+
+def _skipped(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    stuck = _known(cause)
+    first = stuck.passed[0]
+    ranks = tuple(p.rank for p in stuck.passed)
+    waiting = tuple(rank for rank in stuck.entered if rank not in ranks)
+    held = (
+        f"; {format_ranks(waiting)} {own(len(waiting), 'waits', 'wait')} for {own(len(ranks), 'it', 'them')}"
+        if waiting
+        else ""
+    )
+    verb = own(len(ranks), "makes", "make")
+    of_group = group_words(stuck.group, groups)
+    if first.is_extra:
+        return f"{_who(ranks)} {verb} one call more than the others{of_group}: {_call_at(first.instead)}{held}."
+    without = f"{_call_at(first.left_out)}{of_group}{held}{_there(first)}"
+    return f"{_who(ranks)} went on to {_call_at(first.instead)} without {without}."
+
+
+def _there(passed: Passed) -> str:
+    return f" in collective {passed.left_out.number}" if passed.left_out.number else ""
+
+
+def _call_at(call: Call) -> str:
+    line = line_words(user_frame(call.frames))
+    return f"{call.op} ({line})" if line else call.op
+
+
+def _not_entered(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    stuck = _known(cause)
+    unknown = all(rank not in of for rank in cause.ranks)
+    if unknown:
+        return (
+            f"{_waiters(stuck, groups, cause.ranks).capitalize()}; of {format_ranks(cause.ranks)} nothing was recorded."
+        )
+    where = where_of(of.get(cause.ranks[0]))
+    place = f": {own(len(cause.ranks), 'it', 'the first')} {where}" if where else ""
+    line = line_words(stuck.frame)
+    text = f"{_who(cause.ranks)} did not enter {call_words(stuck, groups)}{f' ({line})' if line else ''}{place}"
+    waiting = stuck.entered
+    return f"{text}; {format_ranks(waiting)} {own(len(waiting), 'waits', 'wait')} there."
+
+
+def _ended_early(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    text = f"{_who(cause.ranks)} ended in order, without the last call of the others"
+    return _ended(text, _waiters(cause.stuck, groups, cause.ranks))
+
+
+def _message(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    stuck = _known(cause)
+    waiting, other = stuck.entered[0], cause.ranks[0]
+    line = line_words(stuck.frame)
+    at = f" ({line})" if line else ""
+    where = where_of(of.get(other))
+    place = f"; rank {other} {where}" if where else ""
+    if stuck.op.endswith("send"):
+        return f"Rank {waiting} sends message {stuck.number} to rank {other}{at}, which never asks for it{place}."
+    return f"Rank {waiting} waits for message {stuck.number} from rank {other}{at}, which was never sent{place}."
+
+
+def _crossed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    calls: dict[tuple[str, str, str], list[int]] = {}
+    for rank in cause.ranks:
+        last = next((call for call in of[rank].calls if not call.done), None)
+        if last is not None:
+            calls.setdefault((last.op, last.group, line_words(user_frame(last.frames))), []).append(rank)
+    said = "; ".join(
+        f"{format_ranks(ranks)} in {op}{group_words(group, groups)}{f' ({line})' if line else ''}"
+        for (op, group, line), ranks in calls.items()
+    )
+    return f"{_who(cause.ranks)} wait for one another in different calls: {said}."
+
+
+def _inside(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    stuck = _known(cause)
+    line = line_words(stuck.frame)
+    if stuck.unseen:
+        text = f"{_who(stuck.entered)} {own(len(stuck.entered), 'waits', 'wait')} in {call_words(stuck, groups)}"
+        return f"{text}{f' ({line})' if line else ''}; of {format_ranks(stuck.unseen)} nothing was recorded."
+    late = tuple(rank for rank in stuck.entered if _not_started(of[rank], stuck))
+    place = f" ({line})" if line else ""
+    are = own(len(stuck.entered), "is", "are all")
+    text = f"{_who(stuck.entered)} {are} inside {call_words(stuck, groups)}{place}, which does not end"
+    if late and len(late) < len(stuck.entered):
+        return f"{text}: on {format_ranks(late)} its kernel has not begun, something before it holds the device."
+    return f"{text}: the connection between them, or work before it on a device, is to blame."
+
+
+def _not_started(evidence: RankEvidence, stuck: Stuck) -> bool:
+    return any(c.group == stuck.group and c.number == stuck.number and c.started is False for c in evidence.calls)
+
+
+def _store(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
+    waiting = tuple(rank for rank, e in of.items() if rank not in cause.ranks)
+    line = line_words(user_frame(of[waiting[0]].frames)) if waiting else ""
+    where = where_of(of.get(cause.ranks[0]))
+    if not waiting:
+        verb = own(len(cause.ranks), "waits", "wait")
+        return f"{_who(cause.ranks)} {verb} for the store ({where.removeprefix('is at ')})."
+    text = f"{_who(waiting)} {own(len(waiting), 'waits', 'wait')} for the store{f' ({line})' if line else ''}"
+    return f"{text}, for what is to come from {format_ranks(cause.ranks)}{f', which {where}' if where else ''}."
+
+
+def _known(cause: FirstCause) -> Stuck:
+    if cause.stuck is None:
+        raise ValueError(f"nothing is stuck because of {cause.kind}")
+    return cause.stuck
+
+
+_SAY = {
+    model.KILLED: _killed,
+    model.ERROR: _error,
+    model.MISMATCH: _mismatch,
+    model.SKIPPED: _skipped,
+    model.NOT_ENTERED: _not_entered,
+    model.ENDED: _ended_early,
+    model.MESSAGE: _message,
+    model.CROSSED: _crossed,
+    model.INSIDE: _inside,
+    model.STORE: _store,
+}

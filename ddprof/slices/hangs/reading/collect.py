@@ -1,0 +1,252 @@
+"""From what the user named to what is known of each rank: run folders, folders of dumps and stacks, single files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import HealthNote
+from ddprof.readers.companions.lenient import parse, unfit_note
+from ddprof.readers.companions.run_end import run_end
+from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.files.opening import UNREADABLE, one_line
+from ddprof.readers.files.remote import is_url, walk_remote
+from ddprof.readers.files.safe_pickle import UnsafePickle
+from ddprof.readers.files.streams import open_blocks, read_small
+from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
+from ddprof.slices.hangs.reading.dumps import calls_in, groups_in, load_calls
+from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of
+from ddprof.slices.hangs.reading.lines import with_lines
+from ddprof.slices.hangs.reading.sampled import SUFFIX as SAMPLED_SUFFIX
+from ddprof.slices.hangs.reading.sampled import is_rank, seen_last
+from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks, training_frames
+
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
+_WINDOW = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+\.\d+\.")  # of a trace window: it says nothing of the end
+_RESTART = re.compile(r"^rank\d+\.[^.]+\.\d+\.(\d+)\.")
+_OTHER = re.compile(r"\.(?:ring|calls|tmp|gz|(?<!\.stacks\.)jsonl|html|py|csv|md|png|svg|parquet)$|\.pt\.trace\.json$")
+_NUMBER_AT_END = re.compile(r"(\d+)$")  # torch names a dump PREFIX + rank
+LARGEST_TEXT_BYTES = 4 << 20  # of a file of stacks: ten thousand threads
+
+
+@dataclass
+class _Gathered:
+    """What was found of one rank so far; of a restarted rank only its last life."""
+
+    restart: int = 0
+    left: Left | None = None
+    asked: Left | None = None
+    recorded: tuple[Call, ...] | None = None
+    recorded_groups: dict[str, Group] = field(default_factory=dict)
+    frames: tuple[StackFrame, ...] = ()
+    frames_ns: int = 0  # when the file of stacks was written last
+    fatal: str = ""
+    sampled: WorkerEvidence | None = None
+    workers: dict[int, WorkerEvidence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What is known of each rank, in rank order. `hang_seen`: the job was found to hang while it ran. `exit_code`:
+    the job's, None where no manifest tells."""
+
+    ranks: tuple[RankEvidence, ...]
+    notes: tuple[HealthNote, ...]
+    hang_seen: bool = False
+    exit_code: int | None = None
+
+
+def collect(paths: Sequence[str]) -> Gathered:
+    """What is known of each rank. Raises NoUsableInput where a path is none."""
+    notes: list[HealthNote] = []
+    found: dict[int, _Gathered] = {}
+    for path in _files(paths, notes):
+        try:
+            _take(path, found, notes)
+        except (ValueError, TypeError, UnsafePickle, NoUsableInput) as error:
+            notes.append(HealthNote(f"{path}: not usable ({one_line(error)})", "left out"))
+    ends = [end for path in paths if (end := run_end(path)) is not None]
+    is_recorded = any(
+        of.recorded is not None or (of.asked is not None and of.asked.flight_recorder is not None)
+        for of in found.values()
+    )
+    return Gathered(
+        ranks=tuple(_evidence(rank, found[rank], is_recorded) for rank in sorted(found)),
+        notes=tuple(notes),
+        hang_seen=any(end.hang for end in ends),
+        exit_code=next((end.exit_code for end in ends if end.exit_code is not None), None),
+    )
+
+
+def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
+    """Files that may tell something, texts included, which no analysis of traces looks at."""
+    for path in paths:
+        if is_url(path):
+            yield from _stored(path)
+            continue
+        if not os.path.isdir(path):
+            if not os.path.exists(path):
+                raise NoUsableInput(f"{path}: no such file or folder")
+            yield path
+            continue
+        for folder, folders, names in os.walk(path, onerror=lambda error: notes.append(_unreadable(error))):
+            folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+            yield from (os.path.join(folder, name) for name in sorted(names) if _may_tell(name))
+
+
+def _may_tell(name: str) -> bool:
+    return not (name.startswith(".") or _OTHER.search(name) or _WINDOW.match(name))
+
+
+def _stored(url: str) -> Iterator[str]:
+    try:
+        yield from (file.url for file in walk_remote(url) if _may_tell(file_name(file.url)))
+    except UNREADABLE as error:
+        raise NoUsableInput(f"{url}: cannot be read: {one_line(error)}") from error
+
+
+def _unreadable(error: OSError) -> HealthNote:
+    return HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", "left out")
+
+
+def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+    name = file_name(path)
+    if name.endswith((".sidecar.json", ".where.json")):
+        _take_left(path, name, found, notes)
+        return
+    if name.endswith(SAMPLED_SUFFIX):
+        _take_sampled(path, name, found, notes)
+        return
+    head = _head(path)
+    is_pickle = _PICKLE.match(head) is not None
+    if (is_pickle or head.lstrip()[:1] == b"{") and any(mark in head for mark in _DUMP_MARKS):
+        _take_dump(path, name, found, notes)
+    elif not is_pickle and has_stacks(head.decode("utf-8", "replace")):
+        stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
+        of = _of(_rank(name), name, found)
+        if of is not None:
+            of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
+            of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
+        else:
+            notes.append(HealthNote(f"{path}: stacks of no rank: its name states none", "left out"))
+
+
+def _take_sampled(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+    seen, unread = seen_last(path)
+    notes += unread
+    of = _of(_rank(name), name, found)
+    if of is None or seen is None:
+        return
+    if is_rank(seen):
+        of.sampled = seen
+    elif seen.worker not in of.workers or of.workers[seen.worker].seen_ns < seen.seen_ns:  # made anew each epoch
+        of.workers[seen.worker] = seen
+
+
+def _take_left(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+    left, unfit = parse(read_small(path), Left)
+    notes += unfit_note(path, unfit)
+    of = _of(_rank(name) if left.rank is None else left.rank, name, found)
+    if of is not None and name.endswith(".sidecar.json"):
+        of.left = left
+    elif of is not None:
+        of.asked = left
+
+
+def _take_dump(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+    dump, unfit = load_calls(read_small(path))
+    notes += unfit_note(path, unfit)
+    rank = _rank(name)
+    of = _of(rank, name, found)
+    if of is None:
+        notes.append(HealthNote(f"{path}: a dump of no rank: its name states none", "left out"))
+        return
+    if of.recorded is None or name.endswith(".json"):
+        of.recorded_groups = groups_in(dump)
+        of.recorded = calls_in(dump, of.recorded_groups)
+
+
+def _rank(name: str) -> int | None:
+    rank = rank_in_name(name)
+    found = _NUMBER_AT_END.search(name) if rank is None else None
+    return int(found[1]) if found and len(found[1]) < 7 else rank
+
+
+def _of(rank: int | None, name: str, found: dict[int, _Gathered]) -> _Gathered | None:
+    """Where to put what a file says; None where its rank is not known, or has begun again since."""
+    if rank is None:
+        return None
+    restarted = _RESTART.match(name)
+    restart = int(restarted[1]) if restarted else 0
+    if rank not in found or found[rank].restart < restart:
+        found[rank] = _Gathered(restart)
+    return found[rank] if found[rank].restart == restart or not restarted else None
+
+
+def _head(path: str) -> bytes:
+    with open_blocks(path) as blocks:
+        return next(iter(blocks), b"")[: 1 << 16]
+
+
+def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
+    left, asked = of.left or Left(), of.asked or Left()
+    if asked.flight_recorder is not None and _is_latest(asked, of):
+        of.recorded_groups = groups_in(asked.flight_recorder)
+        of.recorded = calls_in(asked.flight_recorder, of.recorded_groups)
+    ending = ending_of(left)
+    groups = {**of.recorded_groups, **groups_of(asked), **groups_of(left)}
+    own = calls_of(left if left.calls else asked)
+    if of.fatal:
+        ending = Ending("killed", ending.at_ns, of.fatal, "", of.frames)
+    here = ending.frames or _told_last(of, asked) or _seen_after(own, of.sampled)
+    return RankEvidence(
+        rank=rank,
+        host=left.host or asked.host,
+        world_size=left.world_size or asked.world_size,
+        calls=own if of.recorded is None else _together(of.recorded, own),
+        groups={name: group if group.ranks else of.recorded_groups.get(name, group) for name, group in groups.items()},
+        frames=here,
+        ending=ending,
+        steps=left.steps_total if left.steps_total is not None else asked.steps_total,
+        seen_ns=ending.at_ns or (_alive_ns(of, asked) if ending.how == "killed" else asked.at_ns),
+        is_partial=is_recorded and of.recorded is None,
+        has_calls=of.recorded is not None or bool(own) or left.end is not None,
+        workers=tuple(of.workers[worker] for worker in sorted(of.workers)),
+    )
+
+
+def _told_last(of: _Gathered, asked: Left) -> tuple[StackFrame, ...]:
+    """The stack of the training thread as it was told last: by the rank itself, or by a file of stacks."""
+    answered = frames_of(asked.frames)
+    return answered if answered and (asked.at_ns or 0) > of.frames_ns else of.frames or answered
+
+
+def _alive_ns(of: _Gathered, asked: Left) -> int | None:
+    """The last sign of life of a rank that could not say how it ended."""
+    return max(asked.at_ns or 0, of.frames_ns, of.sampled.seen_ns if of.sampled else 0) or None
+
+
+def _seen_after(calls: tuple[Call, ...], sampled: WorkerEvidence | None) -> tuple[StackFrame, ...]:
+    """The stack that was sampled last, unless a later call tells better where the rank was."""
+    last_ns = max((call.entered_ns or 0 for call in calls), default=0)
+    return sampled.frames if sampled is not None and sampled.seen_ns > last_ns else ()
+
+
+def _is_latest(asked: Left, of: _Gathered) -> bool:
+    """Whether the calls that a rank told while its job hung are of its last step: as its ranks are ended one by one,
+    gloo counts calls as ended that were cut off."""
+    if of.left is None or of.recorded is None or asked.steps_total is None:
+        return True
+    return of.left.steps_total is not None and of.left.steps_total - asked.steps_total <= 1
+
+
+def _together(recorded: tuple[Call, ...], own: tuple[Call, ...]) -> tuple[Call, ...]:
+    """The flight recorder's calls, and the messages that it does not record (gloo's)."""
+    recorded = with_lines(recorded, own)
+    if any(call.peer is not None for call in recorded):
+        return recorded
+    return (*recorded, *(call for call in own if call.peer is not None))

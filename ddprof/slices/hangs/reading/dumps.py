@@ -1,0 +1,150 @@
+"""Flight-recorder dumps as calls: of NCCL (torch 2.4 and later) and of gloo (torch 2.13 and later), JSON or pickle."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+
+from ddprof.flight_recorder import CallDump, NamedGroup, RecordedCall
+from ddprof.readers.companions.lenient import parse, typed
+from ddprof.readers.files.safe_pickle import load_plain
+from ddprof.readers.numbers import one_rank
+from ddprof.sidecar import Whole
+from ddprof.slices.hangs.evidence import Call, Group, StackFrame
+
+_RANKS = msgspec.json.Decoder(tuple[Whole, ...])
+_MESSAGE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")  # numbers of the ranks inside the group
+_MS = 1_000_000  # ns
+
+
+def load_calls(content: bytes) -> tuple[CallDump, list[str]]:
+    """A dump, and where something in it is of another type. Raises ValueError, TypeError or UnsafePickle."""
+    if content.lstrip()[:1] == b"{":
+        return parse(content, CallDump)
+    return typed(load_plain(content), CallDump)
+
+
+def groups_in(dump: CallDump) -> dict[str, Group]:
+    """The groups of a dump by name; gloo leaves the configuration empty and names them in the entries alone."""
+    found = {
+        name: Group(name, _description(group.desc), _ranks(group)) for name, group in dump.pg_config.items() if name
+    }
+    unnamed = _ranks(dump.pg_config[""]) if "" in dump.pg_config else ()
+    for entry in dump.entries:
+        name, description = _label(entry)
+        if name not in found:
+            # A configuration without names is that of the whole job.
+            whole = description == "default_pg" or name in ("", "0")
+            found[name] = Group(name, _description(description), unnamed if whole else ())
+    return found
+
+
+def calls_in(dump: CallDump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
+    """The calls in the order in which they were made. `groups` tell which ranks exchange a message."""
+    messages: Counter[tuple[str, str, int, int]] = Counter()
+    found: list[tuple[RecordedCall, Call]] = []
+    from_the_start = not dump.entries or not dump.entries[0].record_id  # else messages cannot be counted
+    for name, entries in _by_group(dump.entries).items():
+        ranks = groups[name].ranks if name in groups else ()
+        for batch in _batches(entries):
+            done = _done(batch[-1])
+            if batch[-1].is_p2p and from_the_start:
+                found += [_message(entry, name, ranks, done, messages) for entry in batch if _ends(entry)]
+            elif not batch[-1].is_p2p:
+                found.append(_collective(batch, name, done))
+    order = {id(entry): at for at, entry in enumerate(dump.entries)}
+    return tuple(call for _, call in sorted(((order[id(e)], c) for e, c in found), key=lambda pair: pair[0]))
+
+
+def _by_group(entries: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:
+    found: dict[str, list[RecordedCall]] = {}
+    for entry in entries:
+        found.setdefault(_label(entry)[0], []).append(entry)
+    return found
+
+
+def _batches(entries: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+    """Entries that were launched as one: those of one number. The last of several stands for all of them."""
+    numbered = groupby(entries, key=lambda e: (bool(e.is_p2p), e.p2p_seq_id if e.is_p2p else e.collective_seq_id))
+    return [list(batch) for _, batch in numbered]
+
+
+def _collective(batch: Sequence[RecordedCall], group: str, done: bool) -> tuple[RecordedCall, Call]:
+    first = batch[0]
+    several = len(batch) - ("coalesced" in _op(batch[-1]))
+    op = _op(first) if several < 2 else f"{_op(first)} (first of {several} coalesced)"
+    return first, _call(first, group, first.collective_seq_id or 0, op, done)
+
+
+def _message(
+    entry: RecordedCall, group: str, ranks: Sequence[int], done: bool, counts: Counter[tuple[str, str, int, int]]
+) -> tuple[RecordedCall, Call]:
+    """One message of a batch; the counts number those between the same two ranks."""
+    ends = _ends(entry)
+    if ends is None:
+        raise ValueError("not a message")
+    op, own, other = ends
+    own, other = (ranks[rank] if rank < len(ranks) else rank for rank in (own, other))
+    counts[group, op, own, other] += 1
+    return entry, _call(entry, group, counts[group, op, own, other], op, done, other)
+
+
+def _call(entry: RecordedCall, group: str, number: int, op: str, done: bool, peer: int | None = None) -> Call:
+    return Call(
+        group=group,
+        number=number,
+        op=op,
+        done=done,
+        started=None if _is_gloo(entry) or entry.state is None else entry.state != "scheduled",
+        peer=peer,
+        input_sizes=entry.input_sizes,
+        output_sizes=entry.output_sizes,
+        input_dtypes=entry.input_dtypes,
+        output_dtypes=entry.output_dtypes,
+        entered_ns=entry.time_created_ns,
+        timeout_ns=entry.timeout_ms * _MS if entry.timeout_ms else None,
+        frames=tuple(StackFrame(f.filename or "?", f.line or 0, f.name or "") for f in entry.frames),
+    )
+
+
+def _done(entry: RecordedCall) -> bool:
+    """NCCL says so; what it retired without completing has timed out. Gloo only retires what has ended."""
+    if _is_gloo(entry):
+        return bool(entry.retired)
+    return entry.state == "completed" or entry.time_discovered_completed_ns is not None
+
+
+def _ends(entry: RecordedCall) -> tuple[str, int, int] | None:
+    """("send" or "recv", own number in the group, the other's); None of what closes a batch of messages."""
+    found = _MESSAGE.search(entry.profiling_name or "")
+    return (found[1], int(found[2]), int(found[4])) if found else None
+
+
+def _is_gloo(entry: RecordedCall) -> bool:
+    return (entry.profiling_name or "").startswith("gloo:")
+
+
+def _op(entry: RecordedCall) -> str:
+    return (entry.profiling_name or "collective").split(":")[-1]
+
+
+def _label(entry: RecordedCall) -> tuple[str, str]:
+    return (entry.process_group[0], entry.process_group[1]) if len(entry.process_group) > 1 else ("", "")
+
+
+def _description(text: str | None) -> str:
+    return "" if text in (None, "undefined") else str(text)
+
+
+def _ranks(group: NamedGroup) -> tuple[int, ...]:
+    """The ranks of a group in order; () where they are not all ranks."""
+    try:
+        given = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
+    except (msgspec.DecodeError, RecursionError):
+        return ()
+    believed = tuple(rank for rank in map(one_rank, given) if rank is not None)
+    return tuple(sorted(believed)) if len(believed) == len(given) else ()

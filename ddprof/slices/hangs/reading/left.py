@@ -1,0 +1,121 @@
+"""What capture wrote of a rank's end: the sidecar, and the stacks that were asked for while it hung."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ddprof.flight_recorder import CallDump, Dimensions
+from ddprof.sidecar import Count, Rank
+from ddprof.slices.hangs.evidence import Call, Ending, Group, StackFrame
+
+_HOW = {"exit": "finished", "signal": "stopped", "watchdog": "stopped", "killed": "killed", "running": "running"}
+
+
+class LeftFrame(Struct, frozen=True):
+    """One frame of a stack, innermost first where there are several."""
+
+    file: str = "?"
+    line: Count = 0
+    function: str = ""
+    source: str = ""
+
+
+Frames = Annotated[tuple[LeftFrame, ...], Meta(max_length=1024)]
+
+
+class LeftError(Struct, frozen=True):
+    """The exception that ended a rank."""
+
+    type: str = ""
+    message: str = ""
+    frames: Frames = ()
+
+
+class LeftEnd(Struct, frozen=True):
+    """When and how a rank ended; `frames` of a rank that was stopped: where its training thread was."""
+
+    at_ns: Count | None = None
+    error: LeftError | None = None
+    frames: Frames = ()
+
+
+class LeftCall(Struct, frozen=True):
+    """One call of a function of torch.distributed; `peer` is the other rank of a message."""
+
+    group: str = ""
+    number: Count = 0
+    op: str = "collective"
+    peer: Rank | None = None
+    size: Dimensions | None = None
+    dtype: str = ""
+    entered_ns: Count | None = None
+    left_ns: Count | None = None
+    done: bool = False
+    line: LeftFrame | None = None
+
+
+class LeftGroup(Struct, frozen=True):
+    """A process group that the rank is a member of."""
+
+    name: str = ""
+    desc: str | None = None
+    ranks: tuple[Rank, ...] = ()
+
+
+class Left(Struct, frozen=True):
+    """A sidecar, or the answer of a rank that was asked where it is; they share these keys."""
+
+    rank: Rank | None = None
+    host: str = ""
+    restart: Count = 0
+    world_size: Rank | None = None
+    state: str = ""
+    at_ns: Count | None = None
+    steps_total: Count | None = None
+    process_groups: tuple[LeftGroup, ...] = ()
+    calls: Annotated[tuple[LeftCall, ...], Meta(max_length=2**16)] = ()
+    frames: Frames = ()
+    end: LeftEnd | None = None
+    flight_recorder: CallDump | None = None
+
+
+def frames_of(frames: tuple[LeftFrame, ...]) -> tuple[StackFrame, ...]:
+    """The same, as evidence."""
+    return tuple(StackFrame(f.file, f.line, f.function, f.source) for f in frames)
+
+
+def groups_of(left: Left) -> dict[str, Group]:
+    """The groups by name."""
+    return {
+        g.name: Group(g.name, g.desc if g.desc and g.desc != "undefined" else "", g.ranks) for g in left.process_groups
+    }
+
+
+def calls_of(left: Left) -> tuple[Call, ...]:
+    """The calls that were still in the record, oldest first."""
+    return tuple(
+        Call(
+            group=call.group,
+            number=call.number,
+            op=call.op,
+            done=call.done,
+            peer=call.peer,
+            input_sizes=() if call.size is None else (call.size,),
+            input_dtypes=(call.dtype,) if call.dtype else (),
+            entered_ns=call.entered_ns,
+            left_ns=call.left_ns,
+            frames=frames_of((call.line,)) if call.line else (),
+        )
+        for call in left.calls
+    )
+
+
+def ending_of(left: Left) -> Ending:
+    """How the rank ended."""
+    end = left.end or LeftEnd()
+    if end.error is not None:
+        error = end.error
+        return Ending("error", end.at_ns, error.type, error.message, frames_of(error.frames))
+    return Ending(_HOW.get(left.state, "unknown"), end.at_ns, frames=frames_of(end.frames))

@@ -1,0 +1,36 @@
+"""The lines of calls that a flight recorder has kept without a stack, of the rank's own log of what its script called.
+
+Capture asks torch for stacks only where that imports nothing (capture/window/flight_recorder.py). What the script
+called itself lies, in time, inside the call that its log has; what DDP and FSDP call lies in none, and has no line.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ddprof.slices.hangs.evidence import Call
+
+_NESTED = 4  # calls of torch.distributed inside one another: `broadcast_object_list` makes two broadcasts
+
+
+def with_lines(recorded: Sequence[Call], own: Sequence[Call]) -> tuple[Call, ...]:
+    """The recorded calls, each without a stack with that of the own call which was under way when it began."""
+    of_group: dict[str, list[Call]] = {}
+    for call in sorted((c for c in own if c.peer is None and c.frames and c.entered_ns), key=_entered):
+        of_group.setdefault(call.group, []).append(call)
+    return tuple(call if call.frames else _with_line(call, of_group.get(call.group, [])) for call in recorded)
+
+
+def _with_line(call: Call, own: Sequence[Call]) -> Call:
+    began_ns = _entered(call)
+    at = bisect_right(own, began_ns, key=_entered)
+    for known in reversed(own[max(at - _NESTED, 0) : at]):
+        if not known.done or (known.left_ns or 0) >= began_ns:
+            return replace(call, frames=known.frames)
+    return call
+
+
+def _entered(call: Call) -> int:
+    return call.entered_ns or 0

@@ -1,0 +1,31 @@
+"""Where a rank and its loader's workers were seen last, of their sampled stacks (docs/run-folder.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ddprof.model import HealthNote
+from ddprof.readers.companions.stacks import read_stacks
+from ddprof.slices.hangs.evidence import StackFrame, WorkerEvidence
+
+SUFFIX = ".stacks.jsonl"
+_WORKER = re.compile(r"\.worker(\d+)\.\d+\.stacks\.jsonl$")
+_RANK_ITSELF = -1  # in place of a worker's number
+
+
+def seen_last(path: str) -> tuple[WorkerEvidence | None, list[HealthNote]]:
+    """Of one file, and what could not be read of it; `is_rank` tells whose it is. None where nothing was sampled."""
+    processes, notes = read_stacks([path])
+    seen = processes[0].seen_last() if processes else None
+    if seen is None:
+        return None, notes
+    at_ns, frames = seen
+    named = _WORKER.search(os.path.basename(path))
+    stack = tuple(StackFrame(file, line, function) for file, function, line in frames)
+    return WorkerEvidence(int(named[1]) if named else _RANK_ITSELF, at_ns, stack), notes
+
+
+def is_rank(seen: WorkerEvidence) -> bool:
+    """Whether it is the rank's own training thread."""
+    return seen.worker == _RANK_ITSELF

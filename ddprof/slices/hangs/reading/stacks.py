@@ -1,0 +1,77 @@
+"""Stacks of Python threads as text: what faulthandler writes, and what `py-spy dump` prints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ddprof.slices.hangs.evidence import StackFrame
+
+# faulthandler: `Thread 0x00007f (most recent call first):` or `Current thread 0x... [name] (...)`, then
+# `  File "train.py", line 12 in load`.
+_FAULTHANDLER_THREAD = re.compile(
+    r"^(?:Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])?.*most recent call"
+)
+_FAULTHANDLER_FRAME = re.compile(r'^ +File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
+_FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
+# py-spy: `Thread 1234 (idle): "MainThread"`, then `    load (train.py:12)`.
+_PY_SPY_THREAD = re.compile(r'^Thread (?P<id>\S+) \((?P<state>[^)]*)\)(?:: "(?P<name>.*)")?$')
+_PY_SPY_FRAME = re.compile(r"^ +(?P<function>.+) \((?P<file>.+):(?P<line>\d+)\)$")
+MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
+
+
+@dataclass(frozen=True)
+class ThreadStack:
+    """One thread, its frames innermost first; `is_main` None where the text does not say."""
+
+    name: str
+    frames: tuple[StackFrame, ...]
+    is_main: bool | None = None
+
+
+@dataclass(frozen=True)
+class StackText:
+    """The threads of the last dump in a text, and the fatal error it was written for ("" without one)."""
+
+    threads: tuple[ThreadStack, ...]
+    fatal: str = ""
+
+
+def has_stacks(head: str) -> bool:
+    """Whether a text begins as one of the two does."""
+    lines = head.splitlines()
+    return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
+
+
+def parse_stacks(text: str) -> StackText:
+    """The last dump of the text: a process may have been asked several times."""
+    threads: list[tuple[str, bool | None, list[StackFrame]]] = []
+    fatal = ""
+    seen: set[str] = set()
+    for line in text.splitlines():
+        if found := _FATAL.match(line):
+            fatal = found["what"]
+            threads, seen = [], set()
+        elif found := _FAULTHANDLER_THREAD.match(line):
+            if found[1] in seen:  # the next dump begins
+                threads, seen = [], set()
+            seen.add(found[1])
+            threads.append((found["name"] or "", None, []))
+        elif found := _PY_SPY_THREAD.match(line):
+            threads.append((found["name"] or "", found["name"] == "MainThread", []))
+        elif threads and (frame := _frame(line)) and len(threads[-1][2]) < MAX_FRAMES:
+            threads[-1][2].append(frame)
+    return StackText(tuple(ThreadStack(name, tuple(frames), main) for name, main, frames in threads), fatal)
+
+
+def training_frames(stacks: StackText) -> tuple[StackFrame, ...]:
+    """The frames of the thread that trains: the main one; faulthandler lists it last, because it is the oldest."""
+    if not stacks.threads:
+        return ()
+    named = next((t for t in stacks.threads if t.is_main), None)
+    return (named or stacks.threads[-1]).frames
+
+
+def _frame(line: str) -> StackFrame | None:
+    found = _FAULTHANDLER_FRAME.match(line) or _PY_SPY_FRAME.match(line)
+    return StackFrame(found["file"], int(found["line"]), found["function"].strip()) if found else None

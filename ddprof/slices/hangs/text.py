@@ -1,0 +1,72 @@
+"""The verdict as text: one plain sentence, then a line per rank."""
+
+from __future__ import annotations
+
+import textwrap
+
+from ddprof.outside.plain_text import clean
+from ddprof.slices.hangs.evidence import Call, StackFrame
+from ddprof.slices.hangs.model import Hang, RankRow
+from ddprof.units import format_ranks, format_us
+
+PLAIN_WIDTH = 100
+_MAX_ROWS = 64  # of ranks: more are no reading matter, and those that matter come first
+_HEADINGS = ("rank", "state", "inside", "waits", "line of the script", "steps")
+
+
+def render_hang(hang: Hang) -> str:
+    """The verdict as plain characters, ending in a newline."""
+    lines = textwrap.wrap(clean(hang.sentence), PLAIN_WIDTH)
+    if hang.rows:
+        lines += ["", *_table(hang)]
+    others = hang.stuck[1:]
+    if others:
+        lines += ["", "Stuck as well, later or because of it:"]
+        lines += [f"  {_call_name(s.op, s.number, s.group)}: {format_ranks(s.entered)} inside" for s in others]
+    if hang.notes:
+        lines += ["", *(part for note in hang.notes for part in textwrap.wrap(clean(f"Note: {note}"), PLAIN_WIDTH))]
+    return "\n".join(clean(line).rstrip() for line in lines) + "\n"
+
+
+def _table(hang: Hang) -> list[str]:
+    """The ranks that it begins with first; ranks that say the same share a line."""
+    latest = max((row.call.entered_ns for row in hang.rows if row.call and row.call.entered_ns), default=None)
+    shared: dict[tuple[str, ...], list[int]] = {}
+    for row in sorted(hang.rows, key=lambda row: (row.rank not in hang.ranks, row.rank)):
+        shared.setdefault(_cells(row, latest), []).append(row.rank)
+    rows = [(format_ranks(ranks).split(" ", 1)[1], *cells) for cells, ranks in shared.items()]
+    table = [_HEADINGS, *rows[:_MAX_ROWS]]
+    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADINGS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    return lines if len(rows) <= _MAX_ROWS else [*lines, f"... and {len(rows) - _MAX_ROWS} more (--json)"]
+
+
+def _cells(row: RankRow, latest_ns: int | None) -> tuple[str, ...]:
+    inside = "-" if row.call is None else _call_name(row.call.op, row.call.number, row.call.group)
+    return (
+        row.state,
+        inside,
+        _since(row.call, latest_ns),
+        _line(row.frame),
+        "-" if row.steps is None else str(row.steps),
+    )
+
+
+def _call_name(op: str, number: int, group: str) -> str:
+    return f"{op} {number}" + (f", group {group}" if group else "")
+
+
+def _since(call: Call | None, latest_ns: int | None) -> str:
+    """How much longer than the rank that came last."""
+    if call is None or call.entered_ns is None or latest_ns is None:
+        return "-"
+    ahead_us = (latest_ns - call.entered_ns) / 1e3
+    return f"{format_us(ahead_us)} longer" if ahead_us >= 1000 else "as the last"
+
+
+def _line(frame: StackFrame | None) -> str:
+    if frame is None:
+        return "-"
+    name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
+    inside = f" {frame.function}()" if frame.function and not frame.function.startswith("<") else ""
+    return f"{name}:{frame.line}{inside}"

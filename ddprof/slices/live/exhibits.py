@@ -1,0 +1,104 @@
+"""Live: a job that still runs. Who is behind, how long steps take, how busy hosts and devices are, how full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ddprof.capture.launcher.live import LiveRank, latest_late
+from ddprof.causes import CAUSES
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
+from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
+from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
+from ddprof.dashboard.runs.live import running_ranks
+from ddprof.dashboard.runs.view import View
+from ddprof.report.phrases import clean
+from ddprof.slices.live.hosts import HostNow, hosts_now
+from ddprof.slices.live.ranks import silent_ranks
+from ddprof.units import format_bytes, format_ranks, format_us
+
+# Phases, and the ledger cause in whose colour each is drawn.
+_PHASES = {"data": "dataloader", "forward": "compute", "backward": "checkpoint", "optimizer": "gc"}
+
+
+def has_data(view: View) -> bool:
+    """Whether the run was read from a folder that a job writes to."""
+    return bool(running_ranks(view.opened.folder))
+
+
+def exhibits(view: View) -> Iterator[Exhibit]:
+    """The charts of the page; none where no rank runs."""
+    ranks = [r for r in running_ranks(view.opened.folder) if view.shows(r.rank)]
+    if not ranks:
+        return
+    yield _now(ranks)
+    yield _history(ranks)
+    hosts = hosts_now(view.opened.folder)
+    if hosts:
+        yield _hosts(hosts)
+
+
+def _now(ranks: Sequence[LiveRank]) -> Exhibit:
+    columns = ("rank", "host", "step", "step time (ms)", *(f"{phase} (ms)" for phase in _PHASES), "silent for (s)")
+    rows = [
+        (r.rank, clean(r.host), r.last_step, r.median_ns() / 1e6, *(_ms(r, p) for p in _PHASES), r.age_ns / 1e9)
+        for r in ranks
+    ]
+    # Backward holds the waiting for peers: it says nothing of the rank itself.
+    slowest = sorted(ranks, key=lambda r: -sum(_ms(r, p) for p in _PHASES if p != "backward"))[:MAX_LINES]
+    names = [f"rank {r.rank}" for r in slowest]
+    parts = [
+        Part(cause, phase, CAUSES[cause].color_name, [_ms(r, phase) for r in slowest])
+        for phase, cause in _PHASES.items()
+    ]
+    chart = Stacked(names, parts, "ms per step, median of recent steps")
+    return Exhibit("live-now", "Who is behind now?", _who(ranks), sheet(columns, rows), chart)
+
+
+def _ms(rank: LiveRank, phase: str) -> float:
+    """Median of a phase in recent steps."""
+    return rank.median_ns(f"{phase}_ns") / 1e6
+
+
+def _who(ranks: Sequence[LiveRank]) -> str:
+    """One sentence: stuck, late, or even."""
+    words = f"{len(ranks)} ranks at step {max(r.last_step for r in ranks)}."
+    if stuck := silent_ranks(ranks):
+        return f"{words} No step for a while on {format_ranks(stuck)}."
+    late = latest_late(ranks)
+    if late is None:
+        return f"{words} No rank is behind. Backward holds the waiting for peers."
+    return f"{words} Rank {late.rank} is {format_us(late.late_ns / 1e3)} late per step, in {late.phase}."
+
+
+def _history(ranks: Sequence[LiveRank]) -> Exhibit:
+    """The slowest and the fastest rank of each recent step."""
+    walls: dict[int, list[float]] = {}
+    for rank in ranks:
+        for step in rank.steps:
+            walls.setdefault(step.number, []).append((step.end_ns - step.start_ns) / 1e6)
+    rows = [(number, min(w), max(w)) for number, w in sorted(walls.items())]
+    table, question = sheet(("step", "fastest rank (ms)", "slowest rank (ms)"), rows), "Do steps get slower?"
+    if len(rows) < 2:
+        return Exhibit("live-steps", question, "Too few steps yet.", table)
+    numbers = [row[0] for row in rows]
+    drawn = [
+        Curve("slowest rank", numbers, [row[2] for row in rows]),
+        Curve("fastest rank", numbers, [row[1] for row in rows], dotted=True),
+    ]
+    half = len(rows) // 2
+    before, now = (sum(r[2] for r in part) / len(part) for part in (rows[:half], rows[half:]))
+    reading = f"The last {len(rows)} steps: {now:.3g} ms in the newer half against {before:.3g} ms in the older."
+    return Exhibit("live-steps", question, reading, table, Curves(drawn, "step", "ms"))
+
+
+def _hosts(hosts: Sequence[HostNow]) -> Exhibit:
+    columns = ("where", "busy (%)", "memory used (bytes)", "memory (bytes)")
+    rows: list[tuple[object, ...]] = []
+    for host in hosts:
+        rows.append((f"{clean(host.host)}: CPU", host.cpu_percent, host.memory_used_bytes, host.memory_total_bytes))
+        for gpu in host.gpus:
+            where = f"{clean(host.host)}: GPU {gpu.index}"
+            rows.append((where, gpu.busy_percent, gpu.used_bytes, gpu.total_bytes))
+    used = [h.memory_used_bytes for h in hosts if h.memory_used_bytes is not None]
+    reading = "Newest sample of each host" + (f"; host memory up to {format_bytes(max(used))}." if used else ".")
+    return Exhibit("live-hosts", "How busy and how full are hosts and devices?", reading, sheet(columns, rows))

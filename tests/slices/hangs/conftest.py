@@ -1,0 +1,8 @@
+"""Where the helpers of this folder are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # `hang_cases` and `hang_dumps` are no package

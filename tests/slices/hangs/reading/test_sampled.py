@@ -1,0 +1,109 @@
+"""Where ranks and loader workers were seen last, from the files that capture itself writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.slices.hangs.document import hang_document
+from ddprof.slices.hangs.explain import explain
+
+STEM = "rank1.host.77.0"
+TORCH = "/env/lib/python3.11/site-packages/torch"
+T0 = 1_800_000_000_000_000_000
+WAITS = [("/job/train.py", "main", 40), (f"{TORCH}/utils/data/dataloader.py", "__next__", 700)]
+FETCHES = [
+    (f"{TORCH}/utils/data/_utils/worker.py", "_worker_loop", 349),
+    (f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52),
+    ("/job/data.py", "__getitem__", 17),
+]
+
+
+def side_file(path: Path, frames: list[tuple[str, str, int]], at_ns: int, extra: str = "") -> None:
+    """A file of one stack, outermost frame first."""
+    numbered = [["", "...", 0], *map(list, frames)]
+    stacks = [[-1, 0], *([at - 1 if at > 1 else -1, at] for at in range(1, len(numbered)))]
+    lines: list[dict[str, Any]] = [
+        {"kind": "begin", "schema": "ddprof.stacks/1", "phases": []},
+        {"kind": "frames", "from": 0, "frames": numbered},
+        {"kind": "stacks", "from": 0, "stacks": stacks},
+        {"kind": "threads", "from": 0, "threads": [["MainThread", 77]]},
+        {"kind": "counts", "counts": [[len(frames), 0, 0, 9, 9, 0]], "last": [at_ns, len(frames)]},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + extra)
+
+
+def sidecar(folder: Path, rank: int, **content: Any) -> None:
+    """A rank that had entered collective 5 (rank 0), or only 4 of them."""
+    line = {"file": "/job/train.py", "line": 50, "function": "main"}
+    about = {"group": "0", "op": "all_reduce", "size": [4], "line": line}
+    calls = [{**about, "number": n, "entered_ns": T0 + n * 10**9, "done": n < 5} for n in range(1, 6 - rank)]
+    known = {"rank": rank, "host": "host", "world_size": 2, "calls": calls, "end": {"at_ns": T0 + 60 * 10**9}}
+    (folder / f"rank{rank}.host.{76 + rank}.0.sidecar.json").write_text(json.dumps({**known, **content}))
+
+
+def test_a_killed_rank_was_last_where_it_was_sampled_last(tmp_path: Path) -> None:
+    sidecar(tmp_path, 0, state="signal")
+    sidecar(tmp_path, 1, state="killed")
+    frames, stacks = [("/job/train.py", "main", 40), ("/job/data.py", "augment", 9)], tmp_path / f"{STEM}.stacks.jsonl"
+    side_file(stacks, frames, T0 + 9 * 10**9)
+    hang = explain([str(tmp_path)])
+    assert hang.kind == "killed" and "last seen at data.py:9 in augment()" in hang.sentence
+    side_file(stacks, frames[1:], T0 + 10**9)  # a later call tells more
+    assert "last seen at train.py:50 in main()" in explain([str(tmp_path)]).sentence
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Timed out waiting 8000ms for recv operation to complete", "not_entered"),
+        ("Connection closed by peer [127.0.0.1]:20712.", "killed"),
+    ],
+)
+def test_a_rank_that_a_launcher_killed_because_it_did_not_end_is_no_cause(
+    tmp_path: Path, message: str, kind: str
+) -> None:
+    """A rank that hangs in C code does not answer SIGTERM. Whether it died first is told by what its peers say."""
+    sidecar(tmp_path, 0, end={"at_ns": T0 + 60 * 10**9, "error": {"type": "RuntimeError", "message": message}})
+    sidecar(tmp_path, 1, state="killed")
+    side_file(tmp_path / f"{STEM}.stacks.jsonl", [("/job/train.py", "main", 40)], T0 + 9 * 10**9)
+    hang = explain([str(tmp_path)])
+    assert (hang.kind, hang.ranks) == (kind, (1,)), hang.sentence
+    assert "at train.py:40 in main()" in hang.sentence
+
+
+def test_the_loader_worker_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:
+    sidecar(tmp_path, 0, state="signal")
+    frames = [{"file": file, "line": line, "function": function} for file, function, line in reversed(WAITS)]
+    sidecar(tmp_path, 1, state="signal", end={"at_ns": T0 + 60 * 10**9, "frames": frames})
+    waiting = [FETCHES[0], ("/env/lib/python3.11/queue.py", "get", 1)]
+    side_file(tmp_path / f"{STEM}.worker0.90.stacks.jsonl", waiting, T0)
+    side_file(tmp_path / f"{STEM}.worker1.91.stacks.jsonl", FETCHES[:2], T0)  # of the epoch before
+    side_file(tmp_path / f"{STEM}.worker1.92.stacks.jsonl", FETCHES, T0 + 1, extra='{"kind": "counts"}\nhalf a li')
+    hang = explain([str(tmp_path)])
+    assert hang.kind == "not_entered" and hang.ranks == (1,)
+    waits = "it is at train.py:40 in main() and waits for its loader, whose worker 1 is at data.py:17 in __getitem__()"
+    assert waits in hang.sentence
+    line = {"file": "/job/data.py", "line": 17, "function": "__getitem__", "source": None}
+    rows = hang_document(hang)["per_rank"]
+    assert [row["loader_workers"] for row in rows] == [[], [{"worker": 1, "line": line}]]
+
+
+def test_stacks_that_a_signal_made_count_where_they_are_newer_than_the_answer(tmp_path: Path) -> None:
+    sidecar(tmp_path, 0, state="running", end=None)
+    sidecar(tmp_path, 1, state="running", end=None, calls=[])
+    frame = {"file": "/job/train.py", "line": 12, "function": "before"}
+    answer = {"rank": 1, "at_ns": T0 + 20 * 10**9, "frames": [frame]}
+    (tmp_path / f"{STEM}.where.json").write_text(json.dumps(answer))
+    dump = tmp_path / f"{STEM}.threads.txt"
+    dump.write_text('Current thread 0x1 (most recent call first):\n  File "/job/train.py", line 33 in holds\n')
+    for seconds, line in ((30, "train.py:33 in holds()"), (10, "train.py:12 in before()")):
+        os.utime(dump, ns=(T0 + seconds * 10**9,) * 2)
+        hang = explain([str(tmp_path)])
+        assert hang.rows[1].frame is not None and f":{hang.rows[1].frame.line} in" in line, hang
+    dump.write_text("")  # nothing was written
+    assert explain([str(tmp_path)]).rows[1].frame is not None

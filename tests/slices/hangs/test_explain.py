@@ -1,0 +1,119 @@
+"""Dumps in, the verdict out: every kind of hang, every version of the dump, pickle and JSON, NCCL and gloo."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from hang_cases import CASES, GROUPS
+from hang_dumps import VERSIONS, Job
+
+from ddprof.errors import NoUsableInput
+from ddprof.slices.hangs.document import hang_document
+from ddprof.slices.hangs.explain import explain
+from ddprof.slices.hangs.model import Hang
+from ddprof.slices.hangs.text import render_hang
+
+_ODD: tuple[Any, ...] = (None, -1, 2**61, 2**70, "x", [], {}, "[0, 1]", 1.5, True, [[[]]], "nccl:send 7->9", 0)
+
+
+def _explained(name: str, folder: Path, torch: str = "2.8", backend: str = "nccl", *, as_json: bool = False) -> Hang:
+    job = Job(4, torch, backend, dict(GROUPS))
+    CASES[name].play(job)
+    return explain([str(job.write(folder, as_json=as_json))])
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["pickle", "json"])
+@pytest.mark.parametrize("torch", VERSIONS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_in_every_version(name: str, torch: str, as_json: bool, tmp_path: Path) -> None:
+    case, hang = CASES[name], _explained(name, tmp_path / "dumps", torch, as_json=as_json)
+    assert (hang.kind, hang.ranks) == (case.kind, case.ranks), hang.sentence
+    for words in case.words:
+        assert words in hang.sentence
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("lost message", "inside")])
+def test_gloo_which_names_no_ranks_and_knows_no_states(name: str, tmp_path: Path) -> None:
+    case, hang = CASES[name], _explained(name, tmp_path / "dumps", "2.13", "gloo")
+    if name in ("two groups", "crossed"):  # who is in a group that only its waiters have called is not known
+        assert hang.kind != "none"
+        return
+    assert (hang.kind, hang.ranks) == (case.kind, case.ranks), hang.sentence
+
+
+def test_a_rank_without_a_dump_is_named_as_such(tmp_path: Path) -> None:
+    job = Job(4)
+    CASES["not entered"].play(job)
+    hang = explain([str(job.write(tmp_path / "dumps", ranks=[0, 1, 3]))])
+    assert hang.kind == "inside"
+    assert "of rank 2 nothing was recorded" in hang.sentence
+    assert hang.ranks == (2,)
+
+
+def test_dumps_in_a_store(tmp_path: Path) -> None:
+    job = Job(4)
+    CASES["not entered"].play(job)
+    folder = job.write(tmp_path / "dumps")
+    store = fsspec.filesystem("memory")
+    for file in folder.iterdir():
+        store.pipe(f"/hangs/run/{file.name}", file.read_bytes())
+    assert explain(["memory://hangs/run"]).sentence == explain([str(folder)]).sentence
+    with pytest.raises(NoUsableInput, match="memory://hangs/nothing: cannot be read"):
+        explain(["memory://hangs/nothing"])
+
+
+def test_the_text_has_a_line_per_rank_and_no_control_characters(tmp_path: Path) -> None:
+    text = render_hang(_explained("skipped", tmp_path / "dumps"))
+    assert text.splitlines()[0].startswith("Rank 1 went on to barrier")
+    assert any(line.startswith("1 ") and "train.py:12" not in line.split("barrier")[0] for line in text.splitlines())
+    assert "0, 2, 3" in text
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_dumps_give_a_verdict_or_a_reason(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    job = Job(4, rng.choice(list(VERSIONS)), rng.choice(["nccl", "gloo"]), dict(GROUPS))
+    CASES[rng.choice(list(CASES))].play(job)
+    for rank in range(job.world):
+        dump: Any = job.dump(rank)
+        for _ in range(4):
+            dump = _damaged(dump, rng)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump))
+    with contextlib.suppress(NoUsableInput):
+        hang = explain([str(tmp_path)])
+        assert hang.sentence and render_hang(hang) and json.dumps(hang_document(hang))
+
+
+def _damaged(value: Any, rng: random.Random) -> Any:
+    """A copy with one value of it replaced, doubled, left out, or moved."""
+    if isinstance(value, dict) and value:
+        key = rng.choice(list(value))
+        return {**value, key: rng.choice(_ODD) if rng.random() < 0.3 else _damaged(value[key], rng)}
+    if isinstance(value, list | tuple) and value:
+        items, at = list(value), rng.randrange(len(value))
+        change = rng.choice(["odd", "twice", "gone", "moved", "deeper", "deeper", "deeper"])
+        if change == "odd":
+            items[at] = rng.choice(_ODD)
+        elif change == "twice":
+            items.insert(at, items[at])
+        elif change == "gone":
+            del items[at]
+        elif change == "moved":
+            rng.shuffle(items)
+        else:
+            items[at] = _damaged(items[at], rng)
+        return items
+    return rng.choice(_ODD)
+
+
+def test_a_folder_without_anything_is_no_input(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing of a rank")
+    with pytest.raises(NoUsableInput):
+        explain([str(tmp_path)])

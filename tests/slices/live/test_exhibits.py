@@ -1,0 +1,69 @@
+"""A run folder that is still written: the page says who is behind, before the first trace and without keeping state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddprof.dashboard.pages.catalogue import PAGES, page_at
+from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.runs.view import View
+from ddprof.errors import NoUsableInput
+from ddprof.report.phrases import run_words
+from ddprof.slices.live.exhibits import exhibits
+from ddprof.slices.live.hosts import TAIL_BYTES, hosts_now
+from tests.dashboard.conftest import RUNNING_STEPS
+
+
+def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
+    (opened,) = load([str(running)])
+    assert "no trace yet" in opened.report.verdict.headline and not opened.has_traces
+    assert "unknown" not in run_words(opened.report)
+    shown = {e.id: e for e in exhibits(View(opened, {}, (opened,)))}
+    assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
+    assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]
+    assert len(shown["live-steps"].sheet.rows) == RUNNING_STEPS
+
+
+def test_every_page_opens_before_the_first_trace(running: Path) -> None:
+    (opened,) = load([str(running)])
+    for page in PAGES:
+        assert page.content(View(opened, {}, (opened,))), page.path
+
+
+def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableInput):
+        load([str(tmp_path)])
+
+
+def test_a_finished_run_says_that_nothing_runs(straggler: OpenRun) -> None:
+    view = View(straggler, {}, (straggler,))
+    assert list(exhibits(view)) == []
+    assert "No rank of this run runs now" in str(page_at("/live").content(view)[-1])
+
+
+def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path: Path) -> None:
+    def sample(busy: int) -> str:
+        cpu = {"jiffies": {"user": busy, "idle": 100 - busy}}
+        return json.dumps({"at_ns": 1, "cpu": cpu, "memory": {"total_bytes": 10, "available_bytes": 4}})
+
+    lines = ["x" * TAIL_BYTES, sample(0).replace('"idle": 100', '"idle": 0'), "{broken", sample(50), '{"at_ns']
+    (tmp_path / "host.h1.7.counters.jsonl").write_text("\n".join(lines))
+    (host,) = hosts_now(str(tmp_path))
+    assert (host.host, host.memory_used_bytes, host.memory_total_bytes) == ("h1", 6, 10)
+    assert host.cpu_percent == pytest.approx(50.0)
+
+
+ODD_LINES = """[]|null|1|"x"|{"cpu": []}|{"cpu": {"jiffies": 7}}|{"cpu": {"jiffies": {"user": "x"}}}|{"memory": [1]}
+{"memory": {"total_bytes": NaN}}|{"memory": {"total_bytes": 1e999}}|{"gpus": {"a": 1}}|{"gpus": [7]}
+{"gpus": [{"index": []}]}|{"cpu": {"jiffies": {"user": 18446744073709551616}}}""".replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("line", [*ODD_LINES, "[" * 9_000])
+def test_samples_of_another_type_are_skipped(tmp_path: Path, line: str) -> None:
+    good = '{"memory": {"total_bytes": 10, "available_bytes": 4}}'
+    (tmp_path / "host.h1.7.counters.jsonl").write_text(f"{good}\n{line}\n")
+    (host,) = hosts_now(str(tmp_path))
+    assert (host.memory_used_bytes, host.cpu_percent, host.gpus) == (6, None, ())

@@ -1,7 +1,7 @@
 """Writes the table of slices in CONTRIBUTING.md: one sentence each, and lines of Python of the core and of each.
 
-    python .ci/house.py           rewrite the table
-    python .ci/house.py --check   exit with 1 where a slice is missing from it, or one is told that is gone
+python .ci/house.py           rewrite the table
+python .ci/house.py --check   exit with 1 where a slice is missing from it, or one is told that is gone
 """
 
 from __future__ import annotations

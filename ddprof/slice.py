@@ -14,15 +14,18 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("assistants", "doctor", "memory", "training_logs")
+OWN = ("assistants", "doctor", "memory", "planning", "training_logs")
 
 
 class Command(NamedTuple):
-    """A command of `ddprof`: the module that holds it as `command`, its line and its group in `ddprof --help`."""
+    """A command of `ddprof`: the module that holds it as `command`, its line and its group in `ddprof --help`, and the
+    command that it stands after there; it stands last where it names none.
+    """
 
     module: str
     line: str
     group: str
+    after: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -9,11 +10,12 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
+from ddprof.cli import main as cli_main
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
 from ddprof.report.model import (
     ClockInfo,
@@ -32,6 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: 
 
 from budget import pytest_fixture_setup, pytest_runtest_makereport, pytest_runtest_setup
 from stores import serving
+
+if TYPE_CHECKING:
+    from labelled_runs import Runs
 
 __all__ = ["pytest_fixture_setup", "pytest_runtest_makereport", "pytest_runtest_setup"]  # hooks of the CPU budget
 
@@ -91,6 +96,58 @@ def shared_run(shared_dir: Path) -> Callable[[str], Path]:
         return shared_dir / name
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def sample(repo_root: Path) -> Callable[[str], str]:
+    """`sample("healthy")` -> the folder of that shipped sample."""
+    return lambda name: str(repo_root / "sample_traces" / name)
+
+
+@pytest.fixture(scope="session")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """`labelled("host.gc")`: the run of that name in corpus.py, generated and analyzed once per session; the workers of
+    pytest-xdist share its files.
+    """
+    import corpus
+    from labelled_runs import Labelled
+
+    from benchmarks.oracle.simulate import simulate
+    from benchmarks.oracle.write import write
+
+    made: dict[str, Labelled] = {}
+    own = tmp_path_factory.mktemp("labelled")
+    shared = own.parents[1] / "labelled" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
+    shared.mkdir(exist_ok=True)
+
+    def make(name: str) -> Labelled:
+        if name not in made:
+            folder = shared / name
+            if not folder.exists():
+                write(simulate(corpus.EVERY[name]), own / name)
+                try:
+                    (own / name).rename(folder)
+                except OSError:  # another worker was first
+                    shutil.rmtree(own / name)
+            made[name] = Labelled(name, json.loads((folder / "label.json").read_text()), folder / "traces")
+        return made[name]
+
+    return make
+
+
+@pytest.fixture
+def ddprof(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """`ddprof("analyze", path)` -> (exit code, stdout, stderr), in this process."""
+    monkeypatch.setattr("sys.excepthook", sys.__excepthook__)
+
+    def invoke(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ddprof", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli_main.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return invoke
 
 
 @pytest.fixture

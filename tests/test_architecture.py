@@ -25,7 +25,7 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "remembered",
 }
 VOCABULARY = BASIS | {"findings", "hangs"}
-PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = tuple(
+PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in (
         "facts",
@@ -33,7 +33,7 @@ PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_T
         "execution",
         "rules",
         "replay",
-        "planning",
+        "settings",
         "trust",
         "mapping",
         "kernel_table",
@@ -71,25 +71,25 @@ ALLOWED: dict[str, set[str]] = {
     RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
     | {FACTS, JOB, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
-    PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
+    SETTINGS: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
     "trackers": VOCABULARY | {"report", LAUNCHER},  # launcher.live: the step rings of a running job
     "patching": {"settings", "errors", "outside"},
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
-    | {PLANNING, RUN_FOLDER},
+    | {SETTINGS, RUN_FOLDER},
     "analyzers": VOCABULARY
     | {"settings"}
-    | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
+    | {FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
-    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, KERNEL_TABLE, "readers", "api"}
+    | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
     | {"settings", "tune"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, TRUST, RUN_FOLDER},
+    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", SETTINGS, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
     "__main__": {"cli"},
     "ddprof": {"api", "marks", "_version"},
@@ -132,7 +132,7 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},  # and protobuf, by name: messages.py
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
+    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},

@@ -28,7 +28,7 @@ from ddprof.units import format_share, format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
-    from ddprof.analyzers.planning.predict import Prediction
+    from ddprof.analyzers.settings.predict import Prediction
 
 SCHEMA = "ddprof.verify/1"
 _WORDS = {
@@ -116,9 +116,9 @@ def command(
 
 def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str]) -> dict[str, Any]:
     """The prediction for settings: its numbers, the kinds of change, and the findings whose fix they are."""
-    from ddprof.analyzers.planning.facts import parse_now, present
-    from ddprof.analyzers.planning.knobs import parse_setting
-    from ddprof.analyzers.planning.predict import predict
+    from ddprof.analyzers.settings.knobs import parse_setting
+    from ddprof.analyzers.settings.predict import predict
+    from ddprof.analyzers.settings.present import parse_now, present
 
     wanted = [parse_setting(text) for text in settings]
     stated = parse_now(pairs("--now", now))

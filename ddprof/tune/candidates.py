@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import Setting
-from ddprof.analyzers.planning.predict import predict
+from ddprof.analyzers.settings.knobs import Setting
+from ddprof.analyzers.settings.predict import predict
+from ddprof.analyzers.settings.present import present
 from ddprof.errors import DdprofError
 from ddprof.findings import Finding
 from ddprof.report.fixes import applicable

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("assistants", "doctor", "memory", "planning", "training_logs")
+OWN = ("assistants", "doctor", "memory", "planning", "training_logs", "xla")
 
 
 class Command(NamedTuple):

@@ -129,7 +129,7 @@ OTHERS: dict[str, set[str]] = {
     "patching": {"libcst"},
     "tune": {"numpy", "msgspec", "rich"},
     LAUNCHER: {"fsspec", "msgspec"},
-    "readers": {"numpy", "pyarrow", "msgspec"},  # and protobuf, by name: messages.py
+    "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
     **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, KERNEL_TABLE)},

@@ -21,8 +21,8 @@ from ddprof.readers.columns.kinds import device_kind
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
-from ddprof.readers.xplane.lines import Plane, Spans, leaves
-from ddprof.readers.xplane.messages import planes_of
+from ddprof.slices.xla.lines import Plane, Spans, leaves
+from ddprof.slices.xla.messages import can_decode, planes_of
 from ddprof.tables import NULL
 
 MAX_BYTES = 2 << 30  # of one message of protobuf
@@ -39,13 +39,13 @@ _SINCE_START_NS = 2**55  # below: times since the profile began (a year), above:
 _NAME = re.compile(rb"\A\n[\x00-\xff]{1,40}?(?:/host:|/device:|/task:|/virtualdevice:|Task Environment|#Chip)")
 
 
-def device_parts(source: Source) -> list[str]:
+def _parts(source: Source) -> list[str]:
     """The devices of a process, its host where it has none. Raises NoUsableInput where no plane is whole."""
     planes, _ = _planes(source)
     return [plane.name for plane in _devices(planes)] or [_NO_DEVICE]
 
 
-def read_xplane(source: Source) -> RankTrace:
+def _read(source: Source) -> RankTrace:
     """One device of a process with what its host did; `source.part` names it, the only one where it is None."""
     planes, notes = _planes(source)
     devices = _devices(planes)
@@ -181,9 +181,14 @@ def _described(device: Plane | None, planes: list[Plane]) -> Device:
     return Device("rocm" if is_amd else "cuda")
 
 
-def is_xplane(sample: Sample) -> bool:
+def _missing() -> str | None:
+    what = "an XPlane profile of JAX or TensorFlow, read with the package protobuf: `pip install ddprof[xplane]`"
+    return None if can_decode() else what
+
+
+def _recognise(sample: Sample) -> bool:
     """Whether a file begins with a plane."""
     return _NAME.search(sample.head[:64]) is not None
 
 
-FORMAT = Format("xplane", "an XPlane profile", is_xplane, read_xplane, device_parts)
+FORMAT = Format("xplane", "an XPlane profile", _recognise, _read, _parts, missing=_missing)

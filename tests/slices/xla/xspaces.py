@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddprof.readers.xplane.messages import _messages
 from ddprof.report.export.protobuf import varint
+from ddprof.slices.xla.messages import _messages
 
 START_NS = 1_790_000_000_000_000_000
 

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("assistants", "doctor", "memory", "planning", "training_logs", "xla")
+OWN = ("assistants", "comparison", "doctor", "memory", "planning", "training_logs", "xla")
 
 
 class Command(NamedTuple):
@@ -33,13 +33,14 @@ class Slice:
     """What one capability adds to the core, by the names of its modules: nothing of it is imported yet.
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
-    `ddprof analyze` says of input that is no run.
+    `ddprof analyze` says of input that is no run. `pages`: modules that end in `PAGE`, a page of the dashboard.
     """
 
     name: str
     commands: Mapping[str, Command] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
 
 
 @cache

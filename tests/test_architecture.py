@@ -85,7 +85,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
-    | {"settings", "tune"}
+    | {"settings", "tune", "slice"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
@@ -136,7 +136,7 @@ OTHERS: dict[str, set[str]] = {
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
-    **{f"slices.{name}": {"numpy", "msgspec", "click", "mcp", "mcp_types"} for name in OWN},
+    **{f"slices.{name}": {"numpy", "msgspec", "click", "dash", "mcp", "mcp_types"} for name in OWN},
     "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
@@ -236,7 +236,7 @@ def test_the_core_imports_no_slice_and_no_slice_another() -> None:
 def test_every_slice_is_listed_and_what_it_names_is_there() -> None:
     assert {name.split(".")[1] for name in NAMES if _is_slice(name)} == set(OWN)
     for part in own_slices():
-        named = [*part.formats, *part.answers, *(command.module for command in part.commands.values())]
+        named = [*part.formats, *part.answers, *part.pages, *(command.module for command in part.commands.values())]
         assert all(module.removeprefix("ddprof.") in NAMES for module in named), part.name
 
 

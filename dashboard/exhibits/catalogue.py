@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.dashboard.exhibits import (
     communication,
+    compare,
     data,
     findings,
     host,
@@ -20,7 +21,6 @@ from ddprof.dashboard.exhibits import (
 )
 from ddprof.dashboard.exhibits.memory import page as memory
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.exhibits.several import compare, history
 from ddprof.dashboard.runs.view import View
 
 
@@ -64,6 +64,5 @@ SUBJECTS = (
     Subject("/compare", "Compare", compare.exhibits, has_data=compare.has_data),
     Subject("/data", "Data", data.exhibits),
 )
-# A file holds one run and cannot show what is written at the moment: only the dashboard has these pages.
-HISTORY = Subject("/history", "History", history.exhibits, has_data=history.has_data)
+# A file cannot show what is written at the moment: only the dashboard has this page.
 LIVE = Subject("/live", "Live", live.exhibits, has_data=live.has_data)

@@ -1,50 +1,18 @@
-"""All pages in the order of the navigation: their subjects, and how the dashboard lays them out."""
+"""All pages in the order of the navigation: those of a report, those of slices, and what is written at the moment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import importlib
+from collections.abc import Callable, Mapping
 
-from dash import html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.exhibits.catalogue import HISTORY, LIVE, SUBJECTS, Subject
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.pages import compare, data, findings, history, live, overview, timeline, tuning, what_if
-from ddprof.dashboard.pages.cards import exhibit_card, notice
+from ddprof.dashboard.exhibits.catalogue import LIVE, SUBJECTS
+from ddprof.dashboard.pages import compare, data, findings, live, overview, timeline, tuning, what_if
+from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Page:
-    """`layout` is None where the page is its exhibits one below the other."""
-
-    subject: Subject
-    layout: Callable[[View], list[Component]] | None = None
-
-    @property
-    def path(self) -> str:
-        """Its address."""
-        return self.subject.path
-
-    @property
-    def title(self) -> str:
-        """Its name in the navigation."""
-        return self.subject.title
-
-    def exhibits(self, view: View) -> Iterable[Exhibit]:
-        """What it shows."""
-        return self.subject.exhibits(view)
-
-    def content(self, view: View) -> list[Component]:
-        """The components of the page."""
-        if self.subject.needs_traces and not view.opened.has_traces:
-            return [html.H1(self.title), notice("A saved report does not hold what this page shows. Serve the traces.")]
-        if self.layout is not None:
-            return self.layout(view)
-        return [html.H1(self.title), *(exhibit_card(e, self.path, view) for e in self.exhibits(view))]
-
+from ddprof.slice import all_slices
 
 _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/": overview.content,
@@ -57,7 +25,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
 }
 PAGES = (
     *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
-    Page(HISTORY, history.content),
+    *(importlib.import_module(module).PAGE for part in all_slices() for module in part.pages),
     Page(LIVE, live.content),
 )
 _BY_PATH = {page.path: page for page in PAGES}

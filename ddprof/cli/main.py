@@ -33,9 +33,6 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
         "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
         "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),
         "tune": ("ddprof.cli.tune", "Try fixes on the job and keep those with a measured gain."),
-        "verify": ("ddprof.cli.verify", "Compare a prediction with the run made with the change."),
-        "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
-        "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
     },
     "Watch and debug": {
         "status": ("ddprof.cli.status", "Show who is behind in a running job."),

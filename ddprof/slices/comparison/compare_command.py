@@ -14,9 +14,9 @@ from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import Comparison, compare, to_json
-from ddprof.report.comparison.html import render_html
 from ddprof.report.comparison.limit import parse_limit, regressions
 from ddprof.report.comparison.text import headline, render_markdown, render_text
+from ddprof.slices.comparison.compare_page import render_html
 
 
 @click.command("compare")

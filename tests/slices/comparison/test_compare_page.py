@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ddprof.report.comparison.compare import compare
-from ddprof.report.comparison.html import render_html
 from ddprof.report.model import Report
+from ddprof.slices.comparison.compare_page import render_html
 from tests.dashboard.browsing import open_file, trouble
 
 pytestmark = pytest.mark.browser

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddprof.dashboard.exhibits.several.history import exhibits
 from ddprof.dashboard.figures.charts import Stacked
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
+from ddprof.slices.comparison.history_page import exhibits
 
 
 def at(report: Report, number: int, factor: float) -> OpenRun:
@@ -32,7 +32,9 @@ def test_bars_and_rows_are_the_runs_by_date_with_the_change_marked(straggler_rep
     assert not page_at("/history").subject.is_empty(view)
 
 
-def test_one_run_has_no_history_and_says_what_to_serve(view: View) -> None:
+def test_one_run_has_no_history_and_says_what_to_serve(straggler_report: Report) -> None:
+    only = OpenRun(straggler_report)
+    view = View(only, {}, (only,))
     assert list(exhibits(view)) == []
     assert page_at("/history").subject.is_empty(view)
     assert "ddprof serve FOLDER" in str(page_at("/history").content(view))

@@ -10,7 +10,10 @@ import click
 from ddprof.cli.load import load_reports, tell
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
+from ddprof.dashboard.runs.names import run_names
 from ddprof.errors import NoUsableInput
+from ddprof.slices.comparison.history import history
+from ddprof.slices.comparison.history_text import render_text, to_json
 
 
 @click.command("history")
@@ -32,10 +35,6 @@ def command(folder: str, form: str, redact: bool, reading: Reading) -> None:
     ddprof history ddprof-runs
     ddprof history ddprof-runs --format json
     """
-    from ddprof.dashboard.runs.names import run_names
-    from ddprof.report.history.changes import history
-    from ddprof.report.history.text import render_text, to_json
-
     key = key_of_redaction(redact)
     with redacted_errors(key):
         if not Path(folder).exists() and "://" not in folder:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ddprof.causes import CAUSES
 from ddprof.report import phrases
-from ddprof.report.history.changes import PastRun
+from ddprof.slices.comparison.history import PastRun
 from ddprof.units import format_share, format_us
 
 SCHEMA = "ddprof.history/1"

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddprof.report.history.changes import TAIL, PastRun, _crept_us, history
-from ddprof.report.history.text import headline, render_text, to_json, when_words
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Report, Steps
+from ddprof.slices.comparison.history import TAIL, PastRun, _crept_us, history
+from ddprof.slices.comparison.history_text import headline, render_text, to_json, when_words
 
 HOUR_S = 3_600.0
 

@@ -1,15 +1,22 @@
-"""History: how the step went from run to run, and where it changed."""
+"""The page History: how the step went from run to run, and where it changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dash import html
+from dash.development.base_component import Component
+
 from ddprof.causes import CAUSES
+from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet
 from ddprof.dashboard.figures.charts import Stacked, cause_parts
+from ddprof.dashboard.pages.cards import exhibit_card, notice
+from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
-from ddprof.report.history.changes import LEAST_RUNS, PastRun, history
-from ddprof.report.history.text import (
+from ddprof.report.phrases import clean
+from ddprof.slices.comparison.history import LEAST_RUNS, PastRun, history
+from ddprof.slices.comparison.history_text import (
     MARKS,
     NOT_RECORDED,
     change_words,
@@ -19,7 +26,6 @@ from ddprof.report.history.text import (
     shares,
     when_words,
 )
-from ddprof.report.phrases import clean
 
 MOST_DRAWN = 60  # bars; the table has all runs
 _METHOD = (
@@ -28,14 +34,14 @@ _METHOD = (
 )
 
 
-def has_data(view: View) -> bool:
+def _has_data(view: View) -> bool:
     """Whether there are runs to put in an order."""
     return len(view.runs) > 1
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The runs as bars by cause, and as a table."""
-    if not has_data(view):
+    if not _has_data(view):
         return
     entries = history([(name, run.report) for name, run in zip(view.names, view.runs, strict=True)])
     if not entries:
@@ -47,6 +53,13 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     parts = {cause: [row.get(cause, 0.0) / 1e3 for row in ledgers] for cause in CAUSES}
     chart = Stacked([_label(entry) for entry in drawn], cause_parts(parts), "ms per step", horizontal=False)
     yield Exhibit("history", "Did it get slower?", f"{headline(entries)}. {_METHOD}{more}", _sheet(entries), chart)
+
+
+def _content(view: View) -> list[Component]:
+    if not _has_data(view):
+        words = "One run is served. Serve a folder of runs to see them over time: ddprof serve FOLDER."
+        return [html.H1("History"), notice(words)]
+    return [html.H1("History"), *(exhibit_card(exhibit, "/history", view) for exhibit in exhibits(view))]
 
 
 def _label(entry: PastRun) -> str:
@@ -73,3 +86,6 @@ def _sheet(entries: list[PastRun]) -> Sheet:
             )
         )
     return Sheet((*columns, *(f"{CAUSES[c].label} (%)" for c in causes)), tuple(rows), is_tool=True)
+
+
+PAGE = Page(Subject("/history", "History", exhibits, has_data=_has_data), _content)

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("assistants", "comparison", "doctor", "memory", "planning", "training_logs", "xla")
+OWN = ("assistants", "comparison", "doctor", "memory", "planning", "trackers", "training_logs", "xla")
 
 
 class Command(NamedTuple):
@@ -34,6 +34,7 @@ class Slice:
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
     `ddprof analyze` says of input that is no run. `pages`: modules that end in `PAGE`, a page of the dashboard.
+    `destinations`: modules that end in `DESTINATION`, what reports are sent to by `--to` and `--log-to`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Slice:
     formats: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
+    destinations: tuple[str, ...] = ()
 
 
 @cache

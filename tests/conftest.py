@@ -17,6 +17,7 @@ import pytest
 
 from ddprof.cli import main as cli_main
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import (
     ClockInfo,
     HealthItem,
@@ -216,6 +217,14 @@ def straggler_report() -> Report:
         abstentions=(Abstention("memory.headroom", "no memory events (profile_memory=False)"),),
         checked=("host.gc", "host.sync"),
     )
+
+
+@pytest.fixture
+def saved(tmp_path: Path, straggler_report: Report) -> Path:
+    """The synthetic report as the JSON file that `--format json` would have written."""
+    file = tmp_path / "saved.json"
+    file.write_text(json.dumps(to_contract(straggler_report), indent=1))
+    return file
 
 
 @pytest.fixture(scope="session")

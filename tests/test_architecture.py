@@ -75,7 +75,6 @@ ALLOWED: dict[str, set[str]] = {
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "trackers": VOCABULARY | {"report", LAUNCHER},  # launcher.live: the step rings of a running job
     "patching": {"settings", "errors", "outside"},
     "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
     | {SETTINGS, RUN_FOLDER},
@@ -112,7 +111,7 @@ BROAD_GUARDS = {
     "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
     "capture.applying.wrapped.compiling",  # a compiler may raise anything: then the graph runs as the script has it
     "readers.files.safe_pickle",  # a damaged pickle raises anything
-    "trackers.sending",  # a tracker's library raises what the libraries below it do
+    "slices.trackers.sending",  # a tracker's library raises what the libraries below it do
     "outside.stores",  # a store's driver raises what the libraries below it do
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
@@ -137,7 +136,7 @@ OTHERS: dict[str, set[str]] = {
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
     **{f"slices.{name}": {"numpy", "msgspec", "click", "dash", "mcp", "mcp_types"} for name in OWN},
-    "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
+    "slices.trackers": {"click", "wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
     "pytest_plugin": {"pytest"},
@@ -236,7 +235,8 @@ def test_the_core_imports_no_slice_and_no_slice_another() -> None:
 def test_every_slice_is_listed_and_what_it_names_is_there() -> None:
     assert {name.split(".")[1] for name in NAMES if _is_slice(name)} == set(OWN)
     for part in own_slices():
-        named = [*part.formats, *part.answers, *part.pages, *(command.module for command in part.commands.values())]
+        named = [*part.formats, *part.answers, *part.pages, *part.destinations]
+        named += [command.module for command in part.commands.values()]
         assert all(module.removeprefix("ddprof.") in NAMES for module in named), part.name
 
 

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 from ddprof.errors import UsageError
-from ddprof.trackers import target
-from ddprof.trackers.target import TRACKERS, Target, parse_targets
+from ddprof.slices.trackers import target
+from ddprof.slices.trackers.target import TRACKERS, Target, parse_targets
 
 LIBRARIES = {package for package, _ in TRACKERS.values()}
 
@@ -37,7 +37,7 @@ def test_what_is_refused(given: list[str], says: str) -> None:
 
 
 def test_no_tracker_is_imported_before_one_is_written_to() -> None:
-    modules = "ddprof, ddprof.api, ddprof.cli.main, ddprof.cli.run, ddprof.cli.report, ddprof.cli.follow"
+    modules = "ddprof, ddprof.api, ddprof.cli.main, ddprof.cli.run, ddprof.cli.report, ddprof.slices.trackers.follow"
     lines = f"import sys, {modules}; print(sorted({LIBRARIES!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -14,7 +14,7 @@ os.environ.setdefault("COMET_DISABLE_AUTO_LOGGING", "1")
 
 import comet_ml
 
-from ddprof.trackers.content import Content
+from ddprof.slices.trackers.content import Content
 
 DEFAULT_PROJECT = "ddprof"
 

@@ -12,7 +12,7 @@ import time
 from mlflow.entities import Metric, RunTag
 from mlflow.tracking import MlflowClient
 
-from ddprof.trackers.content import Content
+from ddprof.slices.trackers.content import Content
 
 DEFAULT_EXPERIMENT = "ddprof"
 _MOST_METRICS = 1000  # of one request of MLflow's REST API

@@ -17,7 +17,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from ddprof.trackers.content import Content
+from ddprof.slices.trackers.content import Content
 
 DEFAULT_FOLDER = "runs"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.trackers.content import Content
-from ddprof.trackers.target import Target
+from ddprof.slices.trackers.content import Content
+from ddprof.slices.trackers.target import Target
 
 pytest.importorskip("wandb", reason="wandb is not installed")
 
@@ -100,7 +100,7 @@ def test_the_run_of_the_script(content: Content, send: Any, tmp_path: Path, monk
 
 
 def test_a_second_writer_beside_the_script_shares_the_run_where_there_is_a_server() -> None:
-    from ddprof.trackers.wandb_run import settings
+    from ddprof.slices.trackers.wandb_run import settings
 
     assert settings(True, {})["mode"] == "shared" and settings(True, {})["x_primary"] is False
     assert "mode" not in settings(False, {}) and "mode" not in settings(True, {"WANDB_MODE": "offline"})

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TypeVar, cast
 
 from ddprof.outside.plain_text import clean
-from ddprof.trackers.content import Content
-from ddprof.trackers.target import Target
-from ddprof.trackers.tracked_run import TrackedRun
+from ddprof.slices.trackers.content import Content
+from ddprof.slices.trackers.target import Target
+from ddprof.slices.trackers.tracked_run import TrackedRun
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -22,10 +22,10 @@ _MAX_REASON = 300  # characters of a library's message
 
 # Imported when one is written to: each brings its library.
 _OPENERS = {
-    "wandb": ("ddprof.trackers.wandb_run", "WandbRun"),
-    "mlflow": ("ddprof.trackers.mlflow_run", "MlflowRun"),
-    "tensorboard": ("ddprof.trackers.tensorboard_run", "TensorboardRun"),
-    "comet": ("ddprof.trackers.comet_run", "CometRun"),
+    "wandb": ("ddprof.slices.trackers.wandb_run", "WandbRun"),
+    "mlflow": ("ddprof.slices.trackers.mlflow_run", "MlflowRun"),
+    "tensorboard": ("ddprof.slices.trackers.tensorboard_run", "TensorboardRun"),
+    "comet": ("ddprof.slices.trackers.comet_run", "CometRun"),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import wandb
 
-from ddprof.trackers.content import Content
+from ddprof.slices.trackers.content import Content
 
 DEFAULT_PROJECT = "ddprof"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.trackers import target
-from ddprof.trackers.target import TRACKERS
+from ddprof.slices.trackers import target
+from ddprof.slices.trackers.target import TRACKERS
 
 needs_tensorboard = pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
 # Trains until the tracker's folder holds a number that was logged meanwhile; prints the trackers in this process.
@@ -35,12 +35,6 @@ imported = {name.split(".")[0] for name in sys.modules}
 print("imported:", sorted(imported & {"wandb", "mlflow", "tensorboard", "comet_ml"}))
 sys.exit(3)
 """
-
-
-@pytest.fixture(autouse=True)
-def no_folder_is_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A folder of other tests on sys.path is called tensorflow, which TensorBoard would take for the library.
-    monkeypatch.setitem(sys.modules, "tensorflow", None)
 
 
 def logged(folder: Path) -> Any:

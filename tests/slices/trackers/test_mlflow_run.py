@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.trackers.content import Content
-from ddprof.trackers.target import Target
+from ddprof.slices.trackers.content import Content
+from ddprof.slices.trackers.target import Target
 
 pytest.importorskip("mlflow", reason="mlflow is not installed")
 START_S = 300  # a loaded machine needs two minutes to import it

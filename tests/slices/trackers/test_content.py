@@ -10,7 +10,7 @@ from ddprof.capture.files.step import Step
 from ddprof.capture.launcher.live import LiveRank
 from ddprof.causes import CAUSES
 from ddprof.report.model import Report
-from ddprof.trackers.content import MOST_RANKS, Content, of_report, of_running, rank_steps
+from ddprof.slices.trackers.content import MOST_RANKS, Content, of_report, of_running, rank_steps
 
 
 def test_the_verdict_of_a_run(content: Content) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.trackers.content import Content
-from ddprof.trackers.target import Target
+from ddprof.slices.trackers.content import Content
+from ddprof.slices.trackers.target import Target
 
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 

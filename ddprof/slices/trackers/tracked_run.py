@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ddprof.trackers.content import Content
+from ddprof.slices.trackers.content import Content
 
 
 class TrackedRun(Protocol):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ddprof.report.model import Report
-from ddprof.trackers.content import Content, of_report
-from ddprof.trackers.sending import Sending
-from ddprof.trackers.target import Target
+from ddprof.slices.trackers.content import Content, of_report
+from ddprof.slices.trackers.sending import Sending
+from ddprof.slices.trackers.target import Target
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("assistants", "comparison", "doctor", "memory", "planning", "trackers", "training_logs", "xla")
+OWN = ("assistants", "comparison", "doctor", "memory", "planning", "trackers", "training_logs", "tuning", "xla")
 
 
 class Command(NamedTuple):

@@ -75,16 +75,14 @@ ALLOWED: dict[str, set[str]] = {
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "patching": {"settings", "errors", "outside"},
-    "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
-    | {SETTINGS, RUN_FOLDER},
+    "trials": {"findings", "errors", "units", "outside", "settings", "report"},
     "analyzers": VOCABULARY
     | {"settings"}
     | {FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
-    | {"settings", "tune", "slice"}
+    | {"settings", "trials", "slice"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
@@ -125,8 +123,7 @@ OTHERS: dict[str, set[str]] = {
     "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     "settings": {"tomli"},
-    "patching": {"libcst"},
-    "tune": {"numpy", "msgspec", "rich"},
+    "trials": {"msgspec"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
@@ -136,6 +133,7 @@ OTHERS: dict[str, set[str]] = {
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
     **{f"slices.{name}": {"numpy", "msgspec", "click", "dash", "mcp", "mcp_types"} for name in OWN},
+    "slices.tuning": {"click", "libcst", "msgspec", "numpy", "rich"},
     "slices.trackers": {"click", "wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},

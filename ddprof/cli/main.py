@@ -31,8 +31,6 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Fix and prove": {
         "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
-        "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),
-        "tune": ("ddprof.cli.tune", "Try fixes on the job and keep those with a measured gain."),
     },
     "Watch and debug": {
         "status": ("ddprof.cli.status", "Show who is behind in a running job."),

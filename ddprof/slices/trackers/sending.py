@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from ddprof.outside.plain_text import clean
 from ddprof.slices.trackers.content import Content
 from ddprof.slices.trackers.target import Target
-from ddprof.slices.trackers.tracked_run import TrackedRun
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -27,6 +26,20 @@ _OPENERS = {
     "tensorboard": ("ddprof.slices.trackers.tensorboard_run", "TensorboardRun"),
     "comet": ("ddprof.slices.trackers.comet_run", "CometRun"),
 }
+
+
+class TrackedRun(Protocol):
+    """A run of an experiment tracker that is open for writing. Its methods raise what the tracker's library does."""
+
+    @property
+    def link(self) -> str:
+        """Where a person looks at it: a URL, or the folder that it was written to."""
+
+    def log(self, content: Content, step: int) -> None:
+        """Write it, as of this training step."""
+
+    def close(self) -> None:
+        """Wait until everything is written. A run that the training script opened stays open."""
 
 
 class Sending:

@@ -39,7 +39,7 @@ def test_python_dash_m_is_the_same_program() -> None:
 
 def test_help_names_every_command_and_exit_code(ddprof) -> None:
     code, out, _ = ddprof("--help")
-    assert code == 0 and all(f"\n  {name} " in out for name in cli_main.COMMANDS)
+    assert code == 0 and all(f"\n  {name} " in out for name in COMMANDS)
     assert not any(f"\n  {name} " in out for name in cli_main.UNLISTED)
     assert all(f"\n    {number}  " in out for number in range(5))
     code, out, _ = ddprof("dev", "--help")
@@ -47,9 +47,14 @@ def test_help_names_every_command_and_exit_code(ddprof) -> None:
     assert all(ddprof("dev", name, "--help")[1] for name in DEVELOPERS)
 
 
+def test_commands_of_slices_stand_where_they_are_used() -> None:
+    named = list(cli_main.commands(own_slices())["Fix and prove"])
+    assert named == ["whatif", "plan", "patch", "tune", "verify", "compare", "history"]
+
+
 @pytest.mark.parametrize("name", [*COMMANDS, *cli_main.UNLISTED])
 def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
-    found = importlib.import_module({**cli_main.COMMANDS, **cli_main.UNLISTED}[name][0]).command
+    found = importlib.import_module({**COMMANDS, **cli_main.UNLISTED}[name][0]).command
     assert isinstance(found, click.Command) and ddprof(name, "--help")[0] == 0
 
 

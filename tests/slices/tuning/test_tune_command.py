@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddprof.cli import tune
 from ddprof.errors import DdprofError
+from ddprof.slices.tuning import tune_command as tune
 from ddprof.trials.model import SCHEMA, TuneOptions, TuneState
 
 

@@ -13,7 +13,8 @@ from dash.exceptions import PreventUpdate
 from ddprof.dashboard.assets import FOLDER as ASSETS_FOLDER
 from ddprof.dashboard.pages import live, what_if
 from ddprof.dashboard.pages.cards import aria, notice
-from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
+from ddprof.dashboard.pages.catalogue import PAGES, page_at
+from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, view_of

@@ -23,7 +23,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/compare": compare.content,
     "/data": data.content,
 }
-PAGES = (
+PAGES: tuple[Page, ...] = (
     *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
     *(importlib.import_module(module).PAGE for part in all_slices() for module in part.pages),
     Page(LIVE, live.content),

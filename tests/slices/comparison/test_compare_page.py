@@ -11,7 +11,7 @@ import pytest
 from ddprof.report.comparison.compare import compare
 from ddprof.report.model import Report
 from ddprof.slices.comparison.compare_page import render_html
-from tests.dashboard.browsing import open_file, trouble
+from tests.dashboard.browsing import Page
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +20,8 @@ EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"doc
 
 def _open(chromium: Any, file: Path, report: Report) -> list[str]:
     """Complaints of the console and requests to elsewhere, once the page is open."""
-    return trouble(chromium, open_file(chromium, file, render_html(compare(report, report))))
+    file.write_text(render_html(compare(report, report)), encoding="utf-8")
+    return Page(chromium, file.as_uri()).open().trouble()
 
 
 def test_the_page_opens_without_a_complaint_or_a_request_at_any_width_and_has_two_themes(

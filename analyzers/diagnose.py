@@ -12,10 +12,10 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.order import in_order
-from ddprof.analyzers.planning.advised import out_of_reach, planned
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
+from ddprof.analyzers.settings.advised import out_of_reach, planned
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
 from ddprof.analyzers.trust.doubts import doubts_of

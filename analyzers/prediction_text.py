@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof.analyzers.bottleneck import Bottleneck
-from ddprof.analyzers.planning.predict import Prediction
+from ddprof.analyzers.settings.predict import Prediction
 from ddprof.units import format_share, format_us
 
 

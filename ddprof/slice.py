@@ -14,15 +14,22 @@ from importlib.metadata import entry_points
 from typing import NamedTuple
 
 ENTRY_POINTS = "ddprof.slices"
-OWN = ("live", "hangs", "assistants", "doctor", "memory", "training_logs")  # in the order of `ddprof --help`
+# In the order of `ddprof --help`, and of the navigation.
+OWN = (
+    *("planning", "tuning", "comparison", "live", "hangs", "memory", "doctor"),
+    *("assistants", "trackers", "training_logs", "xla"),
+)
 
 
 class Command(NamedTuple):
-    """A command of `ddprof`: the module that holds it as `command`, its line and its group in `ddprof --help`."""
+    """A command of `ddprof`: the module that holds it as `command`, its line and its group in `ddprof --help`, and the
+    command that it stands after there; it stands last where it names none.
+    """
 
     module: str
     line: str
     group: str
+    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,8 @@ class Slice:
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
     `ddprof analyze` says of input that is no run. `failures`: modules that end in `FAILURE`, why a job failed or hangs.
-    `pages`: modules that end in `PAGE`, of the dashboard.
+    `pages`: modules that end in `PAGE`, of the dashboard. `destinations`: modules that end in `DESTINATION`, where
+    reports are sent by `--to` and `--log-to`.
     """
 
     name: str
@@ -40,6 +48,7 @@ class Slice:
     answers: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
+    destinations: tuple[str, ...] = ()
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -9,12 +10,14 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
+from ddprof.cli import main as cli_main
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
+from ddprof.report.json.contract import to_contract
 from ddprof.report.model import (
     ClockInfo,
     HealthItem,
@@ -32,6 +35,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: 
 
 import budget
 from stores import serving
+
+if TYPE_CHECKING:
+    from labelled_runs import Runs
 
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")
@@ -87,6 +93,58 @@ def shared_run(shared_dir: Path) -> Callable[[str], Path]:
         return shared_dir / name
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def sample(repo_root: Path) -> Callable[[str], str]:
+    """`sample("healthy")` -> the folder of that shipped sample."""
+    return lambda name: str(repo_root / "sample_traces" / name)
+
+
+@pytest.fixture(scope="session")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """`labelled("host.gc")`: the run of that name in corpus.py, generated and analyzed once per session; the workers of
+    pytest-xdist share its files.
+    """
+    import corpus
+    from labelled_runs import Labelled
+
+    from benchmarks.oracle.simulate import simulate
+    from benchmarks.oracle.write import write
+
+    made: dict[str, Labelled] = {}
+    own = tmp_path_factory.mktemp("labelled")
+    shared = own.parents[1] / "labelled" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
+    shared.mkdir(exist_ok=True)
+
+    def make(name: str) -> Labelled:
+        if name not in made:
+            folder = shared / name
+            if not folder.exists():
+                write(simulate(corpus.EVERY[name]), own / name)
+                try:
+                    (own / name).rename(folder)
+                except OSError:  # another worker was first
+                    shutil.rmtree(own / name)
+            made[name] = Labelled(name, json.loads((folder / "label.json").read_text()), folder / "traces")
+        return made[name]
+
+    return make
+
+
+@pytest.fixture
+def ddprof(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """`ddprof("analyze", path)` -> (exit code, stdout, stderr), in this process."""
+    monkeypatch.setattr("sys.excepthook", sys.__excepthook__)
+
+    def invoke(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ddprof", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli_main.main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return invoke
 
 
 @pytest.fixture
@@ -155,6 +213,14 @@ def straggler_report() -> Report:
         abstentions=(Abstention("memory.headroom", "no memory events (profile_memory=False)"),),
         checked=("host.gc", "host.sync"),
     )
+
+
+@pytest.fixture
+def saved(tmp_path: Path, straggler_report: Report) -> Path:
+    """The synthetic report as the JSON file that `--format json` would have written."""
+    file = tmp_path / "saved.json"
+    file.write_text(json.dumps(to_contract(straggler_report), indent=1))
+    return file
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "remembered",
 }
 VOCABULARY = BASIS | {"findings"}
-PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = tuple(
+PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in (
         "facts",
@@ -33,7 +33,7 @@ PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_T
         "execution",
         "rules",
         "replay",
-        "planning",
+        "settings",
         "trust",
         "mapping",
         "kernel_table",
@@ -69,25 +69,22 @@ ALLOWED: dict[str, set[str]] = {
     RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
     | {FACTS, JOB, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
-    PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
+    SETTINGS: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "trackers": VOCABULARY | {"report", LAUNCHER},  # launcher.live: the step rings of a running job
-    "patching": {"settings", "errors", "outside"},
-    "tune": {"findings", "errors", "units", "outside", "settings", "patching", "report", "analyzers"}
-    | {PLANNING, RUN_FOLDER},
+    "trials": {"findings", "errors", "units", "outside", "settings", "report"},
     "analyzers": VOCABULARY
     | {"settings", "slice"}
-    | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
+    | {FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
-    | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, KERNEL_TABLE, "readers", "api"}
-    | {"settings", "tune", "slice"}
+    | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
+    | {"settings", "trials", "slice"}
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", PLANNING, TRUST, RUN_FOLDER},
+    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", SETTINGS, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
     "__main__": {"cli"},
     "ddprof": {"api", "marks", "_version"},
@@ -109,7 +106,7 @@ BROAD_GUARDS = {
     "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
     "capture.applying.wrapped.compiling",  # a compiler may raise anything: then the graph runs as the script has it
     "readers.files.safe_pickle",  # a damaged pickle raises anything
-    "trackers.sending",  # a tracker's library raises what the libraries below it do
+    "slices.trackers.sending",  # a tracker's library raises what the libraries below it do
     "outside.stores",  # a store's driver raises what the libraries below it do
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
@@ -123,18 +120,18 @@ OTHERS: dict[str, set[str]] = {
     "flight_recorder": {"msgspec"},
     "hardware": {"tomli"},  # Python 3.10
     "settings": {"tomli"},
-    "patching": {"libcst"},
-    "tune": {"numpy", "msgspec", "rich"},
+    "trials": {"msgspec"},
     LAUNCHER: {"fsspec", "msgspec"},
-    "readers": {"numpy", "pyarrow", "msgspec"},  # and protobuf, by name: messages.py
+    "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
+    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
     **{f"slices.{name}": {"numpy", "msgspec", "click", "rich", "dash", "mcp", "mcp_types"} for name in OWN},
-    "trackers": {"wandb", "mlflow", "tensorboard", "comet_ml"},
+    "slices.tuning": {"click", "libcst", "msgspec", "numpy", "rich"},
+    "slices.trackers": {"click", "wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
     "bench": {"numpy", "msgspec", "psutil"},
     "pytest_plugin": {"pytest"},
@@ -233,7 +230,7 @@ def test_the_core_imports_no_slice_and_no_slice_another() -> None:
 def test_every_slice_is_listed_and_what_it_names_is_there() -> None:
     assert {name.split(".")[1] for name in NAMES if _is_slice(name)} == set(OWN)
     for part in own_slices():
-        named = [*part.formats, *part.answers, *part.failures, *part.pages]
+        named = [*part.formats, *part.answers, *part.failures, *part.pages, *part.destinations]
         named += [command.module for command in part.commands.values()]
         assert all(module.removeprefix("ddprof.") in NAMES for module in named), part.name
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.dashboard.exhibits import (
     communication,
+    compare,
     data,
     findings,
     host,
@@ -19,7 +20,6 @@ from ddprof.dashboard.exhibits import (
 )
 from ddprof.dashboard.exhibits.memory import page as memory
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.exhibits.several import compare, history
 from ddprof.dashboard.runs.view import View
 
 
@@ -63,5 +63,3 @@ SUBJECTS = (
     Subject("/compare", "Compare", compare.exhibits, has_data=compare.has_data),
     Subject("/data", "Data", data.exhibits),
 )
-# A file holds one run and cannot show what is written at the moment: only the dashboard has this page.
-HISTORY = Subject("/history", "History", history.exhibits, has_data=history.has_data)

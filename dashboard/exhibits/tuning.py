@@ -18,10 +18,10 @@ from ddprof.outside.plain_text import clean, clean_lines
 from ddprof.report.fixes import FILE_NAME
 from ddprof.report.phrases import calibration_words
 from ddprof.settings.wanted import shown as typed
-from ddprof.tune.answer import KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
-from ddprof.tune.model import DIAGNOSIS, Trial
-from ddprof.tune.statistics.paired import WON
-from ddprof.tune.told import phrases
+from ddprof.trials import phrases
+from ddprof.trials.answer import KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
+from ddprof.trials.model import DIAGNOSIS, Trial
+from ddprof.trials.paired import WON
 from ddprof.units import format_share, format_us
 
 GIB = 2**30

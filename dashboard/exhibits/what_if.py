@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import Knob, Setting
-from ddprof.analyzers.planning.predict import Prediction, predict
+from ddprof.analyzers.settings.knobs import Knob, Setting
+from ddprof.analyzers.settings.predict import Prediction, predict
+from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.trials import by_gain, forecast_chart, trial_sheet, tried_of

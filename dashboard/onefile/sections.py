@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS, Subject
+from ddprof.dashboard.exhibits.compare import comparison_of
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.checks import check_words
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.exhibits.parts.trials import words_of
-from ddprof.dashboard.exhibits.several.compare import comparison_of
 from ddprof.dashboard.exhibits.what_if import settings_alone
 from ddprof.dashboard.onefile.exhibits import exhibit_section, listing_block
 from ddprof.dashboard.onefile.timeline import timeline_section

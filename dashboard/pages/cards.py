@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.analyzers.planning.offers import text_of
+from ddprof.analyzers.settings.offers import text_of
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import trials, try_it
 from ddprof.dashboard.exhibits.parts.answered_by import page_of_cause, page_of_finding

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from dash.development.base_component import Component
 
-from ddprof.dashboard.exhibits.catalogue import HISTORY, SUBJECTS
-from ddprof.dashboard.pages import compare, data, findings, history, overview, timeline, tuning, what_if
+from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.pages import compare, data, findings, overview, timeline, tuning, what_if
 from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
@@ -25,7 +25,6 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
 }
 PAGES: tuple[Page, ...] = (
     *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
-    Page(HISTORY, history.content),
     *(importlib.import_module(module).PAGE for part in all_slices() for module in part.pages),
 )
 _BY_PATH = {page.path: page for page in PAGES}

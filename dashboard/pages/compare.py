@@ -5,7 +5,7 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.dashboard.exhibits.several.compare import against, comparison_of, exhibits
+from ddprof.dashboard.exhibits.compare import against, comparison_of, exhibits
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases

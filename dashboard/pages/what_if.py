@@ -8,12 +8,12 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import BY_KEY, Setting
-from ddprof.analyzers.planning.offers import Offer, text_of
-from ddprof.analyzers.planning.predict import Level, Prediction
-from ddprof.analyzers.planning.predict import predict as replay
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
+from ddprof.analyzers.settings.knobs import BY_KEY, Setting
+from ddprof.analyzers.settings.offers import Offer, text_of
+from ddprof.analyzers.settings.predict import Level, Prediction
+from ddprof.analyzers.settings.predict import predict as replay
+from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import sheet
 from ddprof.dashboard.exhibits.what_if import exhibits

@@ -16,9 +16,9 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.kernel_table.model import KernelTable
 from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.offers import Offer, offers
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.settings.offers import Offer, offers
+from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.runs.argument import arguments
 from ddprof.dashboard.runs.counters import counter_tracks
 from ddprof.dashboard.runs.live import running_ranks, waiting_report

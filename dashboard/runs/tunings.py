@@ -12,8 +12,7 @@ from pathlib import Path
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.launch import Launch
-from ddprof.tune.document import FILE, NAME_PART, TuneDocument, read_document
-from ddprof.tune.journal import TRIALS
+from ddprof.trials.document import FILE, NAME_PART, TRIALS, TuneDocument, read_document
 
 MOST = 8  # of one run, the newest
 _MOST_BESIDE = 64  # folders that are looked into for a command

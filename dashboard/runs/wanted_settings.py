@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import Setting, parse_setting
-from ddprof.analyzers.planning.offers import Offer
+from ddprof.analyzers.settings.knobs import Setting, parse_setting
+from ddprof.analyzers.settings.offers import Offer
+from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 

@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import BY_KEY, parse_setting
+from ddprof.analyzers.settings.knobs import BY_KEY, parse_setting
+from ddprof.analyzers.settings.present import present
 from ddprof.bench.pairs import Job
 from ddprof.bench.rendezvous import rendezvous
 from ddprof.bench.turns import LAPS, Turns, take_turns

@@ -31,12 +31,6 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Fix and prove": {
         "whatif": ("ddprof.cli.whatif", "Predict the step with settings changed, by replay."),
-        "plan": ("ddprof.cli.plan", "Plan a setting from what a run measured, with a curve."),
-        "patch": ("ddprof.cli.patch", "Turn fixes into a unified diff of the scripts."),
-        "tune": ("ddprof.cli.tune", "Try fixes on the job and keep those with a measured gain."),
-        "verify": ("ddprof.cli.verify", "Compare a prediction with the run made with the change."),
-        "compare": ("ddprof.cli.compare", "Say which cause changed between two runs, against the noise."),
-        "history": ("ddprof.cli.history", "Show a folder of runs over time, and where the step changed."),
     },
     "Watch and debug": {},  # of slices alone
     "Share and automate": {
@@ -49,11 +43,14 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
 
 def commands(slices: Iterable[Slice]) -> dict[str, dict[str, tuple[str, str]]]:
     """The core's commands and those of slices, by group of `--help`."""
-    groups = {group: dict(rows) for group, rows in CORE.items()}
+    groups = {group: list(rows.items()) for group, rows in CORE.items()}
     for part in slices:
-        for name, (module, line, group) in part.commands.items():
-            groups.setdefault(group, {}).setdefault(name, (module, line))
-    return groups
+        for name, (module, line, group, after) in part.commands.items():
+            rows = groups.setdefault(group, [])
+            names = [known for known, _ in rows]
+            if name not in names:
+                rows.insert(names.index(after) + 1 if after in names else len(rows), (name, (module, line)))
+    return {group: dict(rows) for group, rows in groups.items()}
 
 
 # What serves ddprof's own developers: `ddprof dev`, and its commands by their own names too, which scripts use.

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.capture.files.layout import MANIFEST
-from ddprof.cli.load import load_one, load_open_run, say
+from ddprof.cli.destination import destination
+from ddprof.cli.load import load_one, load_open_run
 from ddprof.cli.output import chosen_format, render, write_reports
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
-from ddprof.errors import DdprofError, UsageError
-from ddprof.report.model import Report
-
-if TYPE_CHECKING:
-    from ddprof.trackers.target import Target
+from ddprof.errors import UsageError
 
 
 @click.command("report")
@@ -54,7 +49,7 @@ def command(
 
     Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
     """
-    targets = _targets(trackers)
+    send = destination().sender("--to", trackers) if trackers else None  # checked before anything is read
     form, key = chosen_format(None, output), key_of_redaction(redact)
     with redacted_errors(key):
         if form == "html":
@@ -71,35 +66,5 @@ def command(
             (report,) = redacted_reports([report], key)
             text = render([report], form)
     write_reports(output, text, [report])
-    if targets:
-        _send(targets, report, output, None if key else path)
-
-
-def _targets(trackers: tuple[str, ...]) -> list[Target]:
-    """Checked before anything is read."""
-    if not trackers:
-        return []
-    from ddprof.trackers.target import parse_targets
-
-    return parse_targets("--to", trackers)
-
-
-def _send(targets: list[Target], report: Report, file: Path, path: str | None) -> None:
-    """Raises DdprofError where a tracker did not take it: after the others have. `path` None: it stays here."""
-    from ddprof.trackers.content import of_report
-    from ddprof.trackers.sending import Sending
-
-    folder = "" if path is None else str(Path(path).resolve())
-    sending = Sending(targets, run_name(path, report), say)
-    sending.log(of_report(report, file, folder))
-    sending.close()
-    if sending.failed:
-        raise DdprofError(f"not written to {', '.join(sending.failed)}")
-
-
-def run_name(path: str | None, report: Report) -> str:
-    """The folder that `ddprof run` made, where it is one; else what the report calls itself."""
-    folder = Path(path).resolve() if path is not None else None
-    if folder is not None and (folder / MANIFEST).is_file():
-        return folder.name
-    return report.run.name or "run"
+    if send is not None:
+        send(report, output, None if key else path)

@@ -96,9 +96,9 @@ def command(
     The exit code is the command's own (128 + n where signal n ended it).
     """
     _check_out(given["out"])
-    _check_trackers(given["log_to"])
+    follower = _follower(given["log_to"])
     to_apply = _to_apply(fix_files, fix_values, allow_numerics) if fix_files or fix_values else None
-    options = RunOptions(**given, to_apply=to_apply)
+    options = RunOptions(**given, to_apply=to_apply, follower=follower)
     _check_ranks(options.ranks)
     run = chore("capture", "the command runs without it", lambda: CapturedRun(options, command_line, _explained))
     if run is None:
@@ -153,12 +153,17 @@ def _check_out(out: str) -> None:
         raise UsageError(f"--out {out}: names no place in the store; want {scheme}://BUCKET/FOLDER")
 
 
-def _check_trackers(targets: tuple[str, ...]) -> None:
-    """Raises UsageError for a tracker that there is none of, or whose library is missing: before the job starts."""
-    if targets:
-        from ddprof.trackers.target import parse_targets
+def _follower(trackers: tuple[str, ...]) -> str:
+    """The module that writes to them while the job runs, "" for none. Raises UsageError, before the job starts, for a
+    tracker that there is none of, or whose library is missing.
+    """
+    if not trackers:
+        return ""
+    from ddprof.cli.destination import destination
 
-        parse_targets("--log-to", targets)
+    found = destination()
+    found.sender("--log-to", trackers)
+    return found.follower
 
 
 def _check_ranks(ranks: str) -> None:

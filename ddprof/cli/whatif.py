@@ -18,7 +18,7 @@ from ddprof.report.phrases import calibration_words
 
 if TYPE_CHECKING:
     from ddprof.analyzers.bottleneck import Bottleneck
-    from ddprof.analyzers.planning.predict import Prediction
+    from ddprof.analyzers.settings.predict import Prediction
 
 SCHEMA = "ddprof.whatif/1"
 NOW_HELP = "A setting of the run itself where it was not captured: num_workers=2. Repeatable."
@@ -44,10 +44,10 @@ def command(
     All settings are replayed together; gains overlap and are never added.
     """
     from ddprof.analyzers.bottleneck import bottleneck
-    from ddprof.analyzers.planning.facts import parse_now, present
-    from ddprof.analyzers.planning.knobs import parse_setting
-    from ddprof.analyzers.planning.predict import predict
     from ddprof.analyzers.prediction_text import prediction_text
+    from ddprof.analyzers.settings.knobs import parse_setting
+    from ddprof.analyzers.settings.predict import predict
+    from ddprof.analyzers.settings.present import parse_now, present
 
     if listed:
         click.echo(_table())
@@ -93,7 +93,7 @@ def so_far(known: Calibration) -> list[str]:
 
 
 def _table() -> str:
-    from ddprof.analyzers.planning.knobs import KNOBS
+    from ddprof.analyzers.settings.knobs import KNOBS
 
     rows: Sequence[str] = [f"{knob.key:<23}{knob.values:<28}{knob.assumption}" for knob in KNOBS]
     return "\n".join([f"{'setting':<23}{'values':<28}what is assumed", *rows])

@@ -68,7 +68,8 @@ class Format:
     whole run, not one rank of one. `generality`: those with marks of their own (0) are asked before those that take
     whatever others left. `is_sure`: a file begins as no other program's does, whatever else is in it, which spares the
     search for the marks of all others. `chosen`: of several files of the format, those to read, with notes on the
-    others. `holds_events`: what does not is no trace, and is analyzed where nothing else was given.
+    others. `holds_events`: what does not is no trace, and is analyzed where nothing else was given. `missing`: what a
+    file of it is and what to install, for a person, where what reads it is not on this machine.
     """
 
     name: str
@@ -81,3 +82,4 @@ class Format:
     is_sure: Callable[[Sample], bool] | None = None
     chosen: Callable[[list[Source]], tuple[list[Source], list[HealthNote]]] | None = None
     holds_events: bool = True
+    missing: Callable[[], str | None] | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from labelled_runs import Labelled
 
-from ddprof.analyzers.planning.facts import parse_now, present
-from ddprof.analyzers.planning.knobs import parse_setting
-from ddprof.analyzers.planning.predict import Prediction, predict
+from ddprof.analyzers.settings.knobs import parse_setting
+from ddprof.analyzers.settings.predict import Prediction, predict
+from ddprof.analyzers.settings.present import parse_now, present
 
 
 def predicted(run: Labelled, *settings: str, now: dict[str, str] | None = None) -> Prediction:

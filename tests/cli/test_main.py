@@ -47,6 +47,11 @@ def test_help_names_every_command_and_exit_code(ddprof) -> None:
     assert all(ddprof("dev", name, "--help")[1] for name in DEVELOPERS)
 
 
+def test_commands_of_slices_stand_where_they_are_used() -> None:
+    named = list(cli_main.commands(own_slices())["Fix and prove"])
+    assert named == ["whatif", "plan", "patch", "tune", "verify", "compare", "history"]
+
+
 @pytest.mark.parametrize("name", [*COMMANDS, *cli_main.UNLISTED])
 def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
     found = importlib.import_module({**COMMANDS, **cli_main.UNLISTED}[name][0]).command

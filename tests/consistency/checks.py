@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.planning.buckets import plan_buckets
-from ddprof.analyzers.planning.facts import present
-from ddprof.analyzers.planning.knobs import BY_KEY, Setting
-from ddprof.analyzers.planning.loader import plan_loader
-from ddprof.analyzers.planning.predict import predict
+from ddprof.analyzers.settings.buckets import plan_buckets
+from ddprof.analyzers.settings.knobs import BY_KEY, Setting
+from ddprof.analyzers.settings.loader import plan_loader
+from ddprof.analyzers.settings.predict import predict
+from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError
 from ddprof.report import phrases

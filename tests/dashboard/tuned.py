@@ -14,9 +14,9 @@ from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
 from ddprof.report.model import Calibration
 from ddprof.settings.fixes_file import write_fixes
-from ddprof.tune.answer import KEEP, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
-from ddprof.tune.document import write_document
-from ddprof.tune.model import Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
+from ddprof.trials.answer import KEEP, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
+from ddprof.trials.document import write_document
+from ddprof.trials.model import Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
 
 COMMAND = ("torchrun", "--nproc-per-node=2", "acme_train.py", "--name", "two words")
 CWD = "/home/somebody/project"

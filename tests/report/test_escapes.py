@@ -18,7 +18,6 @@ from ddprof.findings import Evidence, Fix
 from ddprof.outside.plain_text import clean
 from ddprof.report.comparison import text as comparison_text
 from ddprof.report.comparison.compare import compare
-from ddprof.report.comparison.html import render_html
 from ddprof.report.export.cells import text_cell
 from ddprof.report.export.columns import report_tables, write_tables
 from ddprof.report.html.parts import render_summary
@@ -27,6 +26,7 @@ from ddprof.report.markdown import render_markdown
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
 from ddprof.report.redaction.rewrite import rewritten
 from ddprof.report.text import print_report, render_text
+from ddprof.slices.comparison.compare_page import render_html
 
 SIGNS = ("\x1b[31m", "\x07", "\x9b2J", "\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\r", "\ufeff", "\U000e0041")
 EVIL = "x" + "".join(SIGNS) + "<img src=x onerror=alert(1)>|`*[a](javascript:b)\ny"

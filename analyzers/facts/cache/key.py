@@ -12,7 +12,10 @@ from typing import Any
 from ddprof._version import __version__
 
 # The modules that make facts: a change of any of these files makes all kept facts stale.
-_MAKERS = {"ddprof": "*.py", "ddprof.sidecar": "*.py", "ddprof.readers": "**/*.py", "ddprof.analyzers.facts": "**/*.py"}
+_MAKERS = {
+    **{"ddprof": "*.py", "ddprof.sidecar": "*.py"},
+    **{"ddprof.readers": "**/*.py", "ddprof.slices": "**/*.py", "ddprof.analyzers.facts": "**/*.py"},
+}
 _DIGITS = 20
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, fetch_costs
+from ddprof.analyzers.settings.present import present
 from ddprof.units import format_us
 
 _GOES_TO = {

@@ -6,8 +6,8 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 
-from ddprof.analyzers.planning.knobs import Setting
-from ddprof.analyzers.planning.offers import applied_as, text_of
+from ddprof.analyzers.settings.knobs import Setting
+from ddprof.analyzers.settings.offers import applied_as, text_of
 from ddprof.dashboard.exhibits.parts.exhibit import Listing
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Finding

@@ -47,6 +47,7 @@ class RunOptions:
     to_apply: ToApply | None = None
     end_after: int = 0
     log_to: tuple[str, ...] = ()  # experiment trackers
+    follower: str = ""  # the module that writes to them
 
 
 class CapturedRun:
@@ -73,8 +74,9 @@ class CapturedRun:
         watched, abort = self._folder.path, options.on_hang == "abort"
         self._hangs = HangWatch(watched, explain, abort, _look_s()) if self._leads else None
         self._uploads = RunUpload(self._folder.path, options.out) if is_url(options.out) else None
+        place = self._folder.path
         logs = bool(options.log_to) and self._leads
-        self._log_to = LogTo(self._folder.path, self._folder.path.name, options.log_to) if logs else None
+        self._log_to = LogTo(place, place.name, options.log_to, options.follower) if logs else None
         self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
 
     @property

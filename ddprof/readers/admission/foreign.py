@@ -1,13 +1,11 @@
-"""Profiles of other tools that ddprof does not read, known by their content, and what makes a trace of each."""
+"""Profiles of other tools that ddprof does not read (here), known by their content, and what makes a trace of each."""
 
 from __future__ import annotations
 
 import re
 
-from ddprof.readers.files.nsys_report import MAGIC, can_export
 from ddprof.readers.format import Sample
-from ddprof.readers.formats.xplane import is_xplane
-from ddprof.readers.xplane.messages import can_decode
+from ddprof.readers.formats import formats
 
 # (how the file begins, anywhere in its first bytes if it is a pattern, what it is and what to do)
 _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
@@ -34,11 +32,7 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 def foreign(sample: Sample) -> str | None:
     """What the file is and what to do with it, for a person; None where it is none of these."""
-    if sample.head.startswith(MAGIC) and not can_export():
-        return (
-            "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what "
-            "ddprof reads, and ddprof calls it itself where nsys is on PATH"
-        )
-    if is_xplane(sample) and not can_decode():
-        return "an XPlane profile of JAX or TensorFlow, read with the package protobuf: `pip install ddprof[xplane]`"
+    for form in formats().values():
+        if form.missing is not None and form.recognise(sample) and (what := form.missing()):
+            return what
     return next((what for pattern, what in _KNOWN if pattern.search(sample.head)), None)

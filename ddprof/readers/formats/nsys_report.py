@@ -1,14 +1,11 @@
-"""Reports of Nsight Systems (.nsys-rep), read by the database that an installed `nsys` makes of them.
-
-Without `nsys` they are refused with the command to type (admission/foreign.py).
-"""
+"""Reports of Nsight Systems (.nsys-rep), read by the database that an installed `nsys` makes of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.nsys_report import MAGIC
+from ddprof.readers.files.nsys_report import MAGIC, can_export
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.formats.nsys import process_parts, read_nsys
 from ddprof.readers.source import Source
@@ -26,4 +23,13 @@ def _recognise(sample: Sample) -> bool:
     return sample.head.startswith(MAGIC)
 
 
-FORMAT = Format("nsys_report", "a report of Nsight Systems", _recognise, read_nsys, _parts)
+def _missing() -> str | None:
+    if can_export():
+        return None
+    return (
+        "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what "
+        "ddprof reads, and ddprof calls it itself where nsys is on PATH"
+    )
+
+
+FORMAT = Format("nsys_report", "a report of Nsight Systems", _recognise, read_nsys, _parts, missing=_missing)

@@ -10,9 +10,8 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
-from ddprof.report.comparison.batch import batch_words
 from ddprof.report.comparison.bootstrap import LEAST_STEPS, difference_interval
-from ddprof.report.comparison.scaling import Scaling, scaling, scaling_words
+from ddprof.report.comparison.other_ranks import Scaling, batch_words, scaling, scaling_words
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 

@@ -23,6 +23,7 @@ PACKAGES = (
 BASIS = "ddprof"  # of this one the files at its top: causes, units, findings, tables
 _STRING = re.compile(r'"([^"\n]*)"|\'([^\'\n]*)\'')
 _PRIVATE = Path(__file__).parent  # the words of redaction itself are in no sentence of a report
+_UNREPORTED = re.compile(r"ddprof/slices/(?:trackers/|tuning/|\w+/\w*command)")  # what only commands print or send
 _NEVER = frozenset({"secret", "secrets", "private", "password", "passwd", "credential", "credentials", "hidden_size"})
 
 # Words joined by signs are one thing: all-reduce, torch.compile, GB/s; a name of a host or a file is one too.
@@ -134,7 +135,7 @@ def _texts() -> Iterator[str]:
         source = file.read_text(encoding="utf-8")
         if file.suffix == ".toml":
             yield source
-        elif _PRIVATE not in file.parents:
+        elif _PRIVATE not in file.parents and not _UNREPORTED.search(file.as_posix()):
             yield from (m.group(1) or m.group(2) or "" for m in _STRING.finditer(source))
 
 

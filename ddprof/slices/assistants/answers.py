@@ -12,10 +12,10 @@ from ddprof.analyzers.catalogue import page
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.failure import why
 from ddprof.analyzers.kernel_table.of_run import kernels_of
-from ddprof.analyzers.planning.facts import parse_now, present
-from ddprof.analyzers.planning.knobs import parse_setting
-from ddprof.analyzers.planning.predict import predict
 from ddprof.analyzers.prediction_text import prediction_text
+from ddprof.analyzers.settings.knobs import parse_setting
+from ddprof.analyzers.settings.predict import predict
+from ddprof.analyzers.settings.present import parse_now, present
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.meant import meant
 from ddprof.report.comparison.compare import compare as compare_reports

@@ -17,8 +17,8 @@ from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report import calibration
-from ddprof.tune.answer import NOTHING, TuningAnswer
-from ddprof.tune.document import write_document
+from ddprof.trials.answer import NOTHING, TuningAnswer
+from ddprof.trials.document import write_document
 from tests.dashboard.components import texts
 from tests.dashboard.onefile_reader import File, equal_tables
 from tests.dashboard.tuned import ANSWER, CWD, KEPT_ONE, PATCH, WHY, manifest, run_of_command, state, tuned

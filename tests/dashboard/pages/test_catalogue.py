@@ -10,7 +10,8 @@ from dash.development.base_component import Component
 
 from ddprof.dashboard.app import page_content
 from ddprof.dashboard.exhibits.parts.numbers import lateness_us
-from ddprof.dashboard.pages.catalogue import PAGES, Page, page_at
+from ddprof.dashboard.pages.catalogue import PAGES, page_at
+from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View, parse_query
 from ddprof.report.model import Report

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from dash.development.base_component import Component
 
-from ddprof.analyzers.planning.knobs import Setting
+from ddprof.analyzers.settings.knobs import Setting
 from ddprof.cli.whatif import command as whatif
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.pages import what_if

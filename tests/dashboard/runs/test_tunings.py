@@ -9,7 +9,7 @@ from ddprof.dashboard.runs import tunings
 from ddprof.dashboard.runs.open_run import load
 from ddprof.dashboard.runs.tunings import tunings_of
 from ddprof.readers.companions.launch import Launch
-from ddprof.tune.document import FILE, write_document
+from ddprof.trials.document import FILE, write_document
 from tests.dashboard.tuned import ANSWER, COMMAND, CWD, run_of_command, state
 
 LAUNCH = Launch("torchrun --nproc-per-node=2 acme_train.py --name 'two words'", CWD)

@@ -17,7 +17,7 @@ FOUND = Path(__file__).resolve().parents[1] / "found"
 MAX_SEED_BYTES = 250_000  # larger recordings take seconds each
 _NOT_INPUT = ("label.json", "truth.json", "README.md", "LICENSE")
 _SHARED = ("oracle_samples", "traces", "wild/labelled", "wild/recordings")
-_XPLANE = REPOSITORY / "tests" / "readers" / "formats" / "samples"  # a recording of JAX
+_XPLANE = REPOSITORY / "tests" / "slices" / "xla" / "samples"  # a recording of JAX
 SAVED = "saved"  # its report is made of a sample when it is first asked for
 
 BUILT: Mapping[str, Callable[[], Tree]] = {

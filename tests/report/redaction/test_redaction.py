@@ -10,10 +10,7 @@ import pytest
 from ddprof.report.redaction.names import is_public, renamed
 from ddprof.report.redaction.prose import hidden
 from ddprof.report.redaction.redact import redacted_data
-from tests.cli.conftest import ddprof as _ddprof
 from tests.report.redaction.planting import Secrets, found, plant
-
-ddprof = _ddprof  # a fixture
 
 
 @pytest.fixture(scope="module")

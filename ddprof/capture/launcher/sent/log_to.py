@@ -1,4 +1,4 @@
-"""The process beside a job that writes the run to experiment trackers (ddprof/cli/follow.py): its start and its end."""
+"""The process beside a job that writes the run to experiment trackers: its start and its end."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 
 from ddprof.capture.guard import say
 
-_FOLLOWER = "ddprof.cli.follow"
 # For the analysis and the last writes once the job has ended; DDPROF_LOG_END_S sets it.
 _END_S = 300.0
 _SETTLE_S = 5.0
 
 
 class LogTo:
-    """The trackers that a run is written to while it goes on. Started once the job is there, ended with it."""
+    """The trackers that a run is written to while it goes on, by the module `follower`. Started once the job is there,
+    ended with it.
+    """
 
-    def __init__(self, folder: Path, name: str, targets: Sequence[str]) -> None:
+    def __init__(self, folder: Path, name: str, targets: Sequence[str], follower: str) -> None:
         self._folder = folder
         options = [word for target in targets for word in ("--log-to", target)]
-        self._command = [sys.executable, "-m", _FOLLOWER, str(folder), "--name", name, *options]
+        self._command = [sys.executable, "-m", follower, str(folder), "--name", name, *options]
         self._process: subprocess.Popen[bytes] | None = None
         self._started = False
 

@@ -1,1 +1,0 @@
-"""Planning: from what was measured to the step other settings would give."""

@@ -1,0 +1,98 @@
+"""Fixes as they are planned: a setting that a plan can work out has one advised value, in the finding as in the plan.
+
+A rule sees the cause and names the setting; what value of it the run would be fastest with only the replay of the run
+knows. Where no value is clearly faster, the setting is no fix, and what helps beside it takes its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.settings.buckets import plan_buckets
+from ddprof.analyzers.settings.loader import plan_loader
+from ddprof.analyzers.settings.present import Present, present
+from ddprof.errors import DdprofError
+from ddprof.findings import Candidate, Fix
+
+_AS_IT_IS = math.nan  # compared by identity
+Advice = tuple[float, bool]  # the value, and whether it is the one that the run had
+
+
+def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
+    """The fixes of a finding with the values that `ddprof plan` advises, where the run can be planned."""
+    return tuple(_planned(fix, prices) for fix in fixes)
+
+
+def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
+    """Why nothing reaches the gain of a finding; None where something may.
+
+    Gradients that DDP reduces are hidden as far as the sizes of its buckets let them: where no size makes the step
+    clearly shorter, what a reduction that begins earlier would win is no gain that anyone could have.
+    """
+    if [change.kind for change in candidate.changes] != ["overlap"]:
+        return None
+    of_ddp = [fix for fix in candidate.fixes if fix.setting == "bucket_cap_mb" and fix.current is not None]
+    if not of_ddp or any(_advice(fix, prices) is not _AS_IT_IS for fix in of_ddp):
+        return None
+    return f"DDP reduces during the backward pass already, and {_BESIDE['bucket_cap_mb'].why}"
+
+
+def _planned(fix: Fix, prices: Pricer) -> Fix:
+    value = _advice(fix, prices)
+    if value is _AS_IT_IS:
+        return _BESIDE[fix.setting]
+    return fix if value is None or _text(value) == fix.suggested else _with_value(fix, value)
+
+
+def _advice(fix: Fix, prices: Pricer) -> float | None:
+    """The value that the run would be clearly faster with: None where that is not known, _AS_IT_IS where none is."""
+    plan = _PLANS.get(fix.setting)
+    if plan is None or not fix.applies or prices.error is None:
+        return None
+    try:
+        value, is_present = plan(prices, present(prices.measures, {}))
+    except DdprofError:
+        return None  # what a batch or a message costs is not known: the rule's own value stands
+    return _AS_IT_IS if is_present else value
+
+
+def _with_value(fix: Fix, value: float) -> Fix:
+    text, kind = _text(value), type(dict(fix.applies)[fix.setting])
+    patch = fix.patch and fix.patch.replace(f"{fix.setting}={fix.suggested}", f"{fix.setting}={text}")
+    applies = tuple((name, kind(value) if name == fix.setting else given) for name, given in fix.applies)
+    return replace(fix, suggested=text, patch=patch, applies=applies)
+
+
+def _text(value: float) -> str:
+    return f"{value:g}"
+
+
+def _workers(prices: Pricer, now: Present) -> Advice:
+    plan = plan_loader(prices, now)
+    return plan.advised_workers, plan.advised_workers == plan.workers.now
+
+
+def _buckets(prices: Pricer, now: Present) -> Advice:
+    plan = plan_buckets(prices, now)
+    return plan.advised_mb, plan.advised_mb == plan.caps.now
+
+
+_PLANS: Mapping[str, Callable[[Pricer, Present], Advice]] = {"num_workers": _workers, "bucket_cap_mb": _buckets}
+_BESIDE = {
+    "num_workers": Fix(
+        setting="cost of a batch",
+        suggested="cheaper: cache, decode less, augment on the device",
+        why="replayed with other numbers of workers, the step is not clearly shorter",
+        source="ddprof plan loader",
+    ),
+    "bucket_cap_mb": Fix(
+        setting="when gradients are reduced",
+        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
+        why="replayed with buckets of other sizes, the step is not clearly shorter",
+        source="PyTorch DDP (VLDB'20); ddprof plan buckets",
+    ),
+}

@@ -1,0 +1,321 @@
+"""What can be changed in a what-if: one table for the command line and the dashboard.
+
+A knob turns a value into the changes that the replay simulates. Its `band` is the relative doubt of the change itself;
+the spread of the steps and the replay's own error are added when it is priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.speedups import (
+    FUSED_DEVICE_SHARE,
+    FUSED_HOST_SHARE,
+    HALF_PRECISION_SPEEDUP,
+    TF32_SPEEDUP,
+)
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
+from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
+from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
+from ddprof.errors import UsageError
+from ddprof.findings import Change
+from ddprof.outside.meant import meant
+from ddprof.units import MIB
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value for a knob, and the ranks it is for (() = all)."""
+
+    key: str
+    value: str
+    ranks: tuple[int, ...] = ()
+
+
+Maker = Callable[[Setting, Measures, Present], tuple[Change, ...]]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One thing to change. `values`: how a value is written; a switch knows one value only.
+
+    `is_factor`: a value is how many times faster, up to `most`. `choices`: all values, where they are a few words.
+    `for_ranks`: single ranks can be meant; `needs_ranks`: they must be. `mends`: findings of which this is the remedy.
+    """
+
+    key: str
+    words: str
+    assumption: str
+    values: str
+    make: Maker
+    band: float = 0.1
+    is_switch: bool = False
+    most: float = 8.0
+    for_ranks: bool = False
+    needs_ranks: bool = False
+    is_factor: bool = False
+    choices: tuple[str, ...] = ()
+    mends: tuple[str, ...] = ()
+
+    def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+        """What the replay simulates. Raises UsageError where the value makes no sense for this run."""
+        if setting.ranks and not self.for_ranks:
+            raise UsageError(f"{self.key}: cannot be changed for single ranks")
+        unknown = [r for r in setting.ranks if r not in measures.job.rank_ids]
+        if unknown:
+            raise UsageError(f"{self.key}: no rank {unknown[0]} in this run")
+        if self.is_switch and setting.value != self.values:
+            raise UsageError(f"{self.key}={setting.value}: the only value is {self.values}")
+        return self.make(setting, measures, now)
+
+
+def _faster(kind: str, inverse: bool = False) -> Maker:
+    def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+        factor = number(setting.key, setting.value, least=0.01, most=1e6)
+        value = 1 / factor if inverse else factor
+        return (Change(kind, setting.ranks, (value,) * max(1, len(setting.ranks))),)
+
+    return make
+
+
+def _plain(kind: str, target: str = "") -> Maker:
+    return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
+
+
+def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if not setting.ranks:
+        raise UsageError("late: which ranks? write late=off@3 or late=off@3,7")
+    return (Change("on_time", setting.ranks),)
+
+
+def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    """The rank's device, host and loader become its typical peer's; its device that of the other stages where it has no
+    peer on its own."""
+    if not setting.ranks:
+        raise UsageError("device: which ranks? write device=replaced@3")
+    ids = list(measures.job.rank_ids)
+    changes = []
+    device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
+    for kind, factor in (("scale_compute", device), ("scale_host", measures.host.factor)):
+        factors = [float(factor[ids.index(r)]) for r in setting.ranks]
+        known = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
+        changes.append(Change(kind, setting.ranks, known, "peers"))
+    return (*changes, Change("instant_loader", setting.ranks))
+
+
+def _buckets(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if gradient_traffic(measures) is None:
+        raise UsageError("bucket_cap_mb: no all-reduce of gradients between data-parallel ranks in this run")
+    cap = number(setting.key, setting.value, least=0.001, most=1e6)
+    if setting.key == "bucket_cap_mb" and cap == now.bucket_cap_mb:
+        return ()
+    return (Change("rebucket", (), (cap * MIB, first_bucket_mb(cap) * MIB)),)
+
+
+def _first_bucket(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    first = number(setting.key, setting.value, least=0.001, most=1e6)
+    cap = now.bucket_cap_mb or DEFAULT_BUCKET_MIB
+    if gradient_traffic(measures) is None:
+        raise UsageError("first_bucket_mb: no all-reduce of gradients between data-parallel ranks in this run")
+    return (Change("rebucket", (), (cap * MIB, first * MIB)),)
+
+
+def _overlap(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    traffic = gradient_traffic(measures)
+    if traffic is None:
+        raise UsageError("overlap: no all-reduce of gradients between data-parallel ranks in this run")
+    cap_mb = min(DEFAULT_BUCKET_MIB, traffic.total_bytes / 4 / MIB)
+    return (Change("rebucket", (), (cap_mb * MIB, first_bucket_mb(cap_mb) * MIB)),)
+
+
+def _workers(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    count = number(setting.key, setting.value, least=0, most=1024)
+    return _loader(count, float(now.prefetch()), measures, now)
+
+
+def _prefetch(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    deep = number(setting.key, setting.value, least=1, most=1024)
+    return _loader(float(now.workers()), deep, measures, now)
+
+
+def _loader(workers: float, prefetch: float, measures: Measures, now: Present) -> tuple[Change, ...]:
+    had = now.workers()
+    if all(cost is None for cost in rank_costs(measures, had)):
+        raise UsageError(
+            f"num_workers: the {had} workers of this run kept up and were not timed, so what a batch costs is unknown; "
+            "capture with `ddprof run`, which times them"
+        )
+    if (workers, prefetch) == (had, now.prefetch()):
+        return ()
+    return (Change("loader_workers", (), (workers, prefetch, float(had), float(now.cores or 0))),)
+
+
+def _precision(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    speedups = {"bf16": HALF_PRECISION_SPEEDUP, "fp16": HALF_PRECISION_SPEEDUP, "tf32": TF32_SPEEDUP}
+    if setting.value not in speedups:
+        raise UsageError(f"precision={setting.value}: one of {', '.join(speedups)}")
+    if not measures.fp32_gemm_us.any():
+        raise UsageError("precision: no matrix product on fp32 operands in the traces (shapes recorded?)")
+    return (Change("scale_kernels", (), (1 / speedups[setting.value],), "fp32_gemm"),)
+
+
+def _optimizer(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if not measures.optimizer_kernels.any():
+        raise UsageError("optimizer: no optimizer range with kernels in the traces")
+    return (Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),)
+
+
+def _compression(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    if setting.value not in ("fp16", "bf16"):
+        raise UsageError(f"compression={setting.value}: fp16 or bf16")
+    if gradient_traffic(measures) is None:
+        raise UsageError("compression: no all-reduce of gradients between data-parallel ranks in this run")
+    return (Change("scale_volume", (), (0.5, execution_of(measures.job).limits.packing_ns_per_mib)),)
+
+
+def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        raise UsageError(f"{setting.key}: no pipeline stages found in this run")
+    value = number(setting.key, setting.value, least=1, most=65536)
+    if setting.key == "microbatches":
+        return (Change("pipeline_schedule", (), (value, float(pipeline.interleave))),)
+    return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
+
+
+def _gathers(kind: str) -> Maker:
+    def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
+        if not any(t.op == "all_gather" for t in measures.comm.traffic):
+            raise UsageError(f"{setting.key}: no all-gather of parameters in this run")
+        return (Change(kind),)
+
+    return make
+
+
+KNOBS: tuple[Knob, ...] = (
+    Knob(
+        "bandwidth", "Network faster", "every transfer takes 1/n of its time; waiting for late ranks stays",
+        "N (times faster)", _faster("scale_transfer", inverse=True), is_factor=True,
+    ),
+    Knob(
+        "compute", "Kernels faster", "every compute kernel takes 1/n of its time", "N (times faster)[@RANKS]",
+        _faster("scale_compute"), most=4.0, for_ranks=True, is_factor=True,
+    ),
+    Knob(
+        "host", "Host faster", "the host issues work n times as fast where it is free to run",
+        "N (times faster)[@RANKS]", _faster("scale_host"), most=4.0, for_ranks=True, is_factor=True,
+    ),
+    Knob(
+        "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
+        _plain("instant_loader"), is_switch=True, for_ranks=True, mends=("input.starved", "input.straggler"),
+    ),
+    Knob(
+        "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
+        _plain("balance_compute"), is_switch=True, mends=("straggler.imbalance",),
+    ),
+    Knob(
+        "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
+        "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=("host.sync",),
+    ),
+    Knob(
+        "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
+        _plain("graph_launch"), band=0.3, is_switch=True, for_ranks=True, mends=("host.launch_bound",),
+    ),
+    Knob(
+        "copies", "Copies beside compute", "pageable host-device copies block nobody", "hidden",
+        _plain("hide_copies"), is_switch=True, mends=("input.pageable_copy",),
+    ),
+    Knob(
+        "late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
+        needs_ranks=True, mends=("straggler.unexplained",),
+    ),
+    Knob(
+        "device", "Ranks replaced", "device, host and loader of these ranks are their typical peer's", "replaced",
+        _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=("straggler.compute", "straggler.host"),
+    ),
+    Knob(
+        "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
+        _plain("balance_stages"), band=0.2, is_switch=True, mends=("pipeline.imbalance",),
+    ),
+    Knob(
+        "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
+        is_switch=True, for_ranks=True, mends=("host.gc",),
+    ),
+    Knob(
+        "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
+        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=("host.checkpoint",),
+    ),
+    Knob(
+        "allocator", "No allocation", "the driver is never asked for memory inside a step", "off",
+        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=("host.allocator",),
+    ),
+    Knob(
+        "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
+        "N (MiB)", _buckets, band=0.25,
+    ),
+    Knob(
+        "first_bucket_mb", "First DDP bucket", "as bucket_cap_mb, the other buckets as they are", "N (MiB)",
+        _first_bucket, band=0.25,
+    ),
+    Knob(
+        "overlap", "Gradients reduced as they come", "buckets of 25 MiB, or a quarter of the gradients if that is less",
+        "on", _overlap, band=0.25, is_switch=True,
+    ),
+    Knob(
+        "num_workers", "Loader workers", "workers make batches in turn, each at the cost it had in the run",
+        "N (per rank)", _workers, band=0.1,
+    ),
+    Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch, band=0.1),
+    Knob(
+        "precision", "Matrix products in 16 bit",
+        f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
+        "bf16, fp16 or tf32", _precision, band=0.5, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
+    ),
+    Knob(
+        "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
+        "fused", _optimizer, band=0.3, is_switch=True, mends=("compute.unfused_optimizer",),
+    ),
+    Knob(
+        "compression", "Gradients in 16 bit", "half the bytes; casting costs its memory traffic", "fp16 or bf16",
+        _compression, band=0.25, choices=("bf16", "fp16"),
+    ),
+    Knob(
+        "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",
+        "N", _schedule, band=0.25,
+    ),
+    Knob(
+        "interleave", "Chunks per stage", "the bubble is divided by n; the additional messages are hidden", "N",
+        _schedule, band=0.3,
+    ),
+    Knob(
+        "reshard_after_forward", "Parameters stay gathered", "the all-gathers of the backward pass are not made",
+        "False", _gathers("keep_parameters"), band=0.25, is_switch=True,
+    ),
+    Knob(
+        "prefetch", "Parameters gathered ahead", "each all-gather runs beside the compute of the unit before", "on",
+        _gathers("prefetch_gathers"), band=0.3, is_switch=True,
+    ),
+)  # fmt: skip
+BY_KEY = {knob.key: knob for knob in KNOBS}
+
+
+def parse_setting(text: str) -> Setting:
+    """`KEY=VALUE[@RANK,RANK]`. Raises UsageError; an unknown key is answered with the known ones."""
+    key, sign, rest = text.partition("=")
+    if not sign or not rest:
+        raise UsageError(f"{text}: want KEY=VALUE, for example num_workers=4")
+    if key not in BY_KEY:
+        hint = meant(key, BY_KEY) or f"; known: {', '.join(BY_KEY)}"
+        raise UsageError(f"{key}: unknown setting{hint}")
+    value, _, ranks = rest.partition("@")
+    try:
+        chosen = tuple(int(r) for r in ranks.split(",") if r)
+    except ValueError:
+        raise UsageError(f"{text}: ranks are written {key}={value}@0,3") from None
+    return Setting(key, value, chosen)

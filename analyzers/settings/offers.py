@@ -1,0 +1,119 @@
+"""Everything that a what-if of one run can change: as recorded, as its findings suggest, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.settings.knobs import KNOBS, Knob, Setting, parse_setting
+from ddprof.analyzers.settings.predict import predict
+from ddprof.analyzers.settings.present import Present
+from ddprof.analyzers.settings.recorded import current, lacking
+from ddprof.errors import DdprofError, UsageError
+from ddprof.findings import Finding, Fix
+
+ROUNDED = 1e-3  # of a time: reports hold three digits after the microsecond
+
+# Settings of `ddprof run --set` that are another thing's value here.
+_SAME = {
+    "fused=true": "optimizer=fused",
+    "autocast=bf16": "precision=bf16",
+    "tf32=true": "precision=tf32",
+    "gradient_compression=bf16": "compression=bf16",
+}
+_APPLIED = {asked: applied for applied, asked in _SAME.items()}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One thing to change. `lacking`: why it would change nothing, "" where it applies. `current`: as recorded, in
+    words. `suggested`: the setting by which the first finding that asks for one would have it; `because`: its number.
+    """
+
+    knob: Knob
+    lacking: str = ""
+    current: str = ""
+    suggested: Setting | None = None
+    because: int | None = None
+
+
+def text_of(setting: Setting) -> str:
+    """As the command line takes it: "compute=1.3@5"."""
+    ranks = f"@{','.join(map(str, setting.ranks))}" if setting.ranks else ""
+    return f"{setting.key}={setting.value}{ranks}"
+
+
+def applied_as(setting: Setting) -> str:
+    """As `ddprof run --set` takes it, which knows fewer settings."""
+    text = text_of(setting)
+    return _APPLIED.get(text, text)
+
+
+def offers(prices: Pricer, now: Present, findings: Sequence[Finding]) -> tuple[Offer, ...]:
+    """One for every knob, in their order. `findings`: the most important one first."""
+    wanted: dict[str, tuple[Setting, int]] = {}
+    for number, finding in enumerate(findings):
+        for setting in remedies(finding, prices, now):
+            wanted.setdefault(setting.key, (setting, number))
+    return tuple(_offer(knob, prices.measures, now, wanted.get(knob.key)) for knob in KNOBS)
+
+
+def remedies(finding: Finding, prices: Pricer, now: Present) -> tuple[Setting, ...]:
+    """What removes the finding's cause and gains, replayed, what the finding says: its first fix that is a setting,
+    else what stands for a cause that is gone. () where nothing does: a rule may bound its price by what it knows beside
+    the replay, and one remedy has one gain.
+    """
+    measures = prices.measures
+    choices = [list(_stated(fix)) for fix in finding.fixes]
+    mending = [knob for knob in KNOBS if finding.id in knob.mends and not lacking(knob, measures, now)]
+    choices += [[_gone(knob, finding, measures)] for knob in mending]
+    for settings in choices:
+        if settings and _gains_as_said(tuple(settings), finding, prices, now):
+            return tuple(settings)
+    return ()
+
+
+def _offer(knob: Knob, measures: Measures, now: Present, wanted: tuple[Setting, int] | None) -> Offer:
+    why = lacking(knob, measures, now)
+    if why:
+        return Offer(knob, why)
+    setting, number = wanted or (None, None)
+    return Offer(knob, "", current(knob, measures, now), setting, number)
+
+
+def _stated(fix: Fix) -> Iterator[Setting]:
+    """The values that a fix states, one for each thing to change."""
+    texts = [f"{fix.setting}={fix.suggested}", *(_asked_as(name, value) for name, value in fix.applies)]
+    known: set[str] = set()
+    for text in texts:
+        try:
+            setting = parse_setting(text)
+        except UsageError:
+            continue
+        if setting.key not in known:
+            known.add(setting.key)
+            yield setting
+
+
+def _asked_as(name: str, value: object) -> str:
+    text = f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+    return _SAME.get(text, f"{name}={value}")
+
+
+def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:
+    """The cause taken away: from the finding's ranks where single ones can be meant."""
+    value = knob.values if knob.is_switch else next(iter(knob.choices), "")
+    ranks = finding.ranks if knob.for_ranks and len(finding.ranks) < len(measures.job.rank_ids) else ()
+    return Setting(knob.key, value, ranks)
+
+
+def _gains_as_said(settings: tuple[Setting, ...], finding: Finding, prices: Pricer, now: Present) -> bool:
+    """Whether the settings are possible in this run and gain what the finding alone is said to."""
+    said = finding.alone_us or finding.recoverable_us
+    try:
+        gain_us = predict(prices, settings, now).gain_us
+    except DdprofError:
+        return False
+    return gain_us > 0 and said.low * (1 - ROUNDED) <= gain_us <= said.high * (1 + ROUNDED)

@@ -1,0 +1,109 @@
+"""A run with settings changed: the step after each change in turn, and the range the last one is believed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
+from ddprof.analyzers.settings.buckets import schedule_bias
+from ddprof.analyzers.settings.knobs import BY_KEY, Setting
+from ddprof.analyzers.settings.present import Present
+from ddprof.errors import NoUsableInput
+from ddprof.findings import Change
+
+
+@dataclass(frozen=True)
+class Level:
+    """The step (us) with this change and all before it."""
+
+    key: str
+    words: str
+    assumption: str
+    step_us: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted step with its range; `levels` build up to it, `changes` are what was replayed."""
+
+    before_us: float
+    after_us: float
+    low_us: float
+    high_us: float
+    levels: tuple[Level, ...]
+    changes: tuple[Change, ...]
+    replay_error: float
+
+    @property
+    def gain_us(self) -> float:
+        """Step time won; negative where the change costs time."""
+        return self.before_us - self.after_us
+
+    @property
+    def is_uncertain(self) -> bool:
+        """The replay misses even the unmodified run."""
+        return self.replay_error > LOW_CONFIDENCE_ERROR
+
+
+def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Prediction:
+    """All settings at once, never added up.
+
+    The range holds each change's own doubt, the replay's error and the spread of the steps. Raises UsageError for
+    settings that make no sense in this run, NoUsableInput where it cannot be replayed.
+    """
+    if prices.error is None:
+        raise NoUsableInput("this run cannot be replayed: it has no measured step with work in it")
+    before_us = prices.step_us(())
+    levels: list[Level] = []
+    applied: tuple[Change, ...] = ()
+    doubt_us = 0.0
+    reached = before_us
+    for setting in settings:
+        knob = BY_KEY[setting.key]
+        applied = _with(applied, knob.key, knob.changes(setting, prices.measures, now))
+        step_us = prices.step_us(applied) * _bias(applied, prices, now)
+        doubt_us += knob.band * abs(reached - step_us)
+        ranks = f" @ {','.join(map(str, setting.ranks))}" if setting.ranks else ""
+        levels.append(Level(knob.key, f"{knob.key} = {setting.value}{ranks}", knob.assumption, step_us))
+        reached = step_us
+    low_us, high_us = prices.range_us(reached, doubt_us)
+    return Prediction(
+        before_us=before_us,
+        after_us=reached,
+        low_us=low_us,
+        high_us=high_us,
+        levels=tuple(levels),
+        changes=applied,
+        replay_error=prices.error,
+    )
+
+
+def _bias(changes: tuple[Change, ...], prices: Pricer, now: Present) -> float:
+    """Other buckets are priced against the run's own, as in their plan."""
+    return schedule_bias(prices, now) if any(change.kind == "rebucket" for change in changes) else 1.0
+
+
+# Settings that share one change: which of its values each of them is.
+_SLOT = {
+    "num_workers": 0,
+    "prefetch_factor": 1,
+    "bucket_cap_mb": 0,
+    "first_bucket_mb": 1,
+    "microbatches": 0,
+    "interleave": 1,
+}
+
+
+def _with(applied: tuple[Change, ...], key: str, more: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Workers and prefetch, cap and first bucket, microbatches and chunks become one change."""
+    result = list(applied)
+    for change in more:
+        same = next((c for c in result if key in _SLOT and c.kind == change.kind), None)
+        if same is None:
+            result.append(change)
+            continue
+        slot = _SLOT[key]
+        values = (*same.values[:slot], change.values[slot], *same.values[slot + 1 :])
+        result[result.index(same)] = Change(change.kind, (), values)
+    return tuple(result)

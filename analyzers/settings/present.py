@@ -1,0 +1,83 @@
+"""What a prediction must know of a run beyond its timings: settings from the capture, or stated by the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
+from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
+from ddprof.errors import UsageError
+from ddprof.outside.meant import meant
+
+NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")
+
+
+@dataclass(frozen=True)
+class Present:
+    """The settings a run had; None where neither the capture nor the user says so."""
+
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
+    bucket_cap_mb: float | None = None
+    first_bucket_mb: float | None = None
+    cores: int | None = None  # of a host
+
+    def workers(self) -> int:
+        """DataLoader workers of the run. Raises UsageError where they are not known."""
+        if self.num_workers is None:
+            raise UsageError("num_workers: how many the run had is not recorded; state it with --now num_workers=N")
+        return self.num_workers
+
+    def prefetch(self) -> int:
+        """`prefetch_factor` of the run, torch's default where it is not known."""
+        return self.prefetch_factor or DEFAULT_PREFETCH
+
+
+def parse_now(stated: Mapping[str, str]) -> dict[str, float]:
+    """`--now` settings as numbers. Raises UsageError on an unknown key or a value that is not a number >= 0."""
+    numbers = {}
+    for key, text in stated.items():
+        if key not in NOW_KEYS:
+            raise UsageError(f"--now {key}: unknown{meant(key, NOW_KEYS) or '; known: ' + ', '.join(NOW_KEYS)}")
+        numbers[key] = number(key, text, least=0.0)
+    return numbers
+
+
+def number(key: str, text: str, least: float, most: float = 1e9) -> float:
+    """A number in a range, `2x` allowed for 2. Raises UsageError."""
+    try:
+        value = float(text.strip().removesuffix("x"))
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise UsageError(f"{key}={text}: want a number from {least:g} to {most:g}")
+    return value
+
+
+def present(measures: Measures, stated: Mapping[str, float]) -> Present:
+    """The run's settings; what the user states goes before what was captured."""
+    captured = measures.settings
+    loader = captured.loader
+
+    def whole(key: str, recorded: int | None) -> int | None:
+        value = stated.get(key, recorded)
+        return None if value is None else int(value)
+
+    def mebibytes(key: str, recorded: float | None) -> float | None:
+        value = stated.get(key, recorded)
+        return None if value is None else round(value, 4)  # DDP keeps whole bytes: 0.1 comes back as 0.099999
+
+    return Present(
+        num_workers=whole("num_workers", loader.num_workers),
+        prefetch_factor=whole("prefetch_factor", loader.prefetch_factor),
+        bucket_cap_mb=mebibytes("bucket_cap_mb", captured.ddp.bucket_cap_mb),
+        first_bucket_mb=mebibytes("first_bucket_mb", captured.ddp.first_bucket_mb),
+        cores=whole("cores", captured.processors.usable),
+    )
+
+
+def first_bucket_mb(cap_mb: float) -> float:
+    """DDP's first bucket: 1 MiB, but only where the cap is left at its default (torch 2.13, `distributed.py`)."""
+    return DEFAULT_FIRST_BUCKET_MIB if cap_mb == DEFAULT_BUCKET_MIB else cap_mb

@@ -1,1 +1,0 @@
-"""Pages of several runs side by side."""

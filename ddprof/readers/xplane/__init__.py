@@ -1,1 +1,0 @@
-"""XPlane profiles: the messages of the format, and what of them is work."""

@@ -1,0 +1,84 @@
+"""`ddprof compare`: what changed between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ddprof.cli.gates import FAIL_ON_HELP, fail, gates_of
+from ddprof.cli.load import load_one, say, tell
+from ddprof.cli.output import FORMATS, chosen_format, write_file
+from ddprof.cli.reading import Reading, reading_options
+from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
+from ddprof.errors import NoUsableInput
+from ddprof.report.comparison.compare import Comparison, compare, to_json
+from ddprof.report.comparison.limit import parse_limit, regressions
+from ddprof.report.comparison.text import headline, render_markdown, render_text
+from ddprof.slices.comparison.compare_page import render_html
+
+
+@click.command("compare")
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
+)
+@click.option("--max-regression", metavar="LIMIT", help="Exit with 3 if the step got slower by more: 5%, 10ms.")
+@click.option(
+    "--fail-on", multiple=True, metavar="EXPR", help=f"{FAIL_ON_HELP} Only what BEFORE does not have as well."
+)
+@click.option("--allow-different", is_flag=True, help="Let gates judge runs of different size, device or backend.")
+@redact_option
+@reading_options
+def command(
+    before: str,
+    after: str,
+    form: str | None,
+    output: Path | None,
+    max_regression: str | None,
+    fail_on: tuple[str, ...],
+    allow_different: bool,
+    redact: bool,
+    reading: Reading,
+) -> None:
+    """Say which cause changed from BEFORE to AFTER, by how much, and whether it may be noise.
+
+    Both are run folders, traces, or saved JSON reports.
+
+    \b
+    ddprof compare ddprof-runs/a ddprof-runs/b
+    ddprof compare main.json ddprof-runs/latest --max-regression 5%
+    """
+    gates = gates_of(fail_on)
+    limit = parse_limit(max_regression, "--max-regression") if max_regression else None
+    key = key_of_redaction(redact)  # one for both: a host that is in both has one hash
+    with redacted_errors(key):
+        first, second = load_one(before, reading), load_one(after, reading)
+        first, second = redacted_reports([first, second], key)
+        comparison = compare(first, second)
+        _deliver(comparison, chosen_format(form, output), output)
+        if comparison.differences and (gates or limit) and not allow_different:
+            raise NoUsableInput(
+                f"a gate cannot judge this: {comparison.differences[0]} (--allow-different judges it anyway)"
+            )
+        violations = regressions(comparison, limit) if limit else []
+        for gate in gates:
+            known = {violation.key for violation in gate.violations(first)}
+            violations += [v.text for v in gate.violations(second) if v.key not in known]
+        fail(violations)
+
+
+def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:
+    if form == "json":
+        text = json.dumps(to_json(comparison), indent=1, allow_nan=False) + "\n"
+    else:
+        text = {"text": render_text, "markdown": render_markdown, "html": render_html}[form](comparison)
+    if output is None:
+        tell(text)
+        return
+    write_file(output, text)
+    say(headline(comparison))
+    say(f"wrote {output}")

@@ -1,0 +1,45 @@
+"""A plan as a JSON document, and how it is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ddprof.cli.load import tell
+
+format_option = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+Plan = TypeVar("Plan")
+
+
+def print_plan(schema: str, label: str, plan: Plan, form: str, text: Callable[[Plan], list[str]]) -> None:
+    """A plan on stdout: as JSON where `form` says so, else in the lines that `text` makes of it."""
+    tell(as_json(schema, label, plan) if form == "json" else "\n".join(text(plan)))
+
+
+def as_json(schema: str, label: str, plan: Any) -> str:
+    """A plan (a dataclass) as a JSON document; curves with their best and flat values."""
+    return json.dumps({"schema": schema, "run": label, **_plain(plan)}, indent=1, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        if fields.get("points") and "knob" in fields:
+            fields |= _summary(value)
+        return fields
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value
+
+
+def _summary(curve: Any) -> dict[str, Any]:
+    return {"best": curve.best.value, "flat": [point.value for point in curve.flat]}

@@ -1,0 +1,169 @@
+"""One way to lay a model over devices: whether it fits, how long a step takes, and what of it is not computing.
+
+Assumptions, all named: products run at `efficiency` of the peak; what is neither product nor fused attention reads and
+writes each activation `PASSES` times; tensor-parallel collectives hide behind nothing, FSDP's behind the neighbouring
+layer, gradient reduction behind the last microbatch's backward; pipelines run 1F1B with interleaved chunks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+from ddprof.slices.planning.cluster import Cluster
+from ddprof.slices.planning.shape import Shape, state_bytes
+
+EFFICIENCY = 0.65  # of peak in wide products; fitted, with HALF_WIDTH, to tests/analyzers/published.py
+HALF_WIDTH = 700.0  # hidden / sqrt(tensor ranks) at which products reach half of that: narrow ones fill badly
+PASSES = 2.0  # over the 34 bytes per hidden unit and token that a layer's operators leave behind
+USABLE = 0.92  # of device memory: the rest is context, fragments, communication buffers
+BAND = 0.15  # of the predicted step: holds every run of tests/analyzers/published.py
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Degrees of data, tensor and pipeline parallelism, microbatch, chunks per stage, sharding and recomputation.
+
+    `shard`: ranks that a data-parallel group's state is sharded over (HSDP: fewer than `data`).
+    """
+
+    data: int
+    tensor: int = 1
+    pipeline: int = 1
+    micro: int = 1
+    chunks: int = 1
+    sharding: str = "ddp"
+    shard: int = 1
+    recompute: str = "none"
+
+    @property
+    def name(self) -> str:
+        """DDP, ZeRO-1, FSDP, HSDP, with the degrees."""
+        kinds = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP / ZeRO-3"}
+        kind = "HSDP" if self.sharding == "zero3" and self.shard < self.data else kinds[self.sharding]
+        parts = [f"TP {self.tensor}"] * (self.tensor > 1) + [f"PP {self.pipeline}"] * (self.pipeline > 1)
+        return ", ".join([f"{kind} {self.data}", *parts])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A layout's cost. Times in seconds per step, memory in bytes per device."""
+
+    layout: Layout
+    state_bytes: float
+    activation_bytes: float
+    fits: bool
+    step_s: float
+    compute_s: float
+    tensor_s: float  # exposed tensor-parallel collectives
+    bubble_s: float
+    data_s: float  # exposed gather and reduction over data-parallel ranks
+    optimizer_s: float
+    mfu: float
+    hfu: float
+
+    @property
+    def memory_bytes(self) -> float:
+        """State and activations."""
+        return self.state_bytes + self.activation_bytes
+
+
+def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: float = EFFICIENCY) -> Estimate:
+    """The cost of a layout for `batch` sequences a step. Every sum is over one device."""
+    model = layout.tensor * layout.pipeline
+    microbatches = max(1, batch // (layout.data * layout.micro))
+    stage_layers = shape.layers / layout.pipeline
+    mine = shape.params / model
+    state = state_bytes(mine, layout.sharding, layout.shard, shape.optimizer_bytes)
+    if layout.sharding == "zero3":
+        state += 2 * 2.0 * mine / stage_layers  # two units gathered at a time
+    activation = _activation_bytes(shape, layout, stage_layers, microbatches)
+    compute_s = _compute_s(shape, on, layout, microbatches, efficiency)
+    tensor_s = _tensor_s(shape, on, layout, stage_layers) * microbatches
+    sends_s = _sends_s(shape, on, layout) * microbatches
+    data_s = _data_s(on, layout, mine, stage_layers, microbatches, compute_s + tensor_s)
+    bubble_s = (compute_s + tensor_s + sends_s) * (layout.pipeline - 1) / (microbatches * layout.chunks)
+    owned = mine / (layout.shard if layout.sharding != "ddp" else 1)
+    optimizer_s = owned * (2 * shape.optimizer_bytes + 4) / (on.memory_bytes_per_s * 0.8)
+    step_s = compute_s + tensor_s + sends_s + bubble_s + data_s + optimizer_s
+    peak = on.flops * layout.data * model * step_s
+    return Estimate(
+        layout=layout,
+        state_bytes=state,
+        activation_bytes=activation,
+        fits=state + activation <= USABLE * on.memory_bytes,
+        step_s=step_s,
+        compute_s=compute_s,
+        tensor_s=tensor_s + sends_s,
+        bubble_s=bubble_s,
+        data_s=data_s,
+        optimizer_s=optimizer_s,
+        mfu=batch * shape.model_flops() / peak,
+        hfu=batch * shape.executed_flops(layout.recompute) / peak,
+    )
+
+
+def _activation_bytes(shape: Shape, layout: Layout, stage_layers: float, microbatches: int) -> float:
+    """The first stage holds as many microbatches as there are stages (1F1B), chunks add (p - 1) / (p v) of that."""
+    held = min(layout.pipeline, microbatches)
+    extra = 1 + (layout.pipeline - 1) / (layout.pipeline * layout.chunks) if layout.chunks > 1 else 1.0
+    kept = shape.layer_activation_bytes(layout.micro, layout.tensor, layout.recompute) * stage_layers * held * extra
+    working = shape.layer_activation_bytes(layout.micro, layout.tensor, "none") if layout.recompute == "full" else 0.0
+    logits = 6.0 * shape.seq * layout.micro * shape.vocab / layout.tensor if layout.pipeline == 1 else 0.0
+    return kept + working + logits
+
+
+def _compute_s(shape: Shape, on: Cluster, layout: Layout, microbatches: int, efficiency: float) -> float:
+    sequences = microbatches * layout.micro
+    share = sequences / (layout.tensor * layout.pipeline)
+    width = shape.hidden / sqrt(layout.tensor)
+    reached = efficiency * width / (width + HALF_WIDTH)
+    products = shape.executed_flops(layout.recompute) * share / (on.flops * reached)
+    sweeps = 4.0 if layout.recompute == "full" else 3.0  # forward, backward twice, forward again
+    moved = 34.0 * shape.seq * shape.hidden * shape.layers * PASSES * sweeps / 3.0 * share
+    return products + moved / on.memory_bytes_per_s
+
+
+def _tensor_s(shape: Shape, on: Cluster, layout: Layout, stage_layers: float) -> float:
+    """Two all-reduces a layer in forward and two in backward; recomputing makes forward's again."""
+    size = 2.0 * shape.seq * layout.micro * shape.hidden
+    calls = 6.0 if layout.recompute == "full" else 4.0
+    return calls * stage_layers * on.reduce_s(size, layout.tensor, on.per_node)
+
+
+def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
+    """Activations to the next stage and gradients back, each tensor rank its part, once per chunk; half is hidden."""
+    if layout.pipeline == 1:
+        return 0.0
+    size = 2.0 * shape.seq * layout.micro * shape.hidden / layout.tensor
+    rate = on.rate(2, 2 if layout.tensor * 2 <= on.per_node else 1)
+    return 0.5 * 2.0 * layout.chunks * size / rate
+
+
+def _behind(transfer_s: float, backward_s: float, layers: float) -> float:
+    """What shows of a transfer that runs layer by layer behind the backward pass: the last layer's, or the excess."""
+    return max(transfer_s / max(layers, 1.0), transfer_s - backward_s)
+
+
+def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
+    """What data-parallel communication adds: gradients behind the last backward, FSDP's gathers layer by layer."""
+    if layout.data == 1:
+        return 0.0
+    near = max(1, on.per_node // layout.tensor)
+    backward_s = busy_s / microbatches * 2 / 3
+    if layout.sharding != "zero3":
+        gather_s = on.gather_s(2.0 * mine, layout.data, near)
+        if layout.sharding == "ddp":
+            return _behind(2 * gather_s, backward_s, stage_layers)
+        # ZeRO-1 and 2 gather the updated parameters once nothing is left to hide it; 2 scatters every microbatch.
+        times = microbatches if layout.sharding == "zero2" else 1
+        return _behind(gather_s, backward_s, stage_layers) * times + gather_s
+    unit = mine / stage_layers
+    gather_s = on.gather_s(2.0 * unit, layout.shard, near)
+    scatter_s = gather_s
+    if layout.shard < layout.data:  # HSDP: shards are reduced across the replicas
+        scatter_s += on.reduce_s(2.0 * unit / layout.shard, layout.data // layout.shard, 1)
+    layer_s = busy_s / microbatches / stage_layers
+    forward = gather_s + (stage_layers - 1) * max(0.0, gather_s - layer_s / 3)
+    backward = scatter_s + (stage_layers - 1) * max(0.0, gather_s + scatter_s - layer_s * 2 / 3)
+    return (forward + backward) * microbatches

@@ -1,0 +1,228 @@
+"""DDP, ZeRO-1/2/3 (= FSDP) and parameters kept after forward for a run's own model: memory by formula, step by replay.
+
+Memory per rank: Psi x (p + g + k), each part divided by N where the stage shards it (ZeRO paper, section 3), plus what
+the run kept beside its state. Time: the run's compute, and collectives at the cost of its own messages; an all-reduce
+is a reduce-scatter and an all-gather, so either one costs half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
+from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic, reductions
+from ddprof.analyzers.replay.price import Pricer
+from ddprof.errors import NoUsableInput
+from ddprof.findings import Change
+from ddprof.model import element_bytes
+from ddprof.slices.planning.layout import USABLE
+from ddprof.units import MIB
+
+UNKNOWN_ELEMENT_BYTES = 4  # float32, which parameters are unless someone asks for another type
+STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "RMSprop": 1, "Adagrad": 1, "SGD": 1, "Lion": 1}
+DEFAULT_STATES = 2
+UNIT_BYTES = 100 * MIB  # of parameters per FSDP unit where the run has none: a large layer
+FORWARD_SHARE = 1 / 3
+BAND = 0.2
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to shard. `fits` None where the device's memory or the activations are not known."""
+
+    name: str
+    formula: str
+    state_bytes: float
+    fits: bool | None
+    step_us: float
+    low_us: float
+    high_us: float
+    exposed_us: float
+    is_now: bool
+
+
+@dataclass(frozen=True)
+class ShardingPlan:
+    """The options, and what they were computed from."""
+
+    options: tuple[Option, ...]
+    params: float
+    ranks: int
+    parameter_bytes: float  # per parameter; gradients alike
+    optimizer_bytes: float
+    other_bytes: float | None  # activations and buffers: the run's peak less its state
+    memory_bytes: float | None
+    step_us: float
+    compute_us: float
+    compression: Compression | None
+
+
+@dataclass(frozen=True)
+class Compression:
+    """When 16-bit or PowerSGD gradients pay: only if packing takes less than what is no longer exposed (us a step)."""
+
+    exposed_us: float
+    half_saves_us: float
+    tenth_saves_us: float
+    half_packing_us: float
+
+
+def plan_sharding(prices: Pricer) -> ShardingPlan:
+    """The plan. Raises NoUsableInput where parameters or data-parallel communication are unknown."""
+    measures = prices.measures
+    ranks, params, element = _model(measures)
+    cost = _cost(measures)
+    optimizer = _optimizer_bytes(measures, element)
+    compute_us = prices.step_us((Change("scale_transfer", (), (0.0,)),))
+    now = _now(measures)
+    memory, other = _memory(measures, params, element, optimizer, ranks, now)
+    size = params * element
+    units = measures.settings.fsdp.units or max(1, min(64, round(size / UNIT_BYTES)))
+    reduce_us = _reduce_exposed_us(prices, cost, size, compute_us)
+    gather = _half(cost)
+    forward_us, backward_us = (_layered_us(gather, size, units, compute_us, back) for back in (False, True))
+    kept_us = _layered_us(gather, size, units, compute_us, True, gathers=False)
+    exposed = {
+        "DDP": reduce_us,
+        "ZeRO-1": reduce_us,
+        "ZeRO-2": reduce_us,
+        "FSDP, parameters kept after forward": forward_us + kept_us,
+        "FSDP / ZeRO-3": forward_us + backward_us,
+    }
+    step_us = prices.step_us(())
+    now_us = float(np.median(measures.optimizer_us))
+    whole_us = now_us if now == "DDP" else now_us * ranks  # every stage but DDP updates only its own part
+    options = []
+    for name, formula, parts in _formulas(element, optimizer, ranks):
+        state = params * parts
+        reached = compute_us + exposed[name] - now_us + (whole_us if name == "DDP" else whole_us / ranks)
+        low_us, high_us = prices.range_us(reached, BAND * exposed[name])
+        fits = None if memory is None or other is None else state + other <= USABLE * memory
+        options.append(Option(name, formula, state, fits, reached, low_us, high_us, exposed[name], is_now=name == now))
+    return ShardingPlan(
+        tuple(options), params, ranks, element, optimizer, other, memory, step_us, compute_us, _compression(prices),
+    )  # fmt: skip
+
+
+def _model(measures: Measures) -> tuple[int, float, float]:
+    captured = measures.settings.parameters
+    sizes = [t.group_size for t in measures.comm.traffic if t.role in ("dp", "fsdp_shard", "world", "")]
+    ranks = max(sizes, default=0)
+    if ranks < 2:
+        raise NoUsableInput("no data-parallel group with two ranks or more in this run: nothing to shard")
+    if captured.count:
+        element = _width(captured.dtype or "")
+        return ranks, float(captured.count) * (ranks if captured.sharded else 1), element
+    scattered = [t for t in measures.comm.traffic if t.op == "reduce_scatter" and t.total_bytes]
+    traffic = gradient_traffic(measures) if not scattered else max(scattered, key=lambda t: t.total_bytes)
+    if traffic is None:
+        raise NoUsableInput("the number of parameters is not recorded: capture with `ddprof run`")
+    element = _communicated_bytes(measures, traffic.op)
+    return ranks, traffic.total_bytes / element, element
+
+
+def _communicated_bytes(measures: Measures, op: str) -> float:
+    """Bytes per element of what an operation moves, by most of its calls on the first rank."""
+    facts = measures.job.ranks[0]
+    mine = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
+    names = [facts.strings[int(code)].lower() for code in mine if 0 <= int(code) < len(facts.strings)]
+    most = max(set(names), key=names.count, default="")
+    return _width(most)
+
+
+def _width(dtype: str) -> float:
+    return float(element_bytes(dtype) or UNKNOWN_ELEMENT_BYTES)
+
+
+def _cost(measures: Measures) -> TransferCurve:
+    """What an all-reduce costs by size: measured, or twice a reduce-scatter's."""
+    found = gradient_curve(measures)
+    if found is not None:
+        return found
+    limits = execution_of(measures.job).limits
+    for traffic in measures.comm.traffic:
+        if traffic.op in ("reduce_scatter", "all_gather"):
+            curve = transfer_curve(traffic.sizes_bytes, traffic.times_us * 2e3, limits.transfer_prior)
+            if curve is not None:
+                return curve
+    raise NoUsableInput("no collective of gradients or parameters in this run: its links' cost is unknown")
+
+
+def _half(cost: TransferCurve) -> Callable[[float], float]:
+    return lambda size: cost.time_ns(size) / 2e3
+
+
+def _optimizer_bytes(measures: Measures, element: float) -> float:
+    return STATES.get(measures.settings.optimizer.name or "", DEFAULT_STATES) * element
+
+
+def _now(measures: Measures) -> str:
+    stage, fsdp = measures.settings.deepspeed.zero_stage, measures.settings.fsdp
+    if stage in (1, 2):
+        return f"ZeRO-{stage}"
+    if stage == 3 or fsdp.version is not None or any(t.role == "fsdp_shard" for t in measures.comm.traffic):
+        kept = fsdp.reshard_after_forward is False
+        return "FSDP, parameters kept after forward" if kept else "FSDP / ZeRO-3"
+    return "DDP"
+
+
+def _formulas(element: float, optimizer: float, ranks: int) -> list[tuple[str, str, float]]:
+    p = g = element
+    k, n = optimizer, ranks
+    return [
+        ("DDP", f"Psi x ({p:g} + {g:g} + {k:g})", p + g + k),
+        ("ZeRO-1", f"Psi x ({p:g} + {g:g} + {k:g}/{n})", p + g + k / n),
+        ("ZeRO-2", f"Psi x ({p:g} + ({g:g} + {k:g})/{n})", p + (g + k) / n),
+        ("FSDP, parameters kept after forward", f"Psi x ({p:g} + ({p:g} + {g:g} + {k:g})/{n})", p + (p + g + k) / n),
+        ("FSDP / ZeRO-3", f"Psi x ({p:g} + {g:g} + {k:g})/{n}", (p + g + k) / n),
+    ]
+
+
+def _memory(
+    measures: Measures, params: float, element: float, optimizer: float, ranks: int, now: str
+) -> tuple[float | None, float | None]:
+    """Memory of a device, and what the run holds beside its state at its peak; None where not recorded."""
+    seen = [f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes")]
+    total = measures.settings.device.total_memory_bytes
+    total = total or next((m["total_bytes"] for m in seen if m.get("total_bytes")), None)
+    if not seen:
+        return total, None
+    parts = next(p for name, _, p in _formulas(element, optimizer, ranks) if name == now)
+    return total, max(0.0, max(float(m["peak_allocated_bytes"]) for m in seen) - params * parts)
+
+
+def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute_us: float) -> float:
+    """Gradients reduced in DDP's default buckets: by the run's own gradient times, else at an even rate."""
+    if gradient_traffic(prices.measures) is not None and reductions(prices.graph, prices.measures):
+        buckets = (DEFAULT_BUCKET_MIB * MIB, DEFAULT_FIRST_BUCKET_MIB * MIB)
+        return max(0.0, prices.step_us((Change("rebucket", (), buckets),)) - compute_us)
+    count = max(1.0, size / (DEFAULT_BUCKET_MIB * MIB))
+    total_us = count * cost.time_ns(size / count) / 1e3
+    return max(total_us / count, total_us - compute_us * (1 - FORWARD_SHARE))
+
+
+def _layered_us(
+    gather: Callable[[float], float], size: float, units: int, compute_us: float, back: bool, gathers: bool = True
+) -> float:
+    """Exposed time of one pass, unit by unit: the first (or last) one, and what its neighbour's compute cannot hide."""
+    moved = gather(size / units) * ((1 if gathers else 0) + (1 if back else 0))
+    share = (1 - FORWARD_SHARE) if back else FORWARD_SHARE
+    return gather(size / units) + (units - 1) * max(0.0, moved - compute_us * share / units)
+
+
+def _compression(prices: Pricer) -> Compression | None:
+    traffic = gradient_traffic(prices.measures)
+    if traffic is None:
+        return None
+    step_us = prices.step_us(())
+    free_us = prices.step_us((Change("scale_transfer", (), (0.0,), traffic.role),))
+    half, tenth = (step_us - prices.step_us((Change("scale_volume", (), (share,)),)) for share in (0.5, 0.1))
+    packing_us = traffic.total_bytes / MIB * execution_of(prices.measures.job).limits.packing_ns_per_mib / 1e3
+    return Compression(step_us - free_us, max(0.0, half), max(0.0, tenth), packing_us)

@@ -1,0 +1,89 @@
+"""Trackers behind one guard: a library that fails, or a server that is not there, costs one line that says so.
+
+A tracker's library raises what the libraries below it do, and some end the process: nothing of that may end a command
+that has more to do, or take another tracker with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Protocol, TypeVar, cast
+
+from ddprof.outside.plain_text import clean
+from ddprof.slices.trackers.content import Content
+from ddprof.slices.trackers.target import Target
+
+T = TypeVar("T")
+Say = Callable[[str], None]
+_MAX_REASON = 300  # characters of a library's message
+
+# Imported when one is written to: each brings its library.
+_OPENERS = {
+    "wandb": ("ddprof.slices.trackers.wandb_run", "WandbRun"),
+    "mlflow": ("ddprof.slices.trackers.mlflow_run", "MlflowRun"),
+    "tensorboard": ("ddprof.slices.trackers.tensorboard_run", "TensorboardRun"),
+    "comet": ("ddprof.slices.trackers.comet_run", "CometRun"),
+}
+
+
+class TrackedRun(Protocol):
+    """A run of an experiment tracker that is open for writing. Its methods raise what the tracker's library does."""
+
+    @property
+    def link(self) -> str:
+        """Where a person looks at it: a URL, or the folder that it was written to."""
+
+    def log(self, content: Content, step: int) -> None:
+        """Write it, as of this training step."""
+
+    def close(self) -> None:
+        """Wait until everything is written. A run that the training script opened stays open."""
+
+
+class Sending:
+    """The trackers that a command writes to. What fails is said once; that tracker is then left alone."""
+
+    def __init__(self, targets: Sequence[Target], name: str, say: Say, live: bool = False) -> None:
+        self._say = say
+        self._open: dict[str, TrackedRun] = {}
+        self.failed: list[str] = []
+        for target in targets:
+            opened = self._attempt(target.tracker, partial(_opened, target, name, live))
+            if opened is not None:
+                self._open[target.tracker] = opened
+
+    def log(self, content: Content, step: int = 0) -> None:
+        """To every tracker that still takes it."""
+        for name, run in list(self._open.items()):
+            self._attempt(name, partial(run.log, content, step))
+
+    def close(self) -> None:
+        """Write what is left and say where it can be seen."""
+        for name, run in list(self._open.items()):
+            link = self._attempt(name, partial(_closed, run))
+            if link is not None:
+                self._say(f"{name}: {link}")
+        self._open.clear()
+
+    def _attempt(self, name: str, work: Callable[[], T]) -> T | None:
+        try:
+            return work()
+        except (Exception, SystemExit) as error:
+            reason = " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
+            self._say(f"{name}: not written: {clean(reason)}")
+            self._open.pop(name, None)
+            self.failed.append(name)
+            return None
+
+
+def _opened(target: Target, name: str, live: bool) -> TrackedRun:
+    module, kind = _OPENERS[target.tracker]
+    return cast(TrackedRun, getattr(import_module(module), kind)(name, target.place, live))
+
+
+def _closed(run: TrackedRun) -> str:
+    link = run.link
+    run.close()
+    return link

@@ -1,0 +1,135 @@
+"""Every run in order, written down as it ends. Who resumes asks for the same runs in the same order, and gets those
+that were made; the first one that is not there is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Protocol
+
+from msgspec.structs import replace as struct_replace
+
+from ddprof.errors import UsageError
+from ddprof.slices.tuning.runs.trial import TrialOrder, Window
+from ddprof.trials.document import FILE, TRIALS, write_document
+from ddprof.trials.model import BASELINE, DIAGNOSIS, RunPlan, Trial, TrialCandidate, TuneState
+
+_LONGEST_BASELINES = 3.0  # times the longest baseline: a run that is not over by then is no faster
+_START_UP_S = 60.0  # settings may start more processes
+
+
+class TrialWatcher(Protocol):
+    """Is told how tuning goes on."""
+
+    def began(self, label: str, number: int, left_s: float) -> None:
+        """A run begins."""
+
+    def tick(self) -> None:
+        """It goes on; called twice a second."""
+
+    def ended(self, trial: Trial, is_new: bool) -> None:
+        """It has ended, or had been made before."""
+
+
+Runner = Callable[[TrialOrder, Callable[[], None]], Trial]
+
+
+class TrialJournal:
+    """The state in its folder, and the way to one more run."""
+
+    def __init__(self, folder: Path, state: TuneState, runner: Runner, watcher: TrialWatcher) -> None:
+        self.folder = folder
+        self.state = state
+        self._runner = runner
+        self._watcher = watcher
+        self._asked = 0
+
+    def baseline(self, label: str = BASELINE, window: Window | None = None, plan: RunPlan | None = None) -> Trial:
+        """A run of the command as it is."""
+        return self._run(label, (), window, plan)
+
+    def trial(self, settings: Sequence[TrialCandidate]) -> Trial:
+        """A run with these candidates applied; the command as it is without any."""
+        return self._run(label_of(settings), tuple(settings), None, None)
+
+    def _run(
+        self, label: str, settings: tuple[TrialCandidate, ...], window: Window | None, plan: RunPlan | None
+    ) -> Trial:
+        number, self._asked = self._asked, self._asked + 1
+        plan = plan or self.state.plan
+        assert plan is not None
+        if number < len(self.state.trials):
+            known = self.state.trials[number]
+            if known.label != label:
+                raise UsageError(
+                    f"{self.folder / FILE}: run {number} is {known.label!r}, not {label!r}: of another plan"
+                )
+            self._watcher.ended(known, is_new=False)
+            return known
+        slug = re.sub(r"[^A-Za-z0-9=._-]+", "-", label).strip("-")[:60]
+        order = TrialOrder(
+            label=label,
+            folder=self.folder / TRIALS / f"{number:03d}-{slug}",
+            command=self.state.options.command,
+            plan=plan,
+            settings=settings,
+            timeout_s=self._timeout_s(),
+            window=window,
+        )
+        self._watcher.began(label, number, self.left_s)
+        made = struct_replace(self._runner(_fresh(order), self._watcher.tick), budget_s=self.state.options.budget_s)
+        self.state.trials.append(made)
+        self.save()
+        self._watcher.ended(made, is_new=True)
+        return made
+
+    @property
+    def made(self) -> list[Trial]:
+        """The runs that were asked for so far."""
+        return self.state.trials[: self._asked]
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the budget. Counted in the runs that were asked for, and of the budget that held then: so
+        whoever resumes, with another budget too, decides alike up to the last run that was made."""
+        known = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
+        budget_s = self.state.options.budget_s if known is None else known
+        return budget_s - sum(trial.took_s for trial in self.made)
+
+    @property
+    def usual_s(self) -> float:
+        """How long a run takes: the median, of the diagnosis where there is no other."""
+        timed = [trial.took_s for trial in self.made if trial.label != DIAGNOSIS and not trial.failed]
+        return median(timed or [trial.took_s for trial in self.made] or [0.0])
+
+    def affords(self, runs: int) -> bool:
+        """Whether so many more runs fit into the budget."""
+        return self.left_s >= runs * self.usual_s
+
+    def save(self) -> None:
+        """Write the state, whole or not at all. Raises UsageError."""
+        write_document(self.state, self.folder)
+
+    def _timeout_s(self) -> float:
+        baselines = [trial.took_s for trial in self.made if not trial.settings]
+        if not baselines:
+            return max(self.state.options.budget_s, _START_UP_S)
+        # A run that is begun may outlast the budget a little: by what it may take to start, no more.
+        return min(_LONGEST_BASELINES * max(baselines), max(self.left_s, max(baselines))) + _START_UP_S
+
+
+def label_of(settings: Sequence[TrialCandidate]) -> str:
+    """What a run with these settings is called."""
+    return " + ".join(candidate.name for candidate in settings) or BASELINE
+
+
+def _fresh(order: TrialOrder) -> TrialOrder:
+    """The same in a folder that is not there: an interrupted run may have left one."""
+    folder, attempt = order.folder, 1
+    while folder.exists():
+        attempt += 1
+        folder = order.folder.with_name(f"{order.folder.name}.{attempt}")
+    return replace(order, folder=folder)

@@ -1,0 +1,195 @@
+"""Candidates against one base, in rounds: who has clearly lost is not run again, so time goes where it is undecided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.runs.sameness import UNKNOWN, Sameness, compare
+from ddprof.trials.model import Trial, TrialCandidate
+from ddprof.trials.paired import (
+    ERROR,
+    LEAST_GAIN,
+    LOST,
+    MOST_PAIRS,
+    OPEN,
+    WON,
+    Gain,
+    gain,
+    half_width,
+    looks_at,
+    outcome,
+)
+from ddprof.units import format_share
+
+FAILED, REJECTED = "failed", "rejected"
+_BLOCK = 3  # candidates that share one run of the base, which is then at most three runs away from each of them
+
+
+@dataclass
+class Entry:
+    """Settings that are tried on top of a base. `logs`: by round, log(step with / step of the base beside it)."""
+
+    settings: tuple[TrialCandidate, ...]
+    error: float = ERROR
+    state: str = OPEN
+    why: str = ""
+    logs: dict[int, float] = field(default_factory=dict)
+    sameness: Sameness = UNKNOWN
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def candidate(self) -> TrialCandidate:
+        """The one that is added to the base."""
+        return self.settings[-1]
+
+    @property
+    def pairs(self) -> list[float]:
+        """The logs in order."""
+        return [self.logs[number] for number in sorted(self.logs)]
+
+    @property
+    def gain(self) -> Gain | None:
+        """What it saves of the base's step."""
+        return gain(self.pairs, self.error)
+
+
+class Race:
+    """Entries of one base, run in rounds on one journal."""
+
+    def __init__(
+        self, journal: TrialJournal, base: Sequence[TrialCandidate], entries: Sequence[Entry], allow_numerics: bool
+    ) -> None:
+        self.journal = journal
+        self.base = tuple(base)
+        self.entries = list(entries)
+        self._allow_numerics = allow_numerics
+        self._round = 0
+        self._base_failures = 0
+        self._base_failed = ""
+
+    def run(self, reserve: int = 0) -> None:
+        """Until everything is decided, or the budget but for `reserve` runs is spent."""
+        while self.open and not self.base_failed:
+            if not self._one_round(self.open, reserve):
+                return
+            self._judge()
+
+    def refine(self, entry: Entry, reserve: int = 0) -> None:
+        """More pairs of a winner until its gain is known as closely as findings are told, or the budget is spent."""
+        while entry.state == WON and len(entry.logs) < MOST_PAIRS and not self.base_failed:
+            half = half_width(entry.pairs, entry.error)
+            if half is not None and half <= LEAST_GAIN:
+                return
+            if not self._one_round([entry], reserve):
+                return
+            if outcome(entry.pairs, entry.error) == LOST:
+                entry.state, entry.why = LOST, "the gain did not last"
+
+    @property
+    def base_failed(self) -> str:
+        """Why the base cannot be run any more; "" where it can."""
+        return self._base_failed if self._base_failures >= _MOST_BASE_FAILURES else ""
+
+    @property
+    def open(self) -> list[Entry]:
+        """Those that are undecided."""
+        return [entry for entry in self.entries if entry.state == OPEN]
+
+    def _one_round(self, entries: Sequence[Entry], reserve: int) -> bool:
+        """One run of each, in blocks around a run of the base; odd rounds the other way round. Where the budget is
+        short, of those alone that are ahead. False where it allows for none."""
+        entries = self._within_budget(entries, reserve)
+        number, self._round = self._round, self._round + 1
+        for start in range(0, len(entries), _BLOCK):
+            block = [entry for entry in entries[start : start + _BLOCK] if entry.state in (OPEN, WON)]
+            if block and self.journal.affords(1 + len(block) + reserve):
+                self._one_block(number, block)
+        return bool(entries)
+
+    def _within_budget(self, entries: Sequence[Entry], reserve: int) -> Sequence[Entry]:
+        """Those of which two more rounds can be paid, or else one round of the first."""
+        if not self.journal.affords(2 + reserve):
+            return ()
+        ahead = sorted(entries, key=_ahead)
+        while len(ahead) > 1 and not self.journal.affords(_ROUNDS * runs_of(len(ahead)) + reserve):
+            ahead.pop()
+        return [entry for entry in entries if entry in ahead]
+
+    def _one_block(self, number: int, block: Sequence[Entry]) -> None:
+        made: list[tuple[Entry, Trial]] = []
+        base: Trial | None = None
+        for entry in [None, *block] if number % 2 == 0 else [*reversed(block), None]:
+            if entry is None:
+                base = self.journal.trial(self.base)
+            else:
+                made.append((entry, self.journal.trial(entry.settings)))
+        assert base is not None
+        if base.step_us is None:
+            self._base_failures += 1
+            self._base_failed = base.failed
+        for entry, trial in made:
+            self._book(number, entry, trial, base)
+
+    def _book(self, number: int, entry: Entry, trial: Trial, base: Trial) -> None:
+        entry.trials.append(trial)
+        if trial.step_us is None:
+            entry.state, entry.why = FAILED, trial.failed
+            return
+        baselines = [
+            made.held for made in self.journal.made if not made.settings and made.held and made.steps == trial.steps
+        ]
+        entry.sameness = compare(trial.held, baselines)
+        if entry.sameness.kind == "differs" and not self._allow_numerics:
+            entry.state, entry.why = REJECTED, "it changes what is trained (--allow-numerics)"
+        elif base.step_us is not None:
+            entry.logs[number] = math.log(trial.step_us / base.step_us)
+
+    def _judge(self) -> None:
+        for entry in self.open:
+            if looks_at(len(entry.logs)):
+                entry.state = outcome(entry.pairs, entry.error)
+                entry.why = _why_lost(entry) if entry.state == LOST else ""
+        for entry in self.open:
+            better = next((rival for rival in self.entries if _is_clearly_better(rival, entry)), None)
+            if better is not None:
+                entry.state, entry.why = LOST, f"slower than {better.candidate.name} in every round"
+
+
+_ROUNDS = 2  # more are worth beginning with
+_MOST_BASE_FAILURES = 2  # a command that fails by itself cannot be tuned
+
+
+def runs_of(entries: int) -> int:
+    """Runs of one round: of each entry, and of the base for each block of them."""
+    return entries + -(-entries // _BLOCK)
+
+
+def _ahead(entry: Entry) -> float:
+    found = entry.gain
+    return -(found.share if found is not None else entry.candidate.predicted.share)
+
+
+def _why_lost(entry: Entry) -> str:
+    found = entry.gain
+    assert found is not None
+    if found.high is not None and found.high < LEAST_GAIN:
+        return f"gains less than {format_share(LEAST_GAIN)} of the step"
+    if found.pairs >= MOST_PAIRS:
+        return f"undecided after {found.pairs} pairs of runs"
+    return f"gained less than {format_share(LEAST_GAIN)} of the step in each of {found.pairs} pairs"
+
+
+def _is_clearly_better(rival: Entry, entry: Entry) -> bool:
+    """Of two values of one thing: it was faster in every round in which both ran, two at least, and on the whole by
+    more than findings are told for; or it has won, and this one is no faster."""
+    if rival is entry or rival.candidate.group != entry.candidate.group or rival.state not in (OPEN, WON):
+        return False
+    both = sorted(set(rival.logs) & set(entry.logs))
+    if len(both) < 2:
+        return False
+    apart = [entry.logs[number] - rival.logs[number] for number in both]
+    mean = sum(apart) / len(apart)
+    return (min(apart) > 0 and mean > LEAST_GAIN) or (rival.state == WON and mean >= 0)

@@ -1,0 +1,95 @@
+"""From a search that has ended to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.race import Entry
+from ddprof.slices.tuning.search import Search
+from ddprof.trials.answer import KEPT, UNDECIDED, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
+from ddprof.trials.model import DIAGNOSIS, Trial
+from ddprof.trials.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
+
+
+def result(journal: TrialJournal, found: Search) -> TuningAnswer:
+    """Of a search that has ended."""
+    chosen = found.chosen.settings if found.chosen is not None else ()
+    baselines = [made for made in journal.made if not made.settings and made.label != DIAGNOSIS]
+    steps_us = [made.step_us for made in baselines if made.step_us is not None]
+    step_us = median(steps_us) if steps_us else None
+    gain = _measured(found.chosen) if found.chosen is not None else None
+    entries = [*found.tried, *found.added, *([found.together] if found.together is not None else [])]
+    left_out = [Untried(words, why) for words, why in journal.state.left_out]
+    return TuningAnswer(
+        verdict=found.verdict,
+        chosen=chosen,
+        measured=gain,
+        step_us=step_us,
+        after_us=None if gain is None or step_us is None else step_us * (1 - gain.share),
+        least_share=LEAST_GAIN,
+        smallest_share=_smallest(entries),
+        baseline_memory=_memory(baselines),
+        tried=tuple(_tried(entry, found) for entry in entries),
+        untried=(*(Untried(candidate.name, why) for candidate, why in found.untried), *left_out),
+        runs=len(journal.made),
+        run_s=round(journal.usual_s, 1),
+        spent_s=round(sum(made.took_s for made in journal.made), 1),
+    )
+
+
+def _tried(entry: Entry, found: Search) -> Tried:
+    is_set = entry is found.together
+    base = () if is_set or entry in found.tried else entry.settings[:-1]
+    shown = entry.settings if is_set else entry.settings[-1:]
+    same = entry.sameness
+    return Tried(
+        settings=tuple(candidate.name for candidate in shown),
+        beside=tuple(candidate.name for candidate in base),
+        finding="" if is_set else entry.candidate.finding,
+        state=_state(entry, found),
+        why=entry.why or _why(entry, found),
+        predicted=None if is_set or base else entry.candidate.predicted,
+        measured=_measured(entry),
+        results=Results(same.kind, same.distance, same.baseline_distance, same.loss),
+        memory=_memory(entry.trials),
+    )
+
+
+def _state(entry: Entry, found: Search) -> str:
+    if entry is found.chosen or (found.chosen is found.together and _is_in_set(entry, found)):
+        return KEPT
+    return UNDECIDED if entry.state == OPEN else entry.state
+
+
+def _is_in_set(entry: Entry, found: Search) -> bool:
+    return found.together is not None and entry.state == WON and entry.candidate in found.together.settings
+
+
+def _why(entry: Entry, found: Search) -> str:
+    if entry.state == OPEN:
+        return "the budget is spent"
+    if entry.state == WON and _state(entry, found) == WON:
+        return "another value of it is better" if entry in found.tried else "not in the set"
+    return ""
+
+
+def _measured(entry: Entry) -> MeasuredGain | None:
+    found = entry.gain
+    return None if found is None else MeasuredGain(found.share, found.low, found.high, found.pairs)
+
+
+def _memory(trials: Sequence[Trial]) -> Memory | None:
+    known = [
+        Memory(trial.peak_bytes, trial.device_bytes)
+        for trial in trials
+        if trial.peak_bytes is not None and trial.device_bytes is not None
+    ]
+    return min(known, key=lambda row: row.device_bytes - row.peak_bytes) if known else None
+
+
+def _smallest(entries: Sequence[Entry]) -> float | None:
+    """Of the comparison that could see least, and did not end with a winner."""
+    known = [smallest_seen(entry.pairs, entry.error) for entry in entries if outcome(entry.pairs, entry.error) != WON]
+    return max((share for share in known if share is not None), default=None)

@@ -1,0 +1,182 @@
+"""What one run left in its folder: step times of the job, what each rank had trained, why it failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from ddprof.capture.files.layout import MANIFEST, SIDECAR_SUFFIX
+from ddprof.outside.plain_text import clean
+from ddprof.outside.regular_files import read_bounded
+from ddprof.trials.model import Held, RunPlan
+
+_MAX_BYTES = 256 << 20
+_LOG_BYTES = 1 << 20  # of the end of a log
+# Of the longest steps of a run this share is left out: what occurs less often than every twentieth step is not judged,
+# and one hiccup of the machine does not decide between two runs.
+LEFT_OUT_SHARE = 1 / 20
+_SAMPLED_RANKS = 8  # whose values are kept of every run; digests are kept of all
+LEAST_STEPS = 8  # timed ones: fewer say little of a run
+_MEMORY = re.compile(r"out of memory|OutOfMemoryError|Cannot allocate memory|MemoryError|oom-kill", re.IGNORECASE)
+_ERROR = re.compile(r"^(?:\[\w+\]:)?(?:E\d{4}.*\] )?\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*)")
+
+
+class _Step(Struct):
+    index: int
+    end_ns: int
+
+
+class _Parameters(Struct):
+    digest: str
+    sample: tuple[float, ...] = ()
+
+
+class _Ended(Struct):
+    steps: int
+    parameters: _Parameters | None = None
+    loss: float | None = None
+
+
+class _Device(Struct):
+    total_memory_bytes: int | None = None
+
+
+class _Allocator(Struct):
+    peak_reserved_bytes: int | None = None
+
+
+class RankLeft(Struct):
+    """The part of a sidecar that tuning reads."""
+
+    rank: int
+    restart: int = 0
+    steps: tuple[_Step, ...] = ()
+    trial: _Ended | None = None
+    device: _Device | None = None
+    allocator: _Allocator | None = None
+
+
+class AppliedOutcome(Struct):
+    """What became of one setting, over all ranks."""
+
+    setting: str
+    applied: bool
+    why: str = ""
+
+
+class _Manifest(Struct):
+    world_size: int | None = None
+    applied: tuple[AppliedOutcome, ...] = ()
+
+
+def ranks_left(folder: Path) -> list[RankLeft]:
+    """The sidecars of a run folder, of each rank the last start; those that cannot be read are left out."""
+    found: dict[int, RankLeft] = {}
+    for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
+        try:
+            left = msgspec.json.decode(read_bounded(path, _MAX_BYTES), type=RankLeft)
+        except (OSError, msgspec.DecodeError, RecursionError):
+            continue
+        if left.rank not in found or found[left.rank].restart <= left.restart:
+            found[left.rank] = left
+    return [found[rank] for rank in sorted(found)]
+
+
+def applied_rows(folder: Path) -> tuple[AppliedOutcome, ...]:
+    """What became of the settings of a run; () where it is not known."""
+    return _manifest(folder).applied
+
+
+def world_size(folder: Path) -> int | None:
+    """Ranks of the job, None where it is not known."""
+    return _manifest(folder).world_size
+
+
+def _manifest(folder: Path) -> _Manifest:
+    try:
+        return msgspec.json.decode(read_bounded(folder / MANIFEST, _MAX_BYTES), type=_Manifest)
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return _Manifest()
+
+
+def steps_made(ranks: Sequence[RankLeft]) -> int:
+    """Whole steps that every rank has made."""
+    return min((1 + max((step.index for step in rank.steps), default=-1) for rank in ranks), default=0)
+
+
+def job_steps_us(ranks: Sequence[RankLeft], plan: RunPlan) -> list[float]:
+    """The timed steps of the job: each from the moment at which the last rank ended the step before to the moment at
+    which the last rank ended this one. Clocks of hosts need not agree: what they differ by is in both moments."""
+    ends = [{step.index: step.end_ns for step in rank.steps} for rank in ranks]
+    common = set.intersection(*(set(end) for end in ends)) if ends else set()
+    last = {index: max(end[index] for end in ends) for index in common}
+    return [
+        (last[index] - last[index - 1]) / 1e3
+        for index in range(plan.warm_up, plan.last)
+        if index in last and index - 1 in last
+    ]
+
+
+def run_step_us(steps_us: Sequence[float]) -> float | None:
+    """The step time of a run; None where too few steps were timed."""
+    if len(steps_us) < LEAST_STEPS:
+        return None
+    kept = np.sort(np.asarray(steps_us, np.float64))[: len(steps_us) - int(len(steps_us) * LEFT_OUT_SHARE)]
+    mean = float(kept.mean())
+    return mean if mean > 0 else None
+
+
+def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
+    """What each rank had trained as the run was ended after the planned number of steps; values of the first ranks."""
+    return {
+        str(rank.rank): Held(
+            rank.trial.parameters.digest,
+            rank.trial.parameters.sample if number < _SAMPLED_RANKS else (),
+            rank.trial.loss,
+        )
+        for number, rank in enumerate(ranks)
+        if rank.trial is not None and rank.trial.parameters is not None and rank.trial.steps == plan.last
+    }
+
+
+def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
+    """Device memory of the rank that has least to spare: reserved at most, and there in all. None on CPU ranks."""
+    known = [
+        (rank.allocator.peak_reserved_bytes, rank.device.total_memory_bytes)
+        for rank in ranks
+        if rank.allocator is not None and rank.device is not None
+    ]
+    whole = [(peak, total) for peak, total in known if peak is not None and total is not None]
+    return min(whole, key=lambda row: row[1] - row[0]) if whole else (None, None)
+
+
+def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) -> str:
+    """Why a fix is not in force, where none of its settings was applied anywhere; "" where one was, or nobody says."""
+    mine = [row for row in rows if row.setting in wanted]
+    if not mine or any(row.applied for row in mine):
+        return ""
+    return next((row.why for row in mine if row.why), "not applied")
+
+
+def reason(log: Path, code: int | None) -> str:
+    """Why a run failed, in a line, from the end of what it printed."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    memory_line = next((line for line in reversed(lines) if _MEMORY.search(line)), None)
+    if memory_line is not None:
+        return clean(f"out of memory: {' '.join(memory_line.split())[-160:]}")
+    errors = [match.group(1) for line in lines if (match := _ERROR.match(line))]
+    own = [error for error in errors if "ChildFailedError" not in error]
+    if own:
+        return clean(f"exit code {code}: {own[0][:200]}")
+    killed = " (killed: out of memory?)" if code in (137, -9) else ""
+    return f"exit code {code}{killed}"

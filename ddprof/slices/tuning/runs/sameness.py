@@ -1,0 +1,75 @@
+"""Do two runs train the same? Parameters of each rank after the same number of steps, bit by bit.
+
+Where the baseline does not repeat itself bit by bit (atomic sums of a device, random augmentation in workers) no
+setting can be held to it: then how far a run is from the baseline is held against how far baselines are from each
+other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ddprof.trials.model import Held
+
+# Rounding grows by orders of magnitude in training, so no more than the order of magnitude is compared.
+SAME_ORDER = 10.0
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """`kind`: "same" (every bit), "like_baseline" (differs no more than baselines do), "differs", "unknown".
+
+    `distance`: of the parameters, relative to their size; `baseline_distance`: of baselines to each other; `loss`: of
+    the last step with the setting and without, of the first rank that has both.
+    """
+
+    kind: str
+    distance: float | None = None
+    baseline_distance: float | None = None
+    loss: tuple[float, float] | None = None
+
+
+UNKNOWN = Sameness("unknown")
+
+
+def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) -> Sameness:
+    """A run against the baselines so far, rank by rank."""
+    known = [baseline for baseline in baselines if set(baseline) & set(trial)]
+    if not trial or not known:
+        return UNKNOWN
+    if any(_are_equal(trial, baseline) for baseline in known):
+        return Sameness("same", 0.0)
+    pairs = [(first, second) for number, first in enumerate(known) for second in known[:number]]
+    if not pairs:
+        return UNKNOWN  # whether the baseline repeats itself is not known yet
+    mine = min(_distance(trial, baseline) for baseline in known)
+    own = max(_distance(*pair) for pair in pairs)
+    repeats = any(_are_equal(*pair) for pair in pairs)
+    kind = "like_baseline" if not repeats and mine <= own * SAME_ORDER else "differs"
+    return Sameness(kind, mine, own, _losses(trial, known[-1]))
+
+
+def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:
+    return set(first) == set(second) and all(first[rank].digest == second[rank].digest for rank in first)
+
+
+def _distance(first: Mapping[str, Held], second: Mapping[str, Held]) -> float:
+    """Of the sampled values: the length of their difference over their own."""
+    apart, size = 0.0, 0.0
+    for rank in set(first) & set(second):
+        a, b = first[rank].sample, second[rank].sample
+        if len(a) != len(b):
+            return math.inf
+        apart += sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+        size += sum(x * x for x in b)
+    return math.sqrt(apart / size) if size else (math.inf if apart else 0.0)
+
+
+def _losses(first: Mapping[str, Held], second: Mapping[str, Held]) -> tuple[float, float] | None:
+    for rank in sorted(set(first) & set(second), key=int):
+        mine, other = first[rank].loss, second[rank].loss
+        if mine is not None and other is not None:
+            return mine, other
+    return None

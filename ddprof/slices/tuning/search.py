@@ -1,0 +1,191 @@
+"""The search: a diagnosis, a race of its candidates, combinations of the winners, and the chosen set against the
+command as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddprof.errors import NoUsableInput
+from ddprof.report.comparison.compare import LEAST_SHARE
+from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.race import Entry, Race, runs_of
+from ddprof.slices.tuning.runs.evidence import LEAST_STEPS
+from ddprof.slices.tuning.runs.trial import LOG, RUN, TOO_FEW_STEPS, Window
+from ddprof.trials.answer import KEEP, NOTHING, UNDECIDED
+from ddprof.trials.document import TRIALS
+from ddprof.trials.model import DIAGNOSIS, RunPlan, Trial, TrialCandidate
+from ddprof.trials.paired import ERROR, LOOKS, LOST, OPEN, WON
+
+WARM_UP = 10  # steps left out at the start of each run: allocation, compilation, DDP's buckets laid out anew
+_MOST_WARM_UP = 64
+_TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a short job
+_WINDOW_STEPS = 10
+_SKIP = 5
+
+
+@dataclass
+class Search:
+    """How it went. `chosen`: the entry of the settings to keep, on top of the command as it is; None without any."""
+
+    tried: list[Entry] = field(default_factory=list)
+    added: list[Entry] = field(default_factory=list)  # on top of the best one
+    together: Entry | None = None  # the chosen set, where it is more than one candidate
+    chosen: Entry | None = None
+    untried: list[tuple[TrialCandidate, str]] = field(default_factory=list)
+    is_doubtful: bool = False  # the diagnosis withdrew findings, of which candidates might have come
+
+    @property
+    def verdict(self) -> str:
+        """KEEP, NOTHING, or UNDECIDED where more time might have found something."""
+        if self.chosen is not None:
+            return KEEP
+        return UNDECIDED if self.is_doubtful or any(entry.state == OPEN for entry in self.tried) else NOTHING
+
+
+def diagnose(journal: TrialJournal) -> Path:
+    """The first run, traced. Returns its run folder. Raises NoUsableInput where it tells nothing."""
+    steps = journal.state.options.steps
+    plan = RunPlan(WARM_UP, steps)
+    window = Window(min(_SKIP, WARM_UP), min(_WINDOW_STEPS, steps))
+    made = journal.baseline(DIAGNOSIS, window, plan)
+    folder = journal.folder / TRIALS / made.folder
+    if made.failed not in ("", TOO_FEW_STEPS) or not made.steps:
+        reason = made.failed if made.steps else "no training step was seen"
+        raise NoUsableInput(f"the command itself cannot be tuned: {reason} (its output: {folder / LOG})")
+    if made.steps < plan.last:
+        plan = shortened(made)
+    if journal.state.plan is None:
+        journal.state.plan = plan
+    return folder / RUN
+
+
+def shortened(made: Trial) -> RunPlan:
+    """The plan for a job that ends by itself before the planned steps: one step less than it makes, so that its runs
+    are ended alike. Raises NoUsableInput where too few are left."""
+    warm_up = min(WARM_UP, made.steps // 3)
+    timed = made.steps - 1 - warm_up
+    if timed < LEAST_STEPS:
+        raise NoUsableInput(f"the command makes {made.steps} steps: too few to compare (give it 15 or more)")
+    return RunPlan(warm_up, timed, made.steps)
+
+
+def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan:
+    """The plan with the steps left out that loaders feed from what they fetched while the job started."""
+    deepest = 0
+    for candidate in candidates:
+        workers, each = candidate.values.get("num_workers", 0), candidate.values.get("prefetch_factor", 2)
+        deepest = max(deepest, int(workers) * int(each))
+    longer = min(max(plan.warm_up, deepest + 2), _MOST_WARM_UP)
+    if plan.most is None:
+        return RunPlan(longer, plan.timed)
+    longer = min(longer, max(plan.warm_up, plan.last - _TIMED_AT_LEAST))
+    return RunPlan(longer, plan.last - longer, plan.most)
+
+
+def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Search:
+    """Everything after the diagnosis, within the budget."""
+    found = Search(is_doubtful=journal.state.is_doubtful)
+    allow = journal.state.options.allow_numerics
+    groups = {candidate.group for candidate in candidates}
+    reserve = 2 * LOOKS[0] if len(groups) > 1 else 0
+    races: list[Race] = []
+    left = list(candidates)
+    while left and (not races or journal.affords(LOOKS[0] * runs_of(1) + reserve)):
+        chosen, left = affordable(journal, left, reserve)
+        race = Race(journal, (), [Entry((candidate,), ERROR / len(candidates)) for candidate in chosen], allow)
+        race.run(reserve)
+        if race.base_failed:
+            raise NoUsableInput(f"the command as it is failed when it was run again: {race.base_failed}")
+        races.append(race)
+        found.tried += race.entries
+    found.untried = [(candidate, "the budget is too small for it") for candidate in left]
+    winners = best_of_groups(found.tried)
+    if not winners:
+        return found
+    first = winners[0]
+    settings = first.settings
+    for entry in _further(first, winners, found.tried):
+        addition = Entry((*settings, entry.candidate))
+        Race(journal, settings, [addition], allow).run(reserve)
+        found.added.append(addition)
+        if addition.state == WON:
+            settings = addition.settings
+    found.chosen = first
+    if len(settings) > 1:
+        found.together = together = Entry(settings)
+        whole = Race(journal, (), [together], allow)
+        whole.run()
+        if together.state == WON:
+            whole.refine(together)
+        if _is_borne_out(together):
+            found.chosen = together
+            return found
+    next(race for race in races if first in race.entries).refine(first)
+    if not _is_borne_out(first):
+        found.chosen = None
+    return found
+
+
+def _is_borne_out(winner: Entry) -> bool:
+    """Whether a winner is certain by all of its pairs, those that refined its gain too. One that is not is open."""
+    if winner.state != WON:
+        return False
+    if winner.gain is not None and winner.gain.low is not None and winner.gain.low > 0:
+        return True
+    winner.state, winner.why = OPEN, "it won, and its later pairs of runs do not bear that out"
+    return False
+
+
+def affordable(
+    journal: TrialJournal, candidates: Sequence[TrialCandidate], reserve: int
+) -> tuple[list[TrialCandidate], list[TrialCandidate]]:
+    """The candidates that the budget takes to the first look of the test, at least one, and the others: what the
+    findings suggest first, each by predicted gain."""
+    ranked = sorted(candidates, key=lambda candidate: (candidate.is_variant, -candidate.predicted.share))
+    runs = int(journal.left_s / journal.usual_s) if journal.usual_s else len(ranked) * 99
+    count = len(ranked)
+    while count > 1 and LOOKS[0] * runs_of(count) > runs - reserve:
+        count -= 1
+    return ranked[:count], ranked[count:]
+
+
+def best_of_groups(entries: Sequence[Entry]) -> list[Entry]:
+    """The winner of each group, the largest gain first. Of winners that differ by less than matters the smaller value:
+    it costs less memory."""
+    best: dict[str, Entry] = {}
+    for entry in (entry for entry in entries if entry.state == WON):
+        group = entry.candidate.group
+        if group not in best or _is_preferred(entry, best[group]):
+            best[group] = entry
+    return sorted(best.values(), key=lambda entry: -_share(entry))
+
+
+def _is_preferred(entry: Entry, other: Entry) -> bool:
+    apart = _share(entry) - _share(other)
+    if abs(apart) > LEAST_SHARE:
+        return apart > 0
+    return _size(entry.candidate) < _size(other.candidate)
+
+
+def _size(candidate: TrialCandidate) -> float:
+    return sum(float(value) for value in candidate.values.values() if isinstance(value, (int, float)))
+
+
+def _share(entry: Entry) -> float:
+    found = entry.gain
+    return found.share if found is not None else 0.0
+
+
+def _further(first: Entry, winners: Sequence[Entry], tried: Sequence[Entry]) -> list[Entry]:
+    """What may gain beside the best one: the other winners, then what lost alone, as its bottleneck may have been
+    hidden behind the first one; each by its predicted gain."""
+
+    def predicted(entry: Entry) -> float:
+        return -entry.candidate.predicted.share
+
+    others = sorted((entry for entry in winners if entry is not first), key=predicted)
+    groups = {entry.candidate.group for entry in winners}
+    hidden = [e for e in tried if e.state == LOST and e.candidate.group not in groups and not e.candidate.is_variant]
+    return [*others, *sorted(hidden, key=predicted)]

@@ -1,0 +1,56 @@
+"""One `ddprof tune` from its first run to its answer, in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.errors import NoUsableInput
+from ddprof.report import calibration
+from ddprof.slices.tuning import handover, search
+from ddprof.slices.tuning.candidates import candidates
+from ddprof.slices.tuning.handover import Handover
+from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.result import result
+from ddprof.trials.answer import TuningAnswer
+from ddprof.trials.document import write_document
+
+
+def prepare(journal: TrialJournal) -> None:
+    """The diagnosis and its candidates: from here on the state has a plan. Raises NoUsableInput."""
+    state = journal.state
+    folder = search.diagnose(journal)
+    if state.candidates is not None:
+        return
+    run = _loaded(folder)
+    found = candidates(run, state.options.only, state.options.allow_numerics)
+    assert state.plan is not None
+    state.candidates, state.left_out, state.is_doubtful = found.candidates, found.left_out, found.is_doubtful
+    state.plan = search.with_warm_up(state.plan, found.candidates)
+    state.headline, state.compute_us = run.report.verdict.headline, run.report.ledger.job.get("compute", 0.0)
+    journal.save()
+
+
+def conclude(journal: TrialJournal, record: bool = True) -> tuple[TuningAnswer, Handover]:
+    """Search, and leave the answer in the folder. `record`: add to the calibration files. Raises DdprofError."""
+    state = journal.state
+    found = result(journal, search.search(journal, state.candidates or ()))
+    left = handover.hand_over(found, state, journal.folder)
+    if record:
+        handover.keep(handover.records(found, state, journal.folder, state.compute_us), journal.folder)
+    known = calibration.of_run([journal.folder])
+    ids = dict.fromkeys(tried.finding for tried in found.tried if tried.finding)
+    fared = {name: calibration.like(known, (name,), ()) for name in ids}
+    known_like = {name: one for name, one in fared.items() if one.total}
+    found = replace(found, calibration=known_like, patch=left.diff, by_hand=left.by_hand)
+    write_document(state, journal.folder, found)
+    return found, left
+
+
+def _loaded(folder: Path) -> LoadedRun:
+    runs = list(load_runs([folder], Options()))
+    if len(runs) != 1:
+        raise NoUsableInput(f"{folder}: the diagnosis holds {len(runs)} runs, wanted one")
+    return runs[0]

@@ -1,0 +1,197 @@
+"""`ddprof tune`: try the fixes of a diagnosis on the command itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from ddprof.cli.load import say, tell
+from ddprof.cli.output import write_file
+from ddprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from ddprof.slices.tuning.journal import TrialJournal
+    from ddprof.trials.model import TuneState
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """90s, 10m, 2h as seconds."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh])", value.strip())
+    if found is None or not float(found[1]):
+        raise click.BadParameter(f"{value!r}: wants a time like 90s, 10m or 2h", ctx, param)
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+@click.command("tune", context_settings={"allow_interspersed_args": False})
+@click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time for all runs together.")
+@click.option("--steps", default=40, show_default=True, type=click.IntRange(10), help="Timed steps of each run.")
+@click.option("--only", multiple=True, metavar="SETTING", help="Try this setting alone (num_workers, ...); repeatable.")
+@click.option("--yes", is_flag=True, help="Do not ask before the command is run.")
+@click.option(
+    "--dry-run", is_flag=True, help="End after the diagnosis: show what would be tried, with predicted gains."
+)
+@click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN", help="Go on.")
+@click.option("--allow-numerics", is_flag=True, help="Also keep settings that change what is trained.")
+@click.option("--write-patch", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the patch.")
+@click.option("--out", default="ddprof-runs", show_default=True, help="Folder for the folder of this tuning.")
+@click.option("--no-record", is_flag=True, help="Do not append predictions and outcomes to the calibration files.")
+@click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    command_line: tuple[str, ...],
+    budget: float,
+    steps: int,
+    only: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    resume: Path | None,
+    allow_numerics: bool,
+    write_patch: Path | None,
+    out: str,
+    no_record: bool,
+) -> None:
+    """Run COMMAND for some steps, diagnose it, try the fixes that can be applied to it without an edit, and say which
+    to keep, with their measured gain.
+
+    \b
+    ddprof tune -- torchrun --nproc-per-node=8 train.py
+    ddprof tune --budget 30m --only num_workers -- torchrun --nproc-per-node=8 train.py
+    ddprof tune --resume ddprof-runs/20261123T120000Z-tune-train
+
+    Every run is ended after some steps; the script finds the folder of its run in $DDPROF_TRIAL, and can leave out
+    there what must not happen many times. See docs/tuning.md.
+    """
+    from ddprof.trials.document import FILE, read_state
+    from ddprof.trials.model import TuneOptions
+
+    if (resume is None) == (not command_line):
+        raise UsageError("tune: want either `-- COMMAND...` or --resume RUN")
+    if resume is not None:
+        folder, state = resume, read_state(resume)
+        if (resume / FILE).stat().st_uid not in (os.getuid(), 0):
+            raise UsageError(f"--resume {resume}: another user's: the command in it is not run")
+        if Path(state.cwd) != Path.cwd():
+            raise UsageError(f"--resume {resume}: started in {state.cwd}: go there first")
+        stated = ctx.get_parameter_source("budget")
+        if stated is not None and stated.name == "COMMANDLINE":
+            state.options = state.options.with_budget(budget)
+    else:
+        folder, state = _started(Path(out), TuneOptions(command_line, budget, steps, only, allow_numerics))
+    _ask(state, yes)
+    with _interruptible(folder):
+        _tune(folder, state, dry_run, write_patch, not no_record)
+
+
+def _started(out: Path, options: object) -> tuple[Path, TuneState]:
+    from ddprof.settings.catalogue import CATALOGUE
+    from ddprof.trials.document import NAME_PART
+    from ddprof.trials.model import TuneOptions, TuneState
+
+    assert isinstance(options, TuneOptions)
+    unknown = sorted(set(options.only) - set(CATALOGUE))
+    if unknown:
+        raise UsageError(f"--only {unknown[0]}: no such setting; there are: {', '.join(sorted(CATALOGUE))}")
+    now = time.gmtime()
+    scripts = [Path(word).stem for word in options.command if word.endswith(".py")]
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", scripts[0] if scripts else Path(options.command[0]).name)
+    stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', now)}{NAME_PART}{name}"
+    folder, attempt = out / stamp, 1
+    while folder.exists():
+        attempt += 1
+        folder = out / f"{stamp}.{attempt}"
+    state = TuneState(options=options, cwd=str(Path.cwd()), started_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", now))
+    return folder.resolve(), state
+
+
+def _ask(state: TuneState, yes: bool) -> None:
+    """Say what is going to be run, and wait for a yes."""
+    words = shlex.join(state.options.command)
+    minutes = state.options.budget_s / 60
+    say(f"this runs the command many times, for {minutes:.3g} min at most, and ends each run after some steps: {words}")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("tune: nobody is there to be asked; --yes runs the command")
+    if not click.confirm("Go on?", err=True):
+        raise click.Abort
+
+
+def _tune(folder: Path, state: TuneState, dry_run: bool, write_patch: Path | None, record: bool) -> None:
+    from rich.console import Console
+
+    from ddprof.slices.tuning import session
+    from ddprof.slices.tuning.journal import TrialJournal
+    from ddprof.slices.tuning.runs import trial
+    from ddprof.slices.tuning.text import plan_text, result_text
+    from ddprof.slices.tuning.view import TuneView
+
+    view = TuneView(Console(stderr=True))
+    journal = TrialJournal(folder, state, trial.run, view)
+    if not state.trials:
+        journal.save()  # from here on there is something to go on with, whatever ends it
+    with view.shown():
+        session.prepare(journal)
+    assert state.plan is not None
+    say(f"diagnosis: {state.headline}")
+    if state.candidates:
+        planned = plan_text(state.candidates, state.plan, journal.usual_s, journal.left_s)
+        click.echo("\n".join(planned), err=not dry_run)
+    if dry_run:
+        _dry(journal)
+        return
+    with view.shown():
+        found, left = session.conclude(journal, record)
+    tell("\n".join(result_text(found, left)))
+    if write_patch is not None:
+        if left.diff:
+            write_file(write_patch, left.diff)
+        else:
+            say(f"{write_patch}: not written: there is no line of a script to edit")
+    shown = os.path.relpath(folder)
+    if left.fixes is not None:
+        say(f"next: ddprof run --apply {shlex.quote(os.path.join(shown, left.fixes.name))} -- COMMAND")
+    say(f"all runs are in {shown}")
+
+
+def _dry(journal: TrialJournal) -> None:
+    if not journal.state.candidates:
+        tell("Nothing would be tried: no finding asks for a setting that can be applied.")
+    say(f"to go on: ddprof tune --resume {shlex.quote(os.path.relpath(journal.folder))}")
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """SIGTERM and SIGHUP end tuning as Ctrl-C does: the run that is under way is ended with all its processes."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _ENDING}
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (folder / "tune.json").exists():
+            say(f"to go on: ddprof tune --resume {shlex.quote(os.path.relpath(folder))}")
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    command()

@@ -1,0 +1,194 @@
+"""XPlane profiles (`*.xplane.pb`) of JAX, TensorFlow and torch_xla: planes of hosts and devices, lines of spans.
+
+Of a GPU its streams are work, of a TPU the lines "XLA Ops" and "Async XLA Ops"; other lines of a device tell the same
+once more, by module, step or name scope. Steps are marks with a number on the host, as StepTraceAnnotation of
+jax.profiler makes them, else the device's line "Steps". A file holds one process; each of its devices is a part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.categories import MIN_FRAME_NS
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.format import Format, Sample
+from ddprof.readers.source import Source
+from ddprof.slices.xla.lines import Plane, Spans, leaves
+from ddprof.slices.xla.messages import can_decode, planes_of
+from ddprof.tables import NULL
+
+MAX_BYTES = 2 << 30  # of one message of protobuf
+_DEVICE = re.compile(r"^/device:(?P<what>[A-Z]+):(?P<index>\d{1,7})$")
+_HOST = ("/host:CPU", "/host:python-tracer")
+_CALLS = ("/host:CUPTI", "/host:ROCTRACER")
+_STREAM = re.compile(r"^Stream #(?P<number>\d{1,9})")
+_XLA_OPS = ("XLA Ops", "Async XLA Ops")
+_STEPS = "Steps"
+_NO_DEVICE = "host"
+_FRAME = re.compile(r"^\$(?P<file>[^\s:]{1,300}):(?P<line>\d{1,7}) (?P<function>.{1,300})$")
+_COPY = re.compile(r"^Memcpy(?P<of>[HDP])2(?P<to>[HDP])$")
+_SINCE_START_NS = 2**55  # below: times since the profile began (a year), above: unix times (from 1971)
+_NAME = re.compile(rb"\A\n[\x00-\xff]{1,40}?(?:/host:|/device:|/task:|/virtualdevice:|Task Environment|#Chip)")
+
+
+def _parts(source: Source) -> list[str]:
+    """The devices of a process, its host where it has none. Raises NoUsableInput where no plane is whole."""
+    planes, _ = _planes(source)
+    return [plane.name for plane in _devices(planes)] or [_NO_DEVICE]
+
+
+def _read(source: Source) -> RankTrace:
+    """One device of a process with what its host did; `source.part` names it, the only one where it is None."""
+    planes, notes = _planes(source)
+    devices = _devices(planes)
+    device = next((plane for plane in devices if source.part in (None, plane.name)), None)
+    columns = EventColumns()
+    has_marks = _host(columns, [plane for plane in planes if plane.name in _HOST])
+    _calls(columns, [plane for plane in planes if plane.name in _CALLS])
+    if device is not None:
+        _device(columns, device, has_marks)
+        notes = [*notes, *_without_work(columns, device, source)]
+    if not columns.rows:
+        raise NoUsableInput(f"{source.label}: an XPlane profile without spans")
+    start = next((ns for plane in planes if (ns := plane.stat("profile_start_time")) not in (None, NULL)), None)
+    since_start = max(int(block[3].max()) for block in columns.blocks if len(block[3])) < _SINCE_START_NS
+    pid = next((pid for plane in planes if (pid := plane.stat("process_id")) not in (None, NULL)), None)
+    index = _DEVICE.match(device.name) if device is not None else None
+    identity = Identity(None, "order", pid=pid, local_device=int(index["index"]) if index else None)
+    return finish(source, columns, identity, _described(device, planes), notes, start if since_start else None)
+
+
+def _planes(source: Source) -> tuple[list[Plane], list[HealthNote]]:
+    parts, held = [], 0
+    with open_blocks(source.path, source.member) as blocks:
+        for block in blocks:
+            parts.append(block)
+            held += len(block)
+            if held > MAX_BYTES:
+                raise NoUsableInput(f"{source.label}: an XPlane profile above {MAX_BYTES >> 30} GiB")
+    found, damaged = planes_of(b"".join(parts), source.label)
+    issue = f"{source.label}: the profile is cut off or damaged"
+    notes = [HealthNote(issue, f"{damaged} of its planes are left out")] if damaged else []
+    return [Plane(plane) for plane in found], notes
+
+
+def _devices(planes: list[Plane]) -> list[Plane]:
+    return [plane for plane in planes if _DEVICE.match(plane.name) and plane.lines]
+
+
+def _host(columns: EventColumns, planes: list[Plane]) -> bool:
+    """Append what threads did; returns whether steps are marked there."""
+    has_marks = False
+    for plane in planes:
+        for number, (line, name) in enumerate(plane.lines):
+            spans = plane.spans(line)
+            frames = [_FRAME.match(text) for text in spans.names]
+            is_mark = spans.steps != NULL
+            is_frame = np.array([found is not None for found in frames], bool) & ~is_mark
+            names = [_host_name(*one) for one in zip(spans.names, frames, spans.steps.tolist(), strict=True)]
+            kinds = np.where(is_mark, Kind.ANNOTATION, np.where(is_frame, Kind.PYTHON, Kind.CPU_OP)).astype(np.uint8)
+            keep = ~is_frame | (spans.dur_ns >= MIN_FRAME_NS)
+            kept = [text for text, wanted in zip(names, keep.tolist(), strict=True) if wanted]
+            track = (plane.name, number)
+            columns.append(kinds[keep], kept, [track] * len(kept), spans.start_ns[keep], spans.dur_ns[keep])
+            columns.name_track(*track, name)
+            columns.categories.update(["host"] * len(kept))
+            has_marks |= bool(is_mark.any())
+    return has_marks
+
+
+def _host_name(name: str, frame: re.Match[str] | None, step: int) -> str:
+    if step != NULL:
+        return f"ProfilerStep#{step}"
+    return name if frame is None else f"{frame['file']}({frame['line']}): {frame['function']}"
+
+
+def _calls(columns: EventColumns, planes: list[Plane]) -> None:
+    for plane in planes:
+        for number, (line, name) in enumerate(plane.lines):
+            spans = plane.spans(line)
+            track = (plane.name, number)
+            tracks = [track] * len(spans.names)
+            columns.append(Kind.RUNTIME, spans.names, tracks, spans.start_ns, spans.dur_ns, spans.correlation)
+            columns.name_track(*track, name)
+
+
+def _device(columns: EventColumns, plane: Plane, has_marks: bool) -> None:
+    for stream, (line, name) in _work(plane):
+        every = plane.spans(line)
+        spans = every.where(leaves(every))
+        _append_work(columns, spans, (plane.name, stream))
+        columns.name_track(plane.name, stream, name, 0, stream)
+    if not has_marks:
+        for line, name in plane.lines:
+            if name == _STEPS:
+                _append_steps(columns, plane.spans(line))
+
+
+def _work(plane: Plane) -> Iterator[tuple[int, tuple[object, str]]]:
+    """(stream, line) of the lines that are work: what says it once more by module, step or scope is none."""
+    streams = [(int(found["number"]), one) for one in plane.lines if (found := _STREAM.match(one[1])) is not None]
+    yield from streams or [(number, one) for number, one in enumerate(plane.lines) if one[1] in _XLA_OPS]
+
+
+def _append_work(columns: EventColumns, spans: Spans, track: tuple[str, int]) -> None:
+    names = [_readable(name) for name in spans.names]
+    kinds = np.array([device_kind(name) for name in names], np.uint8)
+    tracks = [track] * len(names)
+    first = columns.append(kinds, names, tracks, spans.start_ns, spans.dur_ns, spans.correlation)
+    copies = np.flatnonzero((kinds == Kind.MEMCPY) | (kinds == Kind.MEMSET)).tolist()
+    columns.arguments.copies += [(first + at, int(spans.sizes[at])) for at in copies]
+    columns.categories.update(["device"] * len(names))
+
+
+def _append_steps(columns: EventColumns, spans: Spans) -> None:
+    """The device's own steps, each from its start to the end of its work, as marks on a track of their own."""
+    track = ("steps", _STEPS)
+    names = [f"ProfilerStep#{number}" for number in range(len(spans.names))]
+    columns.append(Kind.ANNOTATION, names, [track] * len(names), spans.start_ns, spans.dur_ns)
+    columns.name_track(*track, "steps of the device")
+
+
+def _readable(name: str) -> str:
+    """Copies named as other tools name them, so that their direction is recognised."""
+    found = _COPY.match(name)
+    return f"Memcpy {found['of']}to{found['to']}" if found else name
+
+
+def _without_work(columns: EventColumns, device: Plane, source: Source) -> list[HealthNote]:
+    if columns.categories["device"]:
+        return []
+    issue = f"{source.label}: no operations of {device.name}"
+    return [HealthNote(issue, "what the device did is unknown", "error")]
+
+
+def _described(device: Plane | None, planes: list[Plane]) -> Device:
+    """GPUs by their vendor; a TPU is an accelerator of no kind that rules know."""
+    if device is None:
+        return Device("cpu")
+    found = _DEVICE.match(device.name)
+    if found is None or found["what"] != "GPU":
+        return Device("unknown", device.text("device_type_string") or (found["what"] if found else None))
+    is_amd = device.text("device_vendor") == "AMD" or any(plane.name == _CALLS[1] for plane in planes)
+    return Device("rocm" if is_amd else "cuda")
+
+
+def _missing() -> str | None:
+    what = "an XPlane profile of JAX or TensorFlow, read with the package protobuf: `pip install ddprof[xplane]`"
+    return None if can_decode() else what
+
+
+def _recognise(sample: Sample) -> bool:
+    """Whether a file begins with a plane."""
+    return _NAME.search(sample.head[:64]) is not None
+
+
+FORMAT = Format("xplane", "an XPlane profile", _recognise, _read, _parts, missing=_missing)

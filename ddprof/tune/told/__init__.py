@@ -1,1 +1,0 @@
-"""What tuning says: on its progress, its plan and its answer."""

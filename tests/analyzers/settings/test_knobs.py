@@ -1,0 +1,14 @@
+"""Settings as they are typed, and what each of them assumes."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.settings.knobs import BY_KEY, KNOBS, Setting, parse_setting
+
+
+def test_every_knob_says_what_it_assumes() -> None:
+    assert len(BY_KEY) == len(KNOBS)
+    assert all(knob.words and knob.assumption and knob.values and 0 < knob.band <= 0.5 for knob in KNOBS)
+
+
+def test_a_setting_may_name_ranks() -> None:
+    assert parse_setting("compute=1.5@3,7") == Setting("compute", "1.5", (3, 7))

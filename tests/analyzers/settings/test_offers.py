@@ -1,0 +1,91 @@
+"""What a run offers for a what-if: what applies, what the findings suggest at the gain that they state."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ddprof.analyzers.engine import LoadedRun, load_runs
+from ddprof.analyzers.settings.knobs import KNOBS, Setting
+from ddprof.analyzers.settings.offers import applied_as, offers, remedies, text_of
+from ddprof.analyzers.settings.predict import predict
+from ddprof.analyzers.settings.present import present
+from ddprof.analyzers.settings.recorded import current, lacking
+
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
+# Sample -> what its leading finding suggests.
+SUGGESTED = {
+    "allocator": "allocator=off",
+    "bandwidth": "compression=bf16",
+    "bubble": "microbatches=8",
+    "checkpoint": "checkpoint=off",
+    "fp32": "precision=bf16",
+    "gc": "gc=off",
+    "imbalance": "balance=on",
+    "late_loader": "loader=ready@2",
+    "pageable_copy": "copies=hidden",
+    "sharding": "reshard_after_forward=False",
+    "slow_gpu": "device=replaced@2",
+    "slow_host": "device=replaced@1",
+    "slow_stage": "stages=balanced",
+    "small_buckets": "bucket_cap_mb=25",
+    "starved_loader": "loader=ready",
+    "sync": "sync=off",
+    "unfused_optimizer": "optimizer=fused",
+}
+
+
+@cache
+def run_of(sample: str) -> LoadedRun:
+    return next(iter(load_runs([SAMPLES / sample])))
+
+
+@pytest.mark.parametrize("sample", SUGGESTED)
+def test_a_finding_suggests_what_gains_as_it_says(sample: str) -> None:
+    run = run_of(sample)
+    found, now = run.report.ranked_findings(), present(run.measures, {})
+    offered = {offer.knob.key: offer for offer in offers(run.pricer, now, found)}
+    suggested = [offer.suggested for offer in offered.values() if offer.because == 0 and offer.suggested]
+    assert [text_of(setting) for setting in suggested] == [SUGGESTED[sample]]
+    gain = found[0].alone_us or found[0].recoverable_us
+    assert gain.low <= predict(run.pricer, suggested, now).gain_us <= gain.high
+    assert all(offered[setting.key].lacking == "" for setting in suggested)
+
+
+def test_a_price_that_a_rule_bounds_beside_the_replay_suggests_nothing() -> None:
+    run = run_of("barriers")
+    now = present(run.measures, {})
+    (blocking,) = [f for f in run.report.findings if f.id == "host.sync"]
+    free = predict(run.pricer, [Setting("sync", "off")], now).gain_us
+    assert free > (blocking.alone_us or blocking.recoverable_us).high
+    assert remedies(blocking, run.pricer, now) == ()
+
+
+def test_every_knob_applies_or_says_why_not() -> None:
+    reasons: dict[str, set[str]] = {knob.key: set() for knob in KNOBS}
+    for sample in ("slow_gpu", "bubble", "sharding", "gc", "allocator"):
+        run = run_of(sample)
+        now = present(run.measures, {})
+        for knob in KNOBS:
+            reasons[knob.key].add(lacking(knob, run.measures, now))
+    assert "no pipeline stages found in this run" in reasons["microbatches"] and "" in reasons["microbatches"]
+    assert "no garbage collection in the recorded steps" in reasons["gc"] and "" in reasons["gc"]
+    assert {""} == reasons["compute"] == reasons["late"]
+
+
+def test_what_a_run_recorded_is_said_with_its_unit() -> None:
+    run = run_of("bubble")
+    now = present(run.measures, {})
+    said = {knob.key: current(knob, run.measures, now) for knob in KNOBS}
+    assert run.job.pipeline is not None
+    assert said["microbatches"] == str(run.job.pipeline.microbatches)
+    assert said["bandwidth"].endswith("exposed transfer per step")
+    assert said["num_workers"] == "not recorded"
+
+
+def test_settings_of_the_job_have_their_own_names() -> None:
+    assert applied_as(Setting("optimizer", "fused")) == "fused=true"
+    assert applied_as(Setting("num_workers", "4")) == "num_workers=4"
+    assert text_of(Setting("compute", "1.3", (5, 6))) == "compute=1.3@5,6"

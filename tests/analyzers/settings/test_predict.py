@@ -1,0 +1,109 @@
+"""Predicted settings against the generator's own step at those settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import corpus
+import pytest
+from labelled_runs import Labelled, Runs
+from predictions import predicted
+
+from benchmarks.oracle.simulate import simulate, step_time
+from benchmarks.oracle.spec import Parallel
+from benchmarks.oracle.write import write
+from ddprof.analyzers.bottleneck import bottleneck
+from ddprof.analyzers.settings.knobs import parse_setting
+from ddprof.analyzers.settings.predict import predict
+from ddprof.analyzers.settings.present import Present
+from ddprof.errors import UsageError
+from ddprof.findings import Change
+
+
+@pytest.mark.parametrize(
+    ("name", "knob", "error"),
+    [
+        ("comm.latency_bound", "bucket_cap_mb", 0.04),
+        ("comm.no_overlap", "bucket_cap_mb", 0.01),
+        ("input.starved", "num_workers", 0.03),
+        ("pipeline.bubble", "microbatches", 0.04),
+    ],
+)
+def test_settings_give_the_generators_step(labelled: Runs, name: str, knob: str, error: float) -> None:
+    """The latency run holds no message above 1 MiB: larger ones are extrapolated."""
+    run = labelled(name)
+    now = {"num_workers": "2"} if knob == "num_workers" else {}
+    for value, true_us in run.label["faults"][0]["sweep"][knob].items():
+        found = predicted(run, f"{knob}={value}", now=now)
+        assert found.after_us == pytest.approx(true_us, rel=error), value
+        assert name != "comm.latency_bound" or found.low_us <= true_us <= found.high_us
+
+
+def test_faster_links_help_other_buckets_too(labelled: Runs) -> None:
+    run = labelled("comm.latency_bound")
+    one, both = predicted(run, "bucket_cap_mb=25"), predicted(run, "bucket_cap_mb=25", "bandwidth=2")
+    swapped = predicted(run, "bandwidth=2", "bucket_cap_mb=25")
+    assert both.after_us < one.after_us < one.before_us
+    assert both.after_us == swapped.after_us
+    assert [level.key for level in both.levels] == ["bucket_cap_mb", "bandwidth"]
+
+
+def test_workers_and_prefetch_are_one_loader(labelled: Runs) -> None:
+    run = labelled("input.starved")
+    both = predicted(run, "num_workers=4", "prefetch_factor=3", now={"num_workers": "2", "cores": "8"})
+    assert [change.values for change in both.changes] == [(4.0, 3.0, 2.0, 8.0)]
+    assert both.after_us <= predicted(run, "num_workers=4", now={"num_workers": "2"}).after_us * 1.001
+
+
+def test_the_same_wish_twice_is_granted_once(labelled: Runs) -> None:
+    run = labelled("input.starved")
+    ready = Change("instant_loader")
+    assert run.pricer.step_us((ready, ready)) == run.pricer.step_us((ready,))
+    workers = predicted(run, "num_workers=4", now={"num_workers": "2"})
+    assert bottleneck(run.pricer, workers.changes).id == "compute"
+
+
+def test_removing_a_rank_from_the_wait_gives_the_healthy_step(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    for text in ("device=replaced@2", "late=off@2", "compute=1.3@2"):
+        assert predicted(run, text).after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.04), text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("foo=1", "known: bandwidth"),
+        ("bandwidth", "KEY=VALUE"),
+        ("bandwidth=fast", "a number"),
+        ("bandwidth=nan", "a number"),
+        ("loader=on", "the only value is ready"),
+        ("balance=on@1", "single ranks"),
+        ("compute=2@99", "no rank 99"),
+        ("compute=2@x", "ranks are written"),
+        ("late=off", "which ranks"),
+        ("microbatches=4", "no pipeline"),
+        ("num_workers=4", "--now num_workers"),
+        ("reshard_after_forward=False", "no all-gather"),
+        ("precision=int1", "one of"),
+    ],
+)
+def test_nonsense_is_one_line(labelled: Runs, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as told:
+        predicted(labelled("straggler.compute"), text)
+    assert "\n" not in str(told.value)
+
+
+def test_keeping_parameters_gives_the_generators_step(labelled: Runs) -> None:
+    run = labelled("comm.sharding")
+    found = predict(run.pricer, [parse_setting("reshard_after_forward=False")], Present())
+    assert found.after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.05)
+
+
+def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
+    base = corpus.job(kind="prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
+    base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
+    truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
+    run = Labelled("prefetch", write(simulate(base), tmp_path), tmp_path / "traces")
+    found = predict(run.pricer, [parse_setting("prefetch=on")], Present())
+    assert found.after_us == pytest.approx(truth_us, rel=0.03) and found.low_us <= truth_us <= found.high_us

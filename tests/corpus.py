@@ -1,0 +1,210 @@
+"""Small labelled runs, one per rule and a few healthy ones: drawn by the trace generator, so their truth is known.
+
+Four ranks and three steps where that is enough: every run is generated and analyzed once per session (see conftest.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # benchmarks/ is not installed
+
+from benchmarks.oracle.mess.kind import with_mess
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.spec import Format, Mess, Model, Parallel
+
+MODEL = Model(layers=4, unit_us=390.0, params_per_layer=10_000_000)
+STAGE = replace(MODEL, layers=3, unit_us=900.0)
+TENSOR_PARALLEL = Parallel("tpdp", dp=2, tp=2)
+PIPELINE = Parallel("pp", dp=1, pp=2, microbatches=8, activation_elems=4_000_000)
+job = partial(small_run, ranks=4, model=MODEL, loader_us=20_000.0)
+
+CLEAN = {
+    "clean.ddp": job(kind="clean.ddp"),
+    "clean.fsdp": job(kind="clean.fsdp", parallel=Parallel("fsdp", dp=4)),
+    "clean.tpdp": job(kind="clean.tpdp", hosts=2, parallel=TENSOR_PARALLEL),
+    "clean.pp": job(kind="clean.pp", ranks=2, model=STAGE, parallel=replace(PIPELINE, microbatches=16)),
+}
+FAULTY = {
+    "straggler.compute": job(fault("straggler.compute", 0.3, 2, mode="all")),
+    "straggler.host": job(fault("straggler.host", 9e3, 1, mode="stall")),
+    "straggler.imbalance": job(fault("straggler.imbalance", 0.25), steps=5),
+    "input.starved": job(fault("input.starved", 6e4, num_workers=2, recommended_num_workers=16)),
+    "input.straggler": job(fault("input.straggler", 8.0, 3), steps=5),
+    "input.pageable_copy": job(fault("input.pageable_copy", 6e7)),
+    "comm.latency_bound": job(fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)),
+    "comm.no_overlap": job(
+        fault("comm.no_overlap", 5.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0)
+    ),
+    "comm.bandwidth_bound": job(fault("comm.bandwidth_bound", 50.0)),
+    "comm.slow_link": job(fault("comm.slow_link", 40.0, 0, 2), ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2)),
+    "comm.sharding": job(fault("comm.sharding", 8.0, remedy="reshard"), parallel=Parallel("fsdp", dp=4)),
+    "host.launch_bound": job(
+        fault("host.launch_bound", 6.0),
+        model=replace(MODEL, unit_us=120.0, params_per_layer=1_000_000),
+        loader_us=3_000.0,
+    ),
+    "host.sync": job(fault("host.sync", 1_500.0)),
+    "host.gc": job(fault("host.gc", 9e3, chance=0.6), steps=5),
+    "host.checkpoint": job(fault("host.checkpoint", 2e4, step=1)),
+    "host.allocator": job(fault("host.allocator", 7e3)),
+    "memory.headroom": job(fault("memory.headroom", 7e3), form=Format(memory=True)),
+    "pipeline.bubble": job(
+        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=8),
+        ranks=2,
+        model=STAGE,
+        parallel=PIPELINE,
+    ),
+    "pipeline.imbalance": job(
+        fault("pipeline.imbalance", 2.0, stage=1), ranks=2, model=STAGE, parallel=replace(PIPELINE, microbatches=16)
+    ),
+    "compute.precision": job(fault("compute.precision", 2.2), form=Format(shapes=True)),
+    "compute.unfused_optimizer": job(fault("compute.unfused_optimizer", 30.0), ranks=2, model=replace(MODEL, layers=3)),
+}
+OLD = Format(names="old", seq=False, collective_args=False, time="integer")  # before PyTorch 2.1: nothing names a group
+HARD = {
+    "pipeline without arguments": job(
+        fault("pipeline.bubble", 3.0, microbatches=3, recommended_microbatches=8),
+        ranks=3,
+        model=STAGE,
+        parallel=replace(PIPELINE, pp=3),
+        form=OLD,
+    ),
+    "mesh without arguments": job(
+        fault("straggler.compute", 0.3, 2, mode="all"), hosts=2, parallel=TENSOR_PARALLEL, form=OLD
+    ),
+    "buckets without sizes": job(
+        fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0), form=OLD
+    ),
+    "slow rank, and frees that wait for it": job(
+        fault("straggler.compute", 0.4, 1, mode="all"), fault("host.allocator", 7e3)
+    ),
+    "slow link between stages": job(
+        fault("pipeline.slow_link", 900.0, 1, 2),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, microbatches=12),
+    ),
+    "slow link of a mesh, without arguments": job(
+        fault("comm.slow_link", 40.0, 0, 2), ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2), form=OLD
+    ),
+    "slow link of one replica, without arguments": job(
+        fault("pipeline.slow_link", 1500.0, 1, 3),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, dp=2, microbatches=12),
+        form=OLD,
+    ),
+    "slow device in a pipeline": job(
+        fault("straggler.compute", 0.3, 2, mode="all"),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, microbatches=12),
+    ),
+    "slow host of a whole stage": job(
+        fault("straggler.compute", 0.3, 2, 3, mode="all"),
+        hosts=2,
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, dp=2, microbatches=12),
+    ),
+    "device short of power in a pipeline": job(
+        fault("straggler.compute", 0.4, 1, mode="matmul"),
+        ranks=3,
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=3, microbatches=12),
+        form=Format(shapes=True),
+    ),
+    "hot expert": job(fault("imbalance.hot_expert", 0.8, 3), model=replace(MODEL, arch="moe")),
+    "hot expert, with shapes": job(
+        fault("imbalance.hot_expert", 0.8, 0), ranks=2, model=replace(MODEL, arch="moe"), form=Format(shapes=True)
+    ),
+    "warm expert of two ranks": job(
+        fault("imbalance.hot_expert", 0.14, 0), ranks=2, model=replace(MODEL, arch="moe"), steps=5
+    ),
+    "hot table": job(fault("imbalance.hot_table", 1.5, 1), model=replace(MODEL, arch="dlrm")),
+    "slow device among experts": job(fault("straggler.compute", 0.3, 2, mode="all"), model=replace(MODEL, arch="moe")),
+    "device short of power among experts": job(
+        fault("straggler.compute", 0.5, 1, mode="matmul"), model=replace(MODEL, arch="moe")
+    ),
+    "healthy experts": job(kind="clean.moe", model=replace(MODEL, arch="moe")),
+    "batches made in the loop": job(fault("input.preprocessing", 8e3)),
+    "barriers in every step": job(fault("comm.barrier", 20.0)),
+    "needless recomputation": job(
+        fault("memory.recompute", 1.0, every=1, memory=0.3, kept=0.4), form=Format(memory=True)
+    ),
+    "three units a layer": job(fault("fsdp.nested", 700.0, units=3), parallel=Parallel("fsdp", dp=4)),
+    "three units a layer, without sizes": job(
+        fault("fsdp.nested", 700.0, units=3), parallel=Parallel("fsdp", dp=4), form=OLD
+    ),
+    "gathers when needed": job(fault("fsdp.no_prefetch", 4.0), parallel=Parallel("fsdp", dp=4)),
+    "few microbatches, two chunks per stage": job(
+        fault("pipeline.bubble", 4.0, microbatches=4, recommended_microbatches=16),
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, schedule="interleaved"),
+    ),
+    "few microbatches, two stages of two chunks": job(
+        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=16),
+        ranks=2,
+        model=STAGE,
+        parallel=replace(PIPELINE, schedule="interleaved"),
+    ),
+    "inference in stages": job(
+        kind="clean.inference",
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, pp=4, schedule="forward", microbatches=6),
+    ),
+    "slow device among three dimensions": job(
+        fault("straggler.compute", 0.3, 5, mode="all"),
+        ranks=8,
+        hosts=2,
+        model=replace(STAGE, layers=2),
+        parallel=replace(PIPELINE, dp=2, tp=2, activation_elems=1_000_000),
+    ),
+    "two of six ranks slow": job(fault("straggler.compute", 0.35, 1, 2, mode="all"), ranks=6),
+}
+# Runs whose prices are tested alone: their labels book what a host does late after a blocking call to the call.
+PRICED = {
+    "values read in the middle, and saving": job(
+        fault("host.sync", 2_500.0), fault("host.checkpoint", 3e4, step=1), steps=5
+    ),
+    "launches of sharded units": job(
+        fault("host.launch_bound", 6.0),
+        model=replace(MODEL, unit_us=120.0, params_per_layer=1_000_000),
+        loader_us=3_000.0,
+        parallel=Parallel("fsdp", dp=4),
+    ),
+}
+# Activations are computed again, and nothing may be said of it: there is no memory to keep them, or nobody knows.
+UNTOLD = {
+    "recomputation for want of memory": job(
+        fault("memory.recompute", 1.0, every=1, memory=0.8, kept=0.4), form=Format(memory=True)
+    ),
+    "recomputation of unknown use": job(fault("memory.recompute", 1.0, every=2, memory=0.3, kept=0.4)),
+}
+# The host is two steps ahead: what its device runs at first was launched before the recording.
+AHEAD = {
+    "three units a layer, hosts ahead": with_mess(
+        job(
+            fault("fsdp.nested", 700.0, units=3),
+            model=replace(MODEL, sync="none"),
+            parallel=Parallel("fsdp", dp=4),
+            steps=5,
+        ),
+        Mess("ahead", 2.0),
+    )
+}
+# One step in which the model is evaluated, by all ranks or by one.
+EVALUATED = {
+    "validation in one step": with_mess(job(kind="clean.ddp", steps=4), Mess("val", 3.0, (), {"place": 1})),
+    "validation on one rank": job(fault("host.evaluation", 3.0, 0, every=2), steps=3),
+}
+PARTIAL = {
+    "heavy stage, one of its replicas not traced": replace(
+        job(fault("pipeline.imbalance", 2.0, stage=1), ranks=4, model=STAGE, parallel=replace(PIPELINE, dp=2)),
+        missing_ranks=(3,),
+    )
+}
+JUDGED = {**CLEAN, **FAULTY, **HARD}
+WHOLE = {**JUDGED, **UNTOLD, **AHEAD, **EVALUATED}
+SCENARIOS = {**WHOLE, **PARTIAL}
+EVERY = {**SCENARIOS, **PRICED}

@@ -1,0 +1,8 @@
+"""Makes `published`, a helper of this folder that is not installed, importable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -1,0 +1,116 @@
+"""`ddprof report --to` and `ddprof run --log-to`, from the command line to the tracker's file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.slices.trackers import target
+from ddprof.slices.trackers.target import TRACKERS
+
+needs_tensorboard = pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
+# Trains until the tracker's folder holds a number that was logged meanwhile; prints the trackers in this process.
+SCRIPT = """
+import sys, time
+from pathlib import Path
+import torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+folder, until, steps = Path(sys.argv[1]), time.monotonic() + 240, 0
+def is_logged():
+    return any(b"ddprof/live/step_ms" in file.read_bytes() for file in folder.rglob("events*"))
+while time.monotonic() < until and (steps < 25 or not is_logged()):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).sum().backward()
+    optimizer.step()
+    time.sleep(0.01)
+    steps += 1
+imported = {name.split(".")[0] for name in sys.modules}
+print("imported:", sorted(imported & {"wandb", "mlflow", "tensorboard", "comet_ml"}))
+sys.exit(3)
+"""
+
+
+def logged(folder: Path) -> Any:
+    """TensorBoard's own reading of what was logged."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(folder))
+    read.Reload()
+    return read
+
+
+@pytest.mark.parametrize("tracker", TRACKERS)
+def test_a_missing_library_is_one_line_that_names_the_extra(
+    ddprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
+) -> None:
+    monkeypatch.setattr(target, "find_spec", lambda _: None)
+    run = ("run", "--out", str(tmp_path / "runs"), "--log-to", tracker, "--", "true")
+    for words in (("report", str(tmp_path), "--to", tracker), run):
+        code, out, err = ddprof(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1) and f"pip install 'ddprof[{tracker}]'" in err
+    assert not (tmp_path / "runs").exists()
+
+
+@needs_tensorboard
+def test_a_report_to_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
+    file = tmp_path / "r.html"
+    code, _, err = ddprof("report", str(saved), "-o", str(file), "--to", f"tensorboard:{tmp_path / 'tb'}")
+    assert code == 0 and f"wrote {file}" in err and "tensorboard --logdir" in err, err
+    (folder,) = (tmp_path / "tb").iterdir()
+    read = logged(folder)
+    assert read.Scalars("ddprof/step_ms")[0].value == 100
+    assert (folder / "ddprof-report.html").read_bytes() == file.read_bytes()
+
+
+@needs_tensorboard
+def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
+    saved.write_text(saved.read_text().replace('"mnist"', '"secretproject"'))
+    words = ["report", str(saved), "-o", str(tmp_path / "r.html"), "--redact"]
+    assert ddprof(*words, "--to", f"tensorboard:{tmp_path / 'tb'}")[0] == 0
+    files = [file for file in (tmp_path / "tb").rglob("*") if file.is_file()]
+    assert len(files) == 2
+    for file in files:
+        assert "secretproject" not in str(file)
+        assert b"secretproject" not in file.read_bytes() and str(tmp_path).encode() not in file.read_bytes()
+
+
+@needs_tensorboard
+def test_a_tracker_that_does_not_take_it_is_told_and_the_file_is_written(ddprof, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "tb").write_text("no folder")
+    code, _, err = ddprof("report", str(saved), "-o", str(tmp_path / "r.html"), "--to", f"tensorboard:{tmp_path}/tb")
+    assert code == 1 and "tensorboard: not written: " in err and "Traceback" not in err
+    assert (tmp_path / "r.html").exists()
+
+
+@needs_tensorboard
+@pytest.mark.torch
+def test_a_job_is_logged_while_it_runs_and_judged_when_it_has_ended(tmp_path: Path) -> None:
+    logs = tmp_path / "tb"
+    options = ["--out", str(tmp_path / "runs"), "--log-to", f"tensorboard:{logs}"]
+    job = [sys.executable, "-c", SCRIPT, str(logs)]
+    line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", *job]
+    environment = {**os.environ, "DDPROF_LOG_PERIOD_S": "0.2", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "imported: []\n"), done.stderr  # the job's own
+    assert "tensorboard: " in done.stderr
+    (folder,) = logs.iterdir()
+    assert folder.name == f"ddprof-{(tmp_path / 'runs' / 'latest').resolve().name}"
+    read = logged(folder)
+    assert read.Scalars("ddprof/live/rank/0/step_ms")[0].value > 0
+    assert read.Scalars("ddprof/rank/0/step_ms")[0].value > 0 and read.Tensors("ddprof/verdict")
+    assert "<!doctype html>" in (folder / "ddprof-report.html").read_text(encoding="utf-8")
+
+
+@needs_tensorboard
+def test_a_job_without_a_trace_says_so_to_the_tracker(tmp_path: Path) -> None:
+    options = ["--out", str(tmp_path / "runs"), "--log-to", f"tensorboard:{tmp_path / 'tb'}"]
+    line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", "true"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "no verdict for the trackers" in done.stderr

@@ -1,0 +1,162 @@
+"""Scripts edited at the lines that make an object: valid diffs, formatting and comments kept, doubtful calls left."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst")
+
+from ddprof.settings.catalogue import Value
+from ddprof.settings.wanted import WantedFix
+from ddprof.slices.tuning.patching.patch import ScriptPatch, script_patch
+
+DATA = "from torch.utils.data import DataLoader\n"
+
+
+def _patch(folder: Path, source: str, values: dict[str, Value], line: int = 2) -> ScriptPatch:
+    (folder / "train.py").write_bytes(source.encode())
+    return script_patch([WantedFix(values, f"train.py:{line}")], folder)
+
+
+def _applied(folder: Path, patch: ScriptPatch) -> str:
+    """The script after `git apply`."""
+    (folder / "fix.patch").write_bytes(patch.diff.encode())
+    subprocess.run(["git", "apply", "--whitespace=nowarn", "fix.patch"], cwd=folder, check=True, capture_output=True)
+    return (folder / "train.py").read_bytes().decode()
+
+
+@pytest.mark.parametrize(
+    ("call", "values", "expected"),
+    [
+        ("(data)\n", {"num_workers": 4}, "(data, num_workers=4)\n"),
+        ("(data)", {"num_workers": 4}, "(data, num_workers=4)"),
+        (
+            "(data, num_workers = args.workers, shuffle=True)  # why\n",
+            {"num_workers": 4, "persistent_workers": True},
+            "(data, num_workers = 4, shuffle=True, persistent_workers=True)  # why\n",
+        ),
+        (
+            "(\n    data,  # all of it\n    batch_size=8,\n    shuffle=True,  # always\n)\n",
+            {"num_workers": 4},
+            "(\n    data,  # all of it\n    batch_size=8,\n    shuffle=True,  # always\n    num_workers=4,\n)\n",
+        ),
+        (
+            "(\n    data,\n    batch_size=8  # few\n)\n",
+            {"num_workers": 4},
+            "(\n    data,\n    batch_size=8,  # few\n    num_workers=4\n)\n",
+        ),
+        (
+            "(data,\r\n\tbatch_size=8)\r\n\x0c\r\n",
+            {"num_workers": 4},
+            "(data,\r\n\tbatch_size=8,\r\n\tnum_workers=4)\r\n\x0c\r\n",
+        ),
+        (
+            "(data, multiprocessing_context='fork')\n",
+            {"multiprocessing_context": "spawn"},
+            "(data, multiprocessing_context='spawn')\n",
+        ),
+    ],
+)
+def test_a_call_gets_its_values_and_keeps_its_form(
+    tmp_path: Path, call: str, values: dict[str, Value], expected: str
+) -> None:
+    patch = _patch(tmp_path, f"{DATA}loader = DataLoader{call}", values)
+    assert patch.by_hand == () and _applied(tmp_path, patch) == f"{DATA}loader = DataLoader{expected}"
+
+
+@pytest.mark.parametrize(
+    ("imports", "call", "values", "expected"),
+    [
+        ("import torch", "torch.utils.data.DataLoader(d)", {"num_workers": 2}, "num_workers=2"),
+        ("import torch.utils.data as data", "data.DataLoader(d)", {"num_workers": 2}, "num_workers=2"),
+        (
+            "from torch.nn.parallel import DistributedDataParallel as DDP",
+            "DDP(model, device_ids=[0])",
+            {"bucket_cap_mb": 50},
+            "bucket_cap_mb=50",
+        ),
+        ("from torch.optim import AdamW", "AdamW(model.parameters(), lr=1e-3)", {"fused": True}, "fused=True"),
+        ("import torch", "self.optimizer.zero_grad(set_to_none=False)", {"set_to_none": True}, "set_to_none=True"),
+        (
+            "from torch.distributed.fsdp import fully_shard",
+            "fully_shard(block)",
+            {"reshard_after_forward": False},
+            "reshard_after_forward=False",
+        ),
+    ],
+)
+def test_a_name_counts_by_what_it_is_imported_from(
+    tmp_path: Path, imports: str, call: str, values: dict[str, Value], expected: str
+) -> None:
+    patch = _patch(tmp_path, f"{imports}\nx = {call}\n", values)
+    assert patch.by_hand == () and expected in _applied(tmp_path, patch)
+
+
+@pytest.mark.parametrize(
+    ("source", "values", "why"),
+    [
+        ("DataLoader(data, **settings)\n", {"num_workers": 4}, r"\* or \*\*"),
+        ("DataLoader(data, 8, False, None, None, 0)\n", {"num_workers": 4}, "by position"),
+        ("DataLoader(x for x in y)\n", {"num_workers": 4}, "generator"),
+        ("make_loader(data)\n", {"num_workers": 4}, "no call of DataLoader"),
+        ("a, b = DataLoader(x), DataLoader(y)\n", {"num_workers": 4}, "several"),
+        ("x = (\n", {"num_workers": 4}, "cannot be parsed"),
+        ("import torch; torch.optim.SGD(p, foreach=True)\n", {"fused": True}, "foreach is set beside"),
+        (
+            "import torch; torch.distributed.fsdp.FullyShardedDataParallel(m)\n",
+            {"reshard_after_forward": False},
+            "another name",
+        ),
+        ("DataLoader(data, num_workers=(\n    2  # two\n))\n", {"num_workers": 4}, "comment"),
+    ],
+)
+def test_a_doubtful_call_is_left_to_people(tmp_path: Path, source: str, values: dict[str, Value], why: str) -> None:
+    patch = _patch(tmp_path, DATA + source, values)
+    assert patch.diff == "" and patch.edited == ()
+    ((_, reason),) = patch.by_hand
+    assert re.search(why, reason)
+
+
+def test_a_class_of_that_name_from_elsewhere_is_not_torchs(tmp_path: Path) -> None:
+    patch = _patch(tmp_path, "from mine import DataLoader\nDataLoader(data)\n", {"num_workers": 4})
+    assert "imported from torch" in patch.by_hand[0][1]
+
+
+def test_several_fixes_of_several_scripts_are_one_patch(tmp_path: Path) -> None:
+    source = (
+        "import torch\n"
+        "from torch.utils.data import DataLoader\n\n\n"
+        "def main(model):\n"
+        "    loader = DataLoader(\n        data,\n        batch_size=4,\n    )\n"
+        "    model = torch.nn.parallel.DistributedDataParallel(model)\n"
+        "    return torch.optim.AdamW(model.parameters()), loader\n"
+    )
+    (tmp_path / "train.py").write_text(source)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "val.py").write_text(DATA + "loader = DataLoader(data)\n")
+    fixes = [
+        WantedFix({"num_workers": 4, "pin_memory": True}, "train.py:6"),
+        WantedFix({"bucket_cap_mb": 50}, "./train.py:10"),
+        WantedFix({"fused": True}, "train.py:11"),
+        WantedFix({"num_workers": 1}, "lib/val.py:2"),
+        WantedFix({"gc_interval": 50}),
+        WantedFix({"prefetch_factor": 3}),
+        WantedFix({"prefetch_factor": 3}, "gone.py:1"),
+        WantedFix({"prefetch_factor": 3}, "../elsewhere.py:1"),
+    ]
+    patch = script_patch(fixes, tmp_path)
+    assert patch.edited == tuple(fixes[:4])
+    assert [why.split(":")[0] for _, why in patch.by_hand] == [
+        "it belongs to the launcher",
+        "the line that makes the object is not known",
+        str(tmp_path / "gone.py"),
+        "../elsewhere.py lies outside the folder that is patched",
+    ]
+    changed = _applied(tmp_path, patch)
+    assert "batch_size=4,\n        num_workers=4,\n        pin_memory=True,\n    )\n" in changed
+    assert "DistributedDataParallel(model, bucket_cap_mb=50)" in changed and "fused=True" in changed
+    assert (tmp_path / "lib" / "val.py").read_text().endswith("DataLoader(data, num_workers=1)\n")

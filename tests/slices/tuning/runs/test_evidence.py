@@ -1,0 +1,98 @@
+"""What is read of a run: step times of the job, reasons of failures, memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddprof.slices.tuning.runs import evidence
+from ddprof.trials.model import RunPlan
+
+MS = 1_000_000
+
+
+def _rank(folder: Path, rank: int, ends_ms: list[float], **more: object) -> None:
+    steps = [{"index": n, "start_ns": 0, "end_ns": int(end * MS), "data_ns": 1} for n, end in enumerate(ends_ms)]
+    (folder / f"rank{rank}.h.1.0.sidecar.json").write_text(json.dumps({"rank": rank, "steps": steps, **more}))
+
+
+def test_a_step_lasts_from_the_last_rank_to_the_last_rank_whatever_clocks_say(tmp_path: Path) -> None:
+    _rank(tmp_path, 0, [10, 20, 30, 45, 50])
+    _rank(tmp_path, 1, [12, 18, 33, 40, 60, 70])
+    ranks = evidence.ranks_left(tmp_path)
+    assert evidence.job_steps_us(ranks, RunPlan(1, 4)) == [8000.0, 13000.0, 12000.0, 15000.0]
+    assert evidence.job_steps_us(ranks, RunPlan(3, 9)) == [12000.0, 15000.0]
+    assert evidence.steps_made(ranks) == 5 and evidence.steps_made([]) == 0
+    _rank(tmp_path, 0, [10, 20, 30, 40])
+    _rank(tmp_path, 1, [1_000_010, 1_000_020, 1_000_030, 1_000_040])
+    assert evidence.job_steps_us(evidence.ranks_left(tmp_path), RunPlan(1, 3)) == [10_000.0] * 3
+
+
+def test_one_hiccup_in_twenty_steps_is_left_out_and_what_occurs_more_often_counts() -> None:
+    steps = [100.0] * 40
+    assert evidence.run_step_us([*steps[:39], 9e6]) == pytest.approx(100.0)
+    often = [1100.0 if n % 5 == 0 else 100.0 for n in range(40)]
+    assert evidence.run_step_us(often) == pytest.approx(100 + 6 * 1000 / 38)
+    assert evidence.run_step_us([100.0] * 7) is None and evidence.run_step_us([]) is None
+
+
+def test_what_ranks_held_counts_only_after_the_planned_steps(tmp_path: Path) -> None:
+    ended = {"steps": 5, "loss": 0.5, "parameters": {"digest": "a", "sample": [1.0]}, "took_ns": 1}
+    _rank(tmp_path, 0, [1, 2, 3], trial=ended)
+    _rank(tmp_path, 1, [1, 2, 3], trial=None)
+    ranks = evidence.ranks_left(tmp_path)
+    assert set(evidence.held_by_rank(ranks, RunPlan(2, 3))) == {"0"}
+    assert evidence.held_by_rank(ranks, RunPlan(2, 4)) == {}
+
+
+def test_of_many_ranks_every_digest_and_the_values_of_a_few_are_kept(tmp_path: Path) -> None:
+    for rank in range(20):
+        parameters = {"digest": f"d{rank}", "sample": [1.0]}
+        _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": parameters})
+    held = evidence.held_by_rank(evidence.ranks_left(tmp_path), RunPlan(2, 3))
+    assert len(held) == 20 and held["19"].digest == "d19" and sum(bool(one.sample) for one in held.values()) == 8
+
+
+def test_damaged_sidecars_and_earlier_starts_are_left_out(tmp_path: Path) -> None:
+    _rank(tmp_path, 0, [1, 2, 3])
+    (tmp_path / "rank1.h.1.0.sidecar.json").write_text("{")
+    (tmp_path / "rank0.h.2.1.sidecar.json").write_text('{"rank": 0, "restart": 1, "steps": []}')
+    (only,) = evidence.ranks_left(tmp_path)
+    assert only.restart == 1 and evidence.world_size(tmp_path) is None and evidence.applied_rows(tmp_path) == ()
+
+
+def test_memory_is_that_of_the_rank_with_least_to_spare(tmp_path: Path) -> None:
+    for rank, peak in ((0, 30), (1, 70)):
+        _rank(tmp_path, rank, [1], device={"total_memory_bytes": 100}, allocator={"peak_reserved_bytes": peak})
+    assert evidence.memory(evidence.ranks_left(tmp_path)) == (70, 100)
+    _rank(tmp_path, 0, [1], device={"kind": "cpu"}, allocator=None)
+    assert evidence.memory(evidence.ranks_left(tmp_path)[:1]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "words"),
+    [
+        ("step 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n", 1, "out of memory: torch.Out"),
+        ("ValueError: bad shape\n[rank1]: RuntimeError: peer gone\n", 1, "exit code 1: ValueError: bad shape"),
+        ("[rank1]: RuntimeError: x\ntorch.distributed.elastic.ChildFailedError: \n", 1, "exit code 1: RuntimeError: x"),
+        ("", 137, "exit code 137 (killed: out of memory?)"),
+        ("fine\n", 3, "exit code 3"),
+    ],
+)
+def test_a_failure_has_a_reason_in_a_line(tmp_path: Path, log: str, code: int, words: str) -> None:
+    (tmp_path / "log").write_text(log)
+    assert evidence.reason(tmp_path / "log", code).startswith(words)
+    assert evidence.reason(tmp_path / "none", 2) == "exit code 2"
+
+
+def test_a_fix_of_which_nothing_was_applied_is_told_with_the_reason() -> None:
+    rows = [
+        evidence.AppliedOutcome("pin_memory", False, "there is no accelerator"),
+        evidence.AppliedOutcome("num_workers", True),
+        evidence.AppliedOutcome("num_workers", False, "an iterable data set"),
+    ]
+    assert evidence.not_applied(rows, {"pin_memory": True}) == "there is no accelerator"
+    assert evidence.not_applied(rows, {"num_workers": 4, "pin_memory": True}) == ""
+    assert evidence.not_applied((), {"num_workers": 4}) == ""

@@ -1,0 +1,88 @@
+"""The sequential test: how often it errs on equal runs, and that it gives up no true winner."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddprof.trials import paired
+from ddprof.trials.paired import LEAST_GAIN, LOOKS, LOST, MOST_PAIRS, OPEN, WON, gain, looks_at, outcome
+
+DRAWS = {
+    "normal": lambda g, n: g.normal(size=n),
+    "heavy tails": lambda g, n: g.standard_t(3, size=n) / math.sqrt(3),
+    "skewed": lambda g, n: g.exponential(size=n) - g.exponential(size=n),  # both runs of a pair have hiccups
+}
+
+
+def _ended(logs: np.ndarray, least_share: float = LEAST_GAIN) -> str:
+    """The test as it is used: looked at as pairs come, ended once decided."""
+    for count in range(1, len(logs) + 1):
+        state = outcome(logs[:count].tolist(), least_share=least_share) if looks_at(count) else OPEN
+        if state != OPEN:
+            return state
+    return OPEN
+
+
+@pytest.mark.parametrize("kind", sorted(DRAWS))
+@pytest.mark.parametrize("noise", [0.01, 0.1, 0.5])
+def test_equal_runs_give_a_winner_in_fewer_cases_than_allowed(kind: str, noise: float) -> None:
+    """Half of the error of 5 % lies on the side of a gain."""
+    generator = np.random.default_rng(11)
+    won = sum(_ended(noise * DRAWS[kind](generator, MOST_PAIRS)) == WON for _ in range(2000))
+    assert won / 2000 <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 2000)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_the_interval_holds_at_all_looks_together(noise: float) -> None:
+    generator, truth, missed = np.random.default_rng(5), math.log(0.8), 0
+    for _ in range(2000):
+        logs = truth + noise * generator.normal(size=MOST_PAIRS)
+        found = [gain(logs[:count].tolist()) for count in LOOKS]
+        missed += any(not (g.low <= 0.2 <= g.high) for g in found)  # type: ignore[operator, union-attr]
+    assert missed / 2000 <= paired.ERROR
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.1, 0.8), noise=st.floats(0.001, 0.02))
+def test_a_gain_well_above_the_noise_always_wins(seed: int, share: float, noise: float) -> None:
+    """Five times the noise of a pair above what is worth having: given up in one of ten million."""
+    drawn = np.clip(np.random.default_rng(seed).normal(size=MOST_PAIRS), -3, 3)
+    assert _ended(math.log(1 - share) + noise * drawn) == WON
+
+
+def test_a_gain_of_twice_the_noise_is_hardly_ever_given_up_early() -> None:
+    generator, given_up = np.random.default_rng(3), 0
+    for _ in range(2000):
+        logs = math.log(1 - 0.2) + 0.08 * generator.normal(size=2)
+        given_up += outcome(logs.tolist()) == LOST
+    assert given_up / 2000 < 0.005
+
+
+def test_a_loser_is_given_up_after_two_pairs_and_before_the_first_look_there_is_no_interval() -> None:
+    assert outcome([0.1]) == OPEN and outcome([0.1, 0.2]) == LOST and outcome([math.log(0.98)] * 3) == LOST
+    small = [math.log(1 - share) for share in (0.031, 0.029, 0.029)]
+    assert outcome(small) == OPEN and outcome(small * 4) == LOST
+    found = gain([math.log(0.5), math.log(0.51), math.log(0.49)])
+    assert found is not None and found.low is not None and found.high is not None
+    assert 0 < found.low < found.share < found.high
+    assert gain([]) is None and outcome([]) == OPEN
+    found = gain([math.log(0.5)])
+    assert found is not None and found.low is None and found.share == pytest.approx(0.5)
+    assert paired.smallest_seen([0.0, 0.1]) is None
+
+
+@pytest.mark.parametrize("pairs", [4, 8])
+def test_the_smallest_gain_that_is_told_is_found_in_most_attempts(pairs: int) -> None:
+    generator, found = np.random.default_rng(7), 0
+    share = paired.smallest_seen(np.linspace(-0.05, 0.05, pairs).tolist())
+    assert share is not None
+    noise = float(np.std(np.linspace(-0.05, 0.05, pairs), ddof=1))
+    for _ in range(1000):
+        told = gain((math.log(1 - share) + noise * generator.normal(size=pairs)).tolist())
+        found += told is not None and told.low is not None and told.low > 0
+    assert 0.7 < found / 1000 < 0.95

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.companions.run_end import run_end
+from ddprof.readers.companions.manifests import run_end
 
 if TYPE_CHECKING:
     from ddprof.hangs.model import Hang

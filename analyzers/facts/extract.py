@@ -39,9 +39,7 @@ from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time
 from ddprof.analyzers.facts.stepping.once import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
-from ddprof.analyzers.facts.stops.bounds import host_bounds
-from ddprof.analyzers.facts.stops.silences import host_silences
-from ddprof.analyzers.facts.stops.stalls import host_stalls
+from ddprof.analyzers.facts.stops import host_bounds, host_silences, host_stalls
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote, Kind, RankTrace

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,10 +14,13 @@ from ddprof.dashboard.exhibits.parts.step_dots import step_dots
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import CRITICAL_SHARE
-from ddprof.report.deviation import Deviation, deviation
+from ddprof.report.bar import shares
 from ddprof.report.html.svg import NAMED_MARK
+from ddprof.report.model import Report
 
 TIE_POINTS = 0.01  # of a percent point: less is the same distance
+MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
+LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column
 
 
 def exhibits(view: View) -> list[Exhibit]:
@@ -25,7 +30,7 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step, coloured by the distance to the typical peer."""
-    found = deviation(view.opened.report, shows=view.shows)
+    found = _deviation(view.opened.report, shows=view.shows)
     if found is None:
         return None
     heads = [CAUSES[c].label for c in found.causes]
@@ -38,7 +43,7 @@ def rank_causes(view: View) -> Exhibit | None:
     return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",), ways=ways)
 
 
-def _ways(view: View, found: Deviation) -> tuple[Way, ...]:
+def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
     """To the rank that is farthest off, and to who comes late."""
     if not view.opened.has_traces or found.of == 1:
         return ()
@@ -50,7 +55,7 @@ def _ways(view: View, found: Deviation) -> tuple[Way, ...]:
     )
 
 
-def _farthest(found: Deviation) -> tuple[int, int]:
+def _farthest(found: _Deviation) -> tuple[int, int]:
     """Line and column of the cell that differs most; of two ranks, which are equally far from one another, on the one
     that a finding names."""
     points = np.array(found.points)
@@ -63,7 +68,7 @@ def _percent(row: Mapping[str, float]) -> list[float]:
     return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
 
 
-def _difference(found: Deviation, heads: list[str]) -> str:
+def _difference(found: _Deviation, heads: list[str]) -> str:
     if found.of == 1:
         return "One rank was traced."
     points, percent = np.array(found.points), np.array(found.percent)
@@ -79,3 +84,46 @@ def _difference(found: Deviation, heads: list[str]) -> str:
     if len(found.ranks) < found.of:
         words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."
     return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")
+
+
+@dataclass(frozen=True)
+class _Deviation:
+    """Percent of the step by rank and cause, and percentage points above the typical peer; both (ranks, causes).
+
+    The typical peer is the median rank; of two ranks, the other one.
+    """
+
+    ranks: tuple[int, ...]
+    causes: tuple[str, ...]
+    percent: tuple[tuple[float, ...], ...]
+    points: tuple[tuple[float, ...], ...]
+    named: frozenset[int]  # culprits of findings
+    of: int  # ranks there are
+
+
+def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bool] | None = None) -> _Deviation | None:
+    """The ranks that `shows` lets pass; above `limit` those a finding names and those that differ most.
+
+    None without a ledger.
+    """
+    by_rank = {r: shares(row) for r, row in report.ledger.per_rank.items() if shows is None or shows(r)}
+    causes = [c for c in CAUSES if any(row.get(c, 0.0) >= LEAST_SHARE for row in by_rank.values())]
+    if not causes:
+        return None
+    peer = {r: {c: _peer(r, c, by_rank) for c in causes} for r in by_rank}
+    points = {r: tuple((row.get(c, 0.0) - peer[r][c]) * 100 for c in causes) for r, row in by_rank.items()}
+    named = frozenset(r for f in report.findings for r in f.ranks)
+    ranks = _most_different(points, named, limit)
+    percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
+    return _Deviation(tuple(ranks), tuple(causes), percent, tuple(points[r] for r in ranks), named, len(by_rank))
+
+
+def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
+    """What a rank's share is held against: the median of two ranks lies between them, and both would be off it."""
+    others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
+    return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
+
+
+def _most_different(points: dict[int, tuple[float, ...]], named: frozenset[int], limit: int) -> list[int]:
+    order: Sequence[int] = sorted(points, key=lambda r: (r not in named, -max(map(abs, points[r])), r))
+    return sorted(order[:limit])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Sequence
 from functools import cache
 
-from ddprof.dashboard.assets.library import plotly_script
+from ddprof.dashboard.assets import plotly_script
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Drawn, Key
 from ddprof.dashboard.figures.plotly.draw import draw
-from ddprof.dashboard.onefile.packing import packed
-from ddprof.report.html.markup import Markup, tag
+from ddprof.report.html.markup import Markup, join, tag
 
 
 def chart_block(chart: Chart, name: str, words: str) -> Markup:
@@ -44,3 +45,13 @@ def _legend(keys: Sequence[Key]) -> Markup | None:
         for k in keys
     )
     return tag("ul", *items, class_="legend")
+
+
+def packed(name: str, data: bytes) -> Markup:
+    """Compressed data as a script element that no browser runs, with the id `name`; assets/onefile/unpack.js unpacks
+    it."""
+    return join(Markup(f'<script type="application/gzip;base64" id="{name}">{_text(data)}</script>'))
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()

@@ -19,9 +19,9 @@ from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
 from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.planning.offers import Offer, offers
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.dashboard.runs.argument import arguments
 from ddprof.dashboard.runs.counters import counter_tracks
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
+from ddprof.dashboard.runs.names import arguments
 from ddprof.dashboard.runs.tunings import Tuning, tunings_of
 from ddprof.dashboard.timeline.difference import difference
 from ddprof.dashboard.timeline.index import SliceIndex
@@ -29,7 +29,7 @@ from ddprof.dashboard.timeline.kept import KEPT
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
-from ddprof.readers.companions.launch import Launch, launch_of
+from ddprof.readers.companions.manifests import Launch, launch_of
 from ddprof.readers.files.remote import is_url
 from ddprof.report.calibration import Record, calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved

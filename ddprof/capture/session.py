@@ -37,8 +37,7 @@ from ddprof.capture.steps.tracker import StepTracker
 from ddprof.capture.steps.unmarked import KINDS, UnmarkedSteps
 from ddprof.capture.window import flight_recorder
 from ddprof.capture.window.annotate import Annotator, Range
-from ddprof.capture.window.in_code import WindowInCode
-from ddprof.capture.window.plan import WindowPlan
+from ddprof.capture.window.plan import WindowInCode, WindowPlan
 from ddprof.capture.window.trace import TraceWindow
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_document
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
-from ddprof.report.redaction.rewrite import rewritten
+from ddprof.report.redaction.redact import rewritten
 from ddprof.report.text import print_report, render_text
 
 SIGNS = ("\x1b[31m", "\x07", "\x9b2J", "\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\r", "\ufeff", "\U000e0041")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ddprof.analyzers.kernel_table.flame import BY, TreeFrame, frames
 from ddprof.analyzers.kernel_table.merged import merged
 from ddprof.analyzers.kernel_table.model import KernelTable
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet
-from ddprof.dashboard.exhibits.parts.short_name import short_name
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, short_name
 from ddprof.dashboard.figures.charts import Flame, FlameFrame
 from ddprof.dashboard.runs.view import View
 from ddprof.units import format_share, format_us

@@ -29,8 +29,7 @@ from ddprof.capture.stacks.rate import (
     SampleRate,
 )
 from ddprof.capture.stacks.side_file import StackFile
-from ddprof.capture.stacks.source_lines import source_lines
-from ddprof.capture.stacks.table import StackTable
+from ddprof.capture.stacks.table import StackTable, source_lines
 from ddprof.capture.stacks.threads import TRAINING, ThreadNames
 from ddprof.capture.stacks.totals import STEADY_STEP, Totals
 

@@ -11,7 +11,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.model import HealthNote
 from ddprof.readers.companions.lenient import parse, unfit_note
-from ddprof.readers.companions.run_end import run_end
+from ddprof.readers.companions.manifests import run_end
 from ddprof.readers.endings.dumps import calls_in, groups_in, load_calls
 from ddprof.readers.endings.left import Left, calls_of, ending_of, frames_of, groups_of
 from ddprof.readers.endings.lines import with_lines

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ddprof.readers.json_text.ending import end_between, end_of_text
-from ddprof.readers.json_text.lenient import lenient_object
 from ddprof.readers.json_text.objects import find_object
 
 T = TypeVar("T")
@@ -19,6 +20,11 @@ _GLUE = re.compile(rb"\s*,?\s*")
 # Pieces of one file that are no events, before the rest of its damaged text is given up: some seconds of looking.
 MOST_PIECES = 200_000
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_LONGEST_INTEGER = 40  # digits; 64 bits have 19. Python takes quadratic time to read longer ones
+_LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
+_ESCAPE = re.compile(
+    r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F]..|\\.", re.S
+)
 
 
 @dataclass
@@ -94,7 +100,7 @@ class Salvager(Generic[T]):
 
     def _mended(self, saved: Salvage[T], content: bytes) -> T | None:
         try:
-            value, is_replaced = lenient_object(content)
+            value, is_replaced = _lenient_object(content)
         except ValueError:
             return None
         event = self._typed(value)
@@ -110,3 +116,40 @@ class Salvager(Generic[T]):
         if glue is None or glue.end() < until:
             saved.lost.append((saved.end, until))
         saved.end = until
+
+
+def _lenient_object(text: bytes) -> tuple[dict[str, Any], bool]:
+    """The object, and whether bytes that are not UTF-8 had to be replaced. Fractions are Decimal.
+
+    NaN, infinities and integers of no believable length are None; control characters in strings stay; halves of
+    surrogate pairs are replaced, as they cannot be written to any file. Raises ValueError where it is no object.
+    """
+    try:
+        chars, is_replaced = text.decode(), False
+    except UnicodeDecodeError:
+        chars, is_replaced = text.decode("utf-8", "replace"), True
+    if "\\u" in chars:
+        chars = _ESCAPE.sub(_whole_character, chars)
+    try:
+        value = _PARSER.decode(chars)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value, is_replaced
+
+
+def _whole_character(found: re.Match[str]) -> str:
+    escape = found[0]
+    return escape if found["pair"] or len(escape) < 3 else "\\ufffd"
+
+
+def _integer(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else None
+
+
+def _fraction(digits: str) -> Decimal | None:
+    return Decimal(digits) if len(digits) <= _LONGEST_FRACTION else None
+
+
+_PARSER = json.JSONDecoder(strict=False, parse_int=_integer, parse_float=_fraction, parse_constant=lambda _: None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddprof.capture.applying.garbage import CollectionSchedule
+from ddprof.capture.applying.process import CollectionSchedule
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.capture.describe.batch_norm import batch_norms
-from ddprof.capture.describe.replicas import _MAX_ELEMENTS, _summed, checksums
+from ddprof.capture.describe.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
 
 pytestmark = pytest.mark.torch
 torch: Any = pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from ddprof.api import analyze
 from ddprof.errors import NoUsableInput
 from ddprof.model import Kind
 from ddprof.readers import discover
-from ddprof.readers.admission import foreign
+from ddprof.readers.admission import sniff
 
 SAMPLE = Path(__file__).parent / "samples" / "jax_cpu.xplane.pb"
 
@@ -102,6 +102,6 @@ def test_a_profile_that_is_cut_off_keeps_its_whole_planes(tmp_path: Path, share:
 
 
 def test_without_protobuf_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "can_decode", lambda: False)
+    monkeypatch.setattr(sniff, "can_decode", lambda: False)
     with pytest.raises(NoUsableInput, match=r"pip install ddprof\[xplane\]"):
         discover([SAMPLE])

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.describe import replicas
-from ddprof.capture.describe.batch_norm import batch_norms
 from ddprof.capture.describe.origin import script_line
+from ddprof.capture.describe.replicas import batch_norms
 from ddprof.capture.instruments.base import Instrumentor
 
 _MAX_MODELS = 64

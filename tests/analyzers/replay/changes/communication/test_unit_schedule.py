@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ddprof.analyzers.replay.changes.communication.unit_schedule import scheduled
+from ddprof.analyzers.replay.changes.communication.sharded_units import scheduled
 from ddprof.tables import Array
 
 FOUR = np.full(4, 1.0)

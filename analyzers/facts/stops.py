@@ -1,25 +1,59 @@
-"""Long stops of a host inside calls that usually return at once: a starved CPU, page faults, a lock, the GIL.
+"""Long stops of a host, inside calls that usually return at once (a starved CPU, page faults, a lock), and in none.
 
 The calls that a rank's launching threads make repeat, layer by layer and step by step. Between two neighbouring bounds
 of their events (a call begins or ends) nothing is recorded; a pair of bounds that occurs again and again says how long
 the host usually takes from one to the other. A host that takes far longer once is held by something that is not its
-program. What it takes every time, however long, is its program and no stall.
+program. What it takes every time, however long, is its program and no stall. Of several launching threads one works at
+a time (forward on the training thread, backward on autograd's), so their bounds are one sequence.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from ddprof.analyzers.facts.model import NO_STRING, STALLS
-from ddprof.analyzers.facts.stops.bounds import CALLS, HostBounds
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, of_kinds
+from ddprof.tables import NULL, Array, Table, among, of_kinds
 
 TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
 USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
 MIN_OCCURRENCES = 3  # of a place; fewer have no usual time
 NEAR = 64  # events looked at first for the one around a stall; most calls are shallow
+# A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us; a launch
+# takes about 5. Shorter stops are the scatter of ordinary calls.
+MIN_STOP_NS = 100_000
+CALLS = (Kind.CPU_OP, Kind.RUNTIME)  # compiled code: what lies between its bounds does not depend on a script
+_HOST = (*CALLS, Kind.ANNOTATION, Kind.PYTHON)
+
+
+@dataclass(frozen=True)
+class HostBounds:
+    """Starts and ends of host events in order. `rows`: the events, rows of the trace, by start."""
+
+    rows: Array
+    at_ns: Array  # (bounds,)
+    owner: Array  # (bounds,), row of the event that begins or ends
+    begins: Array  # (bounds,), bool: it begins
+
+    @property
+    def stops(self) -> Array:
+        """Bounds after which nothing begins or ends for MIN_STOP_NS; indices."""
+        return np.flatnonzero(np.diff(self.at_ns) >= MIN_STOP_NS)
+
+
+def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
+    """Bounds of the events of some threads (`threads`: host tracks)."""
+    events = trace.events
+    rows = np.flatnonzero(of_kinds(events["kind"], _HOST))
+    rows = rows[among(events["track"][rows], threads) & (events["dur_ns"][rows] >= 0)]
+    start = events["ts_ns"][rows]
+    at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
+    order = np.argsort(at_ns, kind="stable")
+    return HostBounds(rows, at_ns[order], np.concatenate((rows, rows))[order], order < len(rows))
 
 
 def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) -> Table:
@@ -140,3 +174,21 @@ def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array
                 found[stretch] = rows[first + around[-1]]
             last, reach = first, 8 * reach
     return found
+
+
+def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:
+    """SILENCES, by start: no call is open, and nothing begins or ends. Without what `spans` (HOST_SPANS) name:
+    fetching, saving, collecting.
+
+    What the host does then, the trace does not say: Python between calls, a lock, or a wait for another rank. Ranges
+    and Python frames may be open around a silence; a call that is open is what the host does.
+    """
+    stops = bounds.stops
+    if not len(stops):
+        return SILENCES.empty()
+    is_call = of_kinds(trace.events["kind"], CALLS)[bounds.owner]
+    is_open = np.cumsum(np.where(is_call, np.where(bounds.begins, 1, -1), 0))
+    silent = stops[is_open[stops] == 0]
+    start, end = bounds.at_ns[silent], bounds.at_ns[silent + 1]
+    named = intervals.overlap(intervals.union(*spans.bounds), start, end) > 0
+    return SILENCES.table({"start_ns": start[~named], "end_ns": end[~named]})

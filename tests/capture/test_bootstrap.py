@@ -14,7 +14,7 @@ PROGRAM = """
 import atexit, os, signal, sys, threading, types
 from ddprof.capture.files.control import ControlReader
 from ddprof.capture.guard import Guard
-from ddprof.capture.processes import follow_children
+from ddprof.capture.bootstrap import follow_children
 from ddprof.capture.signals import Watchdog
 from ddprof.capture.stacks.sampler import StackSampler
 from pathlib import Path

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.timeline.host_lanes import stream_words, thread_words
 from ddprof.dashboard.timeline.lane_info import timeline_info
-from ddprof.dashboard.timeline.lane_names import stream_words, thread_words
 from ddprof.model import TRACKS
 from ddprof.tables import NULL
 

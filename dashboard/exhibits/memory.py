@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddprof.dashboard.exhibits.memory.peak import memory_peak
+from ddprof.analyzers.facts.memory.peak import PHASES, PeakParts, peak_parts
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
@@ -15,6 +15,13 @@ from ddprof.units import format_bytes, format_share, format_us
 GIB = 2**30
 NEAR_SHARE = 0.3  # of the device
 _QUESTION = "How full is the memory at its peak?"
+_PEAK_QUESTION = "What is the peak made of?"
+_PARTS = tuple(f"{phase} (bytes)" for phase in PHASES)
+_PEAK_COLUMNS = ("rank", "step", "phase", "peak (bytes)", "held before the step (bytes)", *_PARTS)
+_TOTALS_ALONE = (
+    "Totals alone are recorded: parameters, gradients and states of the optimizer are not told apart "
+    "(torch.cuda.memory._dump_snapshot records each tensor)."
+)
 
 
 @dataclass(frozen=True)
@@ -118,3 +125,46 @@ def _curve(view: View, worst: Peak) -> Exhibit:
 
 def _gib(values: list[int | None]) -> list[float | None]:
     return [None if v is None else v / GIB for v in values]
+
+
+def memory_peak(view: View) -> Exhibit:
+    """Of the ranks that the filter leaves; a sentence where totals over time or phases were not recorded."""
+    job = view.opened.job
+    parts = {rank: peak_parts(facts) for rank, facts in zip(job.rank_ids, job.ranks, strict=True) if view.shows(rank)}
+    known = {rank: part for rank, part in parts.items() if part is not None}
+    if not known:
+        reading = f"Not known: the traces hold no totals over time beside phases of the step. {_TOTALS_ALONE}"
+        return Exhibit("memory-peak", _PEAK_QUESTION, reading, sheet(_PEAK_COLUMNS, []), follows=("ranks",))
+    rows = [(r, p.step, p.phase, p.peak, p.before, *p.grown) for r, p in known.items()]
+    worst = max(known, key=lambda rank: known[rank].peak)
+    drawn = sorted(sorted(known, key=lambda rank: -known[rank].peak)[:MAX_LINES])
+    some = {rank: known[rank] for rank in drawn}
+    chart = _peak_chart(some) if all(min(part.grown) >= 0 for part in some.values()) else None
+    reading = f"{_peak_reading(worst, known[worst])} {_TOTALS_ALONE}"
+    return Exhibit("memory-peak", _PEAK_QUESTION, reading, sheet(_PEAK_COLUMNS, rows), chart, ("ranks",))
+
+
+def _peak_reading(rank: int, part: PeakParts) -> str:
+    grown = [
+        f"{format_bytes(abs(value))} {'more' if value > 0 else 'less'} {_when(phase)}"
+        for phase, value in zip(PHASES, part.grown, strict=True)
+        if value
+    ]
+    return (
+        f"Rank {rank} is fullest in step {part.step}: {format_bytes(part.before)} held before the step (parameters, "
+        f"states of the optimizer, what is kept), {', '.join(grown) or 'and nothing more'}."
+    )
+
+
+def _when(phase: str) -> str:
+    words = {"forward": "in the forward pass", "backward": "in the backward pass", "optimizer": "in the optimizer"}
+    return words.get(phase, "between these")
+
+
+def _peak_chart(parts: dict[int, PeakParts]) -> Stacked:
+    known = list(parts.values())
+    colors = ("accent", "good", "heat-less", "line")  # no phase is a cause of the ledger
+    shown = [Part("before", "held before the step", "quiet", [part.before / GIB for part in known])]
+    for number, (phase, color) in enumerate(zip(PHASES, colors, strict=True)):
+        shown.append(Part(phase, f"{phase}, until the peak", color, [part.grown[number] / GIB for part in known]))
+    return Stacked([f"rank {rank}" for rank in parts], shown, "GiB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ddprof.analyzers.replay.changes.loader.queue import queued_step_ns
+from ddprof.analyzers.replay.changes.loader.workers import queued_step_ns
 
 
 @pytest.mark.parametrize(("workers", "step"), [(0, 100 + 300), (1, 300), (2, 150), (3, 100), (8, 100)])

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddprof.dashboard.exhibits.memory.page import exhibits
-from ddprof.dashboard.exhibits.memory.peak import memory_peak
+from ddprof.dashboard.exhibits.memory import exhibits, memory_peak
 from ddprof.dashboard.figures.charts import Stacked
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View

@@ -12,8 +12,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.model import Work
-from ddprof.analyzers.facts.operations.choose import rank_work, runs_operators
-from ddprof.analyzers.facts.operations.model import RankWork
+from ddprof.analyzers.facts.operations import RankWork, rank_work, runs_operators
 from ddprof.causes import CAUSE_CODE
 from ddprof.readers import read
 

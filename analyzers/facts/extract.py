@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplain
 from ddprof.analyzers.facts.gradients import engine_passes, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_times, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
-from ddprof.analyzers.facts.memory.summary import device_memory
+from ddprof.analyzers.facts.memory import device_memory
 from ddprof.analyzers.facts.model import (
     COMMS,
     DEVICE_OPS,

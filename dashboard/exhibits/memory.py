@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddprof.analyzers.facts.memory.peak import PHASES, PeakParts, peak_parts
+from ddprof.analyzers.facts.memory import PHASES, PeakParts, peak_parts
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked

@@ -18,7 +18,7 @@ from ddprof.capture import sidecar
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.describe.observed import Observed
-from ddprof.capture.describe.whereabouts import ended, whereabouts
+from ddprof.capture.describe.stacks import ended, whereabouts
 from ddprof.capture.files import layout
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.files.config import CaptureConfig, rank_selected

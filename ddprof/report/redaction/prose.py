@@ -20,14 +20,15 @@ JOINT = re.compile(r"[-./\\@+~]+")
 _SIGNS = re.compile(r"[×·±→←–—…µ≥≤≈²°◀▶✓•“”‘’ −]+")
 _SLASHED = ("/", "\\")
 # Of these pairs and triples a slash makes no path: GB/s, host/device, checkpoint/logging.
-_PAIRED = frozenset(
-    "host device read write send recv forward backward input output start end CPU GPU I O s step steps rank sample "
-    "samples us ms ns B KB MB GB TB KiB MiB GiB TiB GFLOP TFLOP checkpoint logging calls bytes n".split()
-)
-_SUFFIXES = frozenset(
-    "py json gz pt pth zip tar sqlite pickle pkl yaml yml toml parquet html txt log jsonl csv bin sh so local internal "
-    "com net org io lan".split()
-)
+_PAIRED = frozenset({
+    "host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "step",
+    "steps", "rank", "sample", "samples", "checkpoint", "logging", "calls", "bytes", "n", "CPU", "GPU", "I", "O", "s",
+    "us", "ms", "ns", "B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP",
+})  # fmt: skip
+_SUFFIXES = frozenset({
+    "py", "json", "gz", "pt", "pth", "zip", "tar", "sqlite", "pickle", "pkl", "yaml", "yml", "toml", "parquet", "html",
+    "txt", "log", "jsonl", "csv", "bin", "sh", "so", "local", "internal", "com", "net", "org", "io", "lan",
+})  # fmt: skip
 # A line of a script as findings name it: train.py:88 evaluate(). All of it is hidden but for the line's number, even
 # where file or function are words of ddprof's own.
 _SCRIPT_LINE = re.compile(

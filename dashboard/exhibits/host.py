@@ -10,7 +10,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.planning.facts import present
 from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, fetch_costs
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
@@ -44,9 +44,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _loader(view: View) -> Exhibit:
-    positions, steps = shown.positions(view), shown.steps(view)
+    positions, steps = numbers.positions(view), numbers.steps(view)
     waits = cause_by_step_us(view.opened.job, CAUSE_CODE["dataloader"])[np.ix_(positions, steps)] / 1e3
-    names = shown.rank_names(view, positions)
+    names = numbers.rank_names(view, positions)
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, waits)
     question = "Does the device wait for data?"
     if not waits.any():
@@ -65,8 +65,8 @@ def _loader(view: View) -> Exhibit:
 
 
 def _host_spans(view: View) -> Exhibit:
-    measures, positions = view.opened.measures, shown.positions(view)
-    names = shown.rank_names(view, positions)
+    measures, positions = view.opened.measures, numbers.positions(view)
+    names = numbers.rank_names(view, positions)
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
     columns = (
@@ -100,7 +100,7 @@ def _host_spans(view: View) -> Exhibit:
 
 def _gaps(view: View) -> Exhibit:
     job = view.opened.job
-    found = gap_histogram([job.ranks[p] for p in shown.positions(view)])
+    found = gap_histogram([job.ranks[p] for p in numbers.positions(view)])
     found = {c: v for c, v in found.items() if v.any()}
     words = decade_words()
     columns = ("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in found))
@@ -120,7 +120,7 @@ def _gaps(view: View) -> Exhibit:
 
 def _launches(view: View) -> Exhibit:
     job = view.opened.job
-    counts, words = launch_delays([job.ranks[p] for p in shown.positions(view)]), decade_words()
+    counts, words = launch_delays([job.ranks[p] for p in numbers.positions(view)]), decade_words()
     question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
     if not counts.any():
         reading = "The traces link no device operation to its launch."

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
-from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
@@ -49,9 +49,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _lateness(view: View) -> Exhibit:
-    positions, steps = shown.positions(view), shown.steps(view)
+    positions, steps = numbers.positions(view), numbers.steps(view)
     late = lateness_us(view.opened.job)[np.ix_(positions, steps)] / 1e3
-    names = shown.rank_names(view, positions)
+    names = numbers.rank_names(view, positions)
     question = "Which rank comes late, always or sometimes?"
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, late)
     if not np.isfinite(late).any():
@@ -71,9 +71,9 @@ def _lateness(view: View) -> Exhibit:
 
 
 def _blame(view: View) -> Exhibit:
-    positions = shown.positions(view)
+    positions = numbers.positions(view)
     charged = charged_us(view.opened.job)[positions] / 1e3
-    names = shown.rank_names(view, positions)
+    names = numbers.rank_names(view, positions)
     table = _by_cause(names, charged, "ms")
     question = "Who makes the others wait, and with what?"
     if not charged.any():
@@ -98,7 +98,7 @@ def _critical(view: View) -> Exhibit:
     total = np.zeros((len(job.ranks), len(CAUSES)))
     np.add.at(total, (path["rank"], path["cause"]), (path["end_ns"] - path["start_ns"]) / 1e6)
     total /= max(1, step_count(job))
-    names = shown.rank_names(view, range(len(job.ranks)))
+    names = numbers.rank_names(view, range(len(job.ranks)))
     table = _by_cause(names, total, "ms/step")
     question = "Whose work makes the step as long as it is?"
     if not total.any():
@@ -127,8 +127,8 @@ def _largest(names: Sequence[str], values: Array, unit: str) -> Stacked:
 
 
 def _steps(view: View) -> Exhibit:
-    job, steps = view.opened.job, shown.steps(view)
-    wanted = np.isin(np.arange(len(job.ranks)), shown.positions(view))
+    job, steps = view.opened.job, numbers.steps(view)
+    wanted = np.isin(np.arange(len(job.ranks)), numbers.positions(view))
     causes = step_causes_us(job, wanted)[steps] / 1e3
     total = causes.sum(axis=1)
     question = "Are the steps stable, and what makes a slow one slow?"
@@ -149,8 +149,8 @@ def _steps(view: View) -> Exhibit:
 
 
 def _slowdown(view: View) -> Exhibit:
-    measures, positions = view.opened.measures, shown.positions(view)
-    names = shown.rank_names(view, positions)
+    measures, positions = view.opened.measures, numbers.positions(view)
+    names = numbers.rank_names(view, positions)
     values = np.array([[work.factor[p] - 1 for work in (measures.compute, measures.host)] for p in positions]) * 100
     table = matrix(("rank", "compute (% longer)", "host (% longer)"), names, values)
     question = "Is a rank slower for the same work?"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ddprof.dashboard.assets import joined
 from ddprof.dashboard.exhibits.catalogue import Subject
+from ddprof.dashboard.onefile.exhibits import library
 from ddprof.dashboard.onefile.names import redaction_of, written
-from ddprof.dashboard.onefile.pictures import library
 from ddprof.dashboard.onefile.sections import Edition, page_section, subjects
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, following, sheet
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
 from ddprof.dashboard.figures.charts import Dots
@@ -51,7 +51,7 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     job = view.opened.job
     times_ms = rank_steps_us(job) / 1e3
     steps = [s for s in range(times_ms.shape[1]) if view.shows_step(s)]
-    positions = shown.positions(view)
+    positions = numbers.positions(view)
     if not steps or not positions:
         return None
     values = times_ms[np.ix_(positions, steps)].T.reshape(-1)

@@ -10,7 +10,7 @@ from ddprof import intervals
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.pipelines.picture import StageStep, stage_steps
 from ddprof.causes import CAUSE_CODE
-from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
 from ddprof.dashboard.figures.charts import StageChart, TimeBlock
@@ -37,7 +37,7 @@ _KINDS = (("forward", "compute", False), ("backward", "compute", True), ("other 
 
 def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
     """One step of one chain of stages: the first that the filters leave."""
-    steps = shown.steps(view)
+    steps = numbers.steps(view)
     chains = list(zip(*pipeline.stages, strict=True))
     chosen = [chain for chain in chains if any(view.shows(view.opened.job.rank_ids[p]) for p in chain)]
     if not steps or not chosen:

@@ -7,14 +7,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ddprof.capture import bootstrap
+from ddprof.capture.applying.finished import GradientCompressionApplier, PrefetchApplier
 from ddprof.capture.applying.loaders import LoaderSettingsApplier
+from ddprof.capture.applying.model_calls import AutocastApplier, CompileApplier
 from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
 from ddprof.capture.applying.outcomes import Outcomes
 from ddprof.capture.applying.process import ProcessSettings
-from ddprof.capture.applying.wrapped.autocasting import AutocastApplier
-from ddprof.capture.applying.wrapped.compiling import CompileApplier
-from ddprof.capture.applying.wrapped.compression import GradientCompressionApplier
-from ddprof.capture.applying.wrapped.prefetching import PrefetchApplier
 from ddprof.capture.applying.wrappers import (
     FSDP2_MODULES,
     DdpSettingsApplier,

@@ -1,7 +1,8 @@
 """Facts as the content of a kept file, and back. What is not exactly what was written is not believed.
 
 A file is a head (JSON: what of the facts is no table, and how many bytes each column has), the columns one behind the
-other, each from a multiple of 8 bytes on, and a seal. numpy has them where they lie: PYARROW
+other, each from a multiple of 8 bytes on, and a seal. numpy has them where they lie. pyarrow.ipc would keep them in
+Arrow's own format, and costs each process that reads traces 26 MB and 27 ms (three imports, 2026-11-24).
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ def decode(content: bytes, key: str) -> RankFacts | None:
         head = _HEAD.decode(sealed[at : at + size])
     except msgspec.MsgspecError:
         return None
+    values: dict[str, Any] = {field: getattr(head, field) for field in _Head.__struct_fields__ if field != "sizes"}
     columns: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     for (table, name, dtype), column_size in zip(_COLUMNS, head.sizes, strict=True):
         at, size = at + size + -size % _ALIGNMENT, column_size
         columns[table][name] = _values_of(sealed[at : at + size], dtype)
-    tables = {name: Table(TABLES[name], arrays) for name, arrays in columns.items()}
-    return RankFacts(**{field: getattr(head, field) for field in _Head.__struct_fields__ if field != "sizes"}, **tables)
+    values |= {table: Table(TABLES[table], arrays) for table, arrays in columns.items()}
+    return RankFacts(**values)
 
 
 def _bytes_of(values: Any, dtype: str) -> Chunk:

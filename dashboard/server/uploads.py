@@ -21,7 +21,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import UPLOAD_PATH
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.readers.files.unpacked import exceeds
+from ddprof.readers.files.streams import exceeds
 from ddprof.units import format_bytes
 
 MAX_UPLOADS = 8  # kept at a time: with the limit of one they bound the disk

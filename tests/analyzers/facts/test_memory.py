@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import step_of_launch
 
 LAYERS, OPERATORS = 4, 10  # of the model in corpus.py, and of the forward pass of one of its layers
-SAMPLES = Path(__file__).resolve().parents[4] / "sample_traces"
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 MIB = 2**20
 
 

@@ -1,13 +1,17 @@
-"""Run folders in a store: captured on local disk, uploaded file by file while the job runs, the rest when it has ended.
+"""A run sent elsewhere while it goes on: its folder to a store, itself to experiment trackers.
 
-Ranks only write files here. The launcher's process sends them, on a thread of its own: no step waits for a store.
+Ranks only write files, on local disk. The launcher's process sends them, file by file, on a thread of its own, the rest
+when the job has ended: no step waits for a store. A process beside the job writes to trackers (ddprof/cli/follow.py).
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +23,11 @@ from ddprof.outside.stores import driver_options
 LOOK_S = 10.0  # a file of the same size and time at two looks has been written; one that grows later is sent again
 GIVE_UP = 3  # failures one after another, each of which the driver has repeated: the store does not answer
 _GROWING = (".tmp", RING_SUFFIX, CALLS_SUFFIX, CONTROL)  # sent when the job has ended: rings change without a new time
-
 Stamp = tuple[int, int]  # size in bytes, time of the last change
+_FOLLOWER = "ddprof.cli.follow"
+# For the analysis and the last writes once the job has ended; DDPROF_LOG_END_S sets it.
+_END_S = 300.0
+_SETTLE_S = 5.0
 
 
 def is_url(out: str) -> bool:
@@ -166,3 +173,60 @@ def _files(folder: Path) -> dict[str, Stamp]:
         if stat.S_ISREG(status.st_mode):
             found[entry.name] = status.st_size, status.st_mtime_ns
     return found
+
+
+class LogTo:
+    """The trackers that a run is written to while it goes on. Started once the job is there, ended with it."""
+
+    def __init__(self, folder: Path, name: str, targets: Sequence[str]) -> None:
+        self._folder = folder
+        options = [word for target in targets for word in ("--log-to", target)]
+        self._command = [sys.executable, "-m", _FOLLOWER, str(folder), "--name", name, *options]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
+
+    def start(self) -> None:
+        """Start it, once. In a session of its own: Ctrl-C is for the job, and the verdict comes after it."""
+        if self._started:
+            return
+        self._started = True
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            # The working folder is the user's: a script there that is named like a tracker is none.
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
+        )
+
+    def end(self) -> None:
+        """Say that the job has ended and wait for the verdict to be written; KeyboardInterrupt ends the waiting."""
+        self.start()  # of a job that was over before the first tick
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_end_s())
+        except subprocess.TimeoutExpired:
+            say(f"the trackers take too long: ddprof report {self._folder} --to NAME writes the verdict to them")
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                _wait_or_kill(process)
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_SETTLE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _end_s() -> float:
+    try:
+        return max(float(os.environ.get("DDPROF_LOG_END_S", "")), 0.1)
+    except ValueError:
+        return _END_S

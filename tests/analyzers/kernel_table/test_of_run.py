@@ -11,9 +11,8 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.kernels import operator_flops
-from ddprof.analyzers.kernel_table.build import least_bytes
 from ddprof.analyzers.kernel_table.merged import by_step_us, inclusive_us, merged
-from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
+from ddprof.analyzers.kernel_table.of_run import kernels_of, least_bytes, path_of
 from ddprof.errors import NoUsableInput
 from ddprof.hardware import memory_bandwidth
 from ddprof.tables import NULL

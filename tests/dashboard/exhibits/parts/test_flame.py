@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ddprof.analyzers.engine import Options, load_runs
-from ddprof.analyzers.kernel_table.flame import BY, LEAST_SHARE, TreeFrame, frames
 from ddprof.analyzers.kernel_table.merged import Merged, merged
 from ddprof.analyzers.kernel_table.of_run import kernels_of
+from ddprof.dashboard.exhibits.parts.flame import BY, LEAST_SHARE, TreeFrame, frames
 
 NS = 1e-3  # us
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddprof.dashboard.exhibits.parts import step_dots as module
+from ddprof.dashboard.exhibits import overview as module
+from ddprof.dashboard.exhibits.overview import step_dots
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us, step_count
-from ddprof.dashboard.exhibits.parts.step_dots import step_dots
 from ddprof.dashboard.figures.charts import Dots
 from ddprof.dashboard.figures.scales import spread
 from ddprof.dashboard.runs.open_run import OpenRun

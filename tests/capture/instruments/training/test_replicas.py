@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.capture.describe.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
+from ddprof.capture.instruments.training.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
 
 pytestmark = pytest.mark.torch
 torch: Any = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ import pytest
 
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
-from ddprof.dashboard.exhibits.places.stage_schedule import stage_schedule
+from ddprof.dashboard.exhibits.pipeline import stage_schedule
 from ddprof.dashboard.figures.charts import StageChart
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View

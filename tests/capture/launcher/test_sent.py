@@ -14,8 +14,8 @@ import pytest
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.storage import read_object
-from ddprof.capture.launcher.sent import upload
-from ddprof.capture.launcher.sent.upload import GIVE_UP, RunUpload
+from ddprof.capture.launcher import sent
+from ddprof.capture.launcher.sent import GIVE_UP, RunUpload
 
 STEM = "rank0.host.7.0"
 
@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "LOOK_S", 0.02)
+    monkeypatch.setattr(sent, "LOOK_S", 0.02)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -113,14 +113,14 @@ def test_what_could_not_be_uploaded_is_said_and_kept(run: Path, bucket: str, cap
 
 def test_one_file_that_cannot_be_read_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (run / "rank0.host.7.0.sidecar.json").write_text("{}")
-    put = upload._Store.put
+    put = sent._Store.put
 
-    def fails(store: upload._Store, path: Path) -> bool:
+    def fails(store: sent._Store, path: Path) -> bool:
         if path.name == "manifest.json":
             raise ConnectionResetError("connection reset by peer")
         return put(store, path)
 
-    monkeypatch.setattr(upload._Store, "put", fails)
+    monkeypatch.setattr(sent._Store, "put", fails)
     done = RunUpload(run, f"file://{tmp_path}/store").end()
     said = "manifest.json could not be uploaded to"
     assert done.sent == 1 and done.line(run).startswith(said)

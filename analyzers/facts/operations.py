@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.cpu.operators import shapes_of
+from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
 from ddprof.analyzers.facts.cpu.rank import training_threads
-from ddprof.analyzers.facts.cpu.waits import LIBRARY
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import matches
 from ddprof.model import Kind, RankTrace

@@ -13,9 +13,7 @@ torch = pytest.importorskip("torch")
 from appliers import applying, told  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
 
-from ddprof.capture.applying import respawn  # noqa: E402
-from ddprof.capture.applying.loaders import LoaderSettingsApplier  # noqa: E402
-from ddprof.capture.applying.respawn import unsendable  # noqa: E402
+from ddprof.capture.applying.loaders import LoaderSettingsApplier, unsendable  # noqa: E402
 
 pytestmark = pytest.mark.torch
 HERE = "tests/capture/applying/test_loaders.py"

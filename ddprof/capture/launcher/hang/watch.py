@@ -39,7 +39,7 @@ from ddprof.capture.launcher.hang.answers import (
     is_busy,
     local_processes,
 )
-from ddprof.capture.launcher.liveness import runs_here
+from ddprof.capture.launcher.live import runs_here
 from ddprof.outside.regular_files import read_bounded
 
 LOOK_S = 5.0  # without a step before the ranks are asked: an answer costs them some ms

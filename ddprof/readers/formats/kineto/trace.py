@@ -12,9 +12,8 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
-from ddprof.readers.companions.flight_recorder import read_flight_recorder
 from ddprof.readers.companions.manifests import read_hardware
-from ddprof.readers.companions.sidecar import read_sidecar
+from ddprof.readers.companions.sidecar import read_flight_recorder, read_sidecar
 from ddprof.readers.companions.stacks import read_stacks, stacks_paths
 from ddprof.readers.companions.workers import IN_PROCESS, read_fetches, summary, workers_path
 from ddprof.readers.files.names import host_in_name, rank_in_name

@@ -9,8 +9,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns, sequence_ranges
 from ddprof.model import HealthNote
 from ddprof.readers import Source
-from ddprof.readers.admission.jobs import admission_notes, split_jobs
-from ddprof.readers.admission.recording import Recording
+from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 from ddprof.readers.files.names import stem
 from ddprof.readers.formats import formats
 

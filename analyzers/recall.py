@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from ddprof._version import __version__
 from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.cache.entries import decode, encode
-from ddprof.analyzers.facts.cache.key import cache_key, code_version
 from ddprof.analyzers.facts.cache.place import MAX_ENTRY_BYTES, Folder, Place, users_folder
 from ddprof.analyzers.facts.cache.store import Store
 from ddprof.analyzers.facts.model import RankFacts
@@ -25,8 +30,13 @@ from ddprof.readers.files.remote import Listed, Names, is_url, starting_with
 
 Cache = bool | str  # whether facts are kept in the user's cache, or the folder or URL at which they are
 GIVE_UP = 3  # failures one after another, each of which a store's driver has repeated: the place does not answer
-
 Stamp = tuple[str, int | str, int]  # of a file: path, size or what a store tells, time
+# The modules that make facts: a change of any of these files makes all kept facts stale.
+_MAKERS = {
+    **{"ddprof": "*.py", "ddprof.sidecar": "*.py"},
+    **{"ddprof.readers": "**/*.py", "ddprof.slices": "**/*.py", "ddprof.analyzers.facts": "**/*.py"},
+}
+_DIGITS = 20
 
 
 class Recall:
@@ -94,7 +104,7 @@ class Recall:
         beside = _in_store(source, listed) if is_url(source.path) else _here(source)
         if beside is None:
             return None
-        return cache_key(self._version, {"source": repr(source), "companions": beside})
+        return _cache_key(self._version, {"source": repr(source), "companions": beside})
 
 
 class Keeping:
@@ -129,7 +139,7 @@ class Keeping:
 def recall_of(cache: Cache) -> Recall | None:
     """What is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no place."""
     place = users_folder() if cache is True else _stated(str(cache)) if cache else None
-    return None if place is None else Recall(place, code_version())
+    return None if place is None else Recall(place, _code_version())
 
 
 def _stated(cache: str) -> Place:
@@ -184,3 +194,18 @@ def _beside(source: Source, named: Names) -> list[str]:
     single = (sidecar, source.flight_recorder_path, workers_path(sidecar, named))
     paths = (*single, *stacks_paths(sidecar, named), *source.manifest_paths)
     return [path for path in paths if path is not None]
+
+
+@lru_cache(maxsize=1)
+def _code_version() -> str:
+    """Digest of the modules that make facts, so that no number has to be raised by hand when one of them changes."""
+    digest = hashlib.sha256(__version__.encode())
+    for package, pattern in _MAKERS.items():
+        for file in sorted(Path(str(files(package))).glob(pattern)):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _cache_key(version: str, parts: Mapping[str, Any]) -> str:
+    """Twenty hexadecimal digits for a source, described by `parts`, whose facts this version of the code makes."""
+    return hashlib.sha256(repr((version, sorted(parts.items()))).encode()).hexdigest()[:_DIGITS]

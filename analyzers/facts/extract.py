@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplain
 from ddprof.analyzers.facts.gradients import engine_passes, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_times, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
-from ddprof.analyzers.facts.memory.summary import device_memory
+from ddprof.analyzers.facts.memory import device_memory
 from ddprof.analyzers.facts.model import (
     COMMS,
     DEVICE_OPS,
@@ -39,9 +39,7 @@ from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time
 from ddprof.analyzers.facts.stepping.once import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
-from ddprof.analyzers.facts.stops.bounds import host_bounds
-from ddprof.analyzers.facts.stops.silences import host_silences
-from ddprof.analyzers.facts.stops.stalls import host_stalls
+from ddprof.analyzers.facts.stops import host_bounds, host_silences, host_stalls
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote, Kind, RankTrace

@@ -18,11 +18,11 @@ from ddprof.analyzers.facts.names import (
     is_evaluation_fetch,
     is_gc,
     is_sync_call,
+    is_to_device,
     is_wait_event,
     matches,
 )
 from ddprof.analyzers.facts.script.occupants import script_occupants
-from ddprof.analyzers.facts.script.preparation import prepared_batches
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
@@ -37,10 +37,11 @@ _PHASES = (
     (Phase.BACKWARD, re.compile(r"^ddprof::backward$|^##? ?backward|^backward$", re.I)),
     (Phase.OPTIMIZER, re.compile(r"^ddprof::optimizer$|^Optimizer\.step#|^##? ?optimizer", re.I)),
 )
-
-
 # A call that returns at most this long before the end of its copy waited for it; an asynchronous call returns earlier.
 BLOCKING_TOLERANCE_NS = 2_000
+# An operator that launches nothing and computes nothing (a view, an allocation) takes some microseconds: as with
+# stalls, what takes this long is no scatter of such calls.
+MIN_WORK_NS = 100_000
 
 
 def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:
@@ -65,7 +66,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     named = _spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])
     tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
     tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
-    tables.append(prepared_batches(trace, threads, ops, marks_ns))
+    tables.append(_prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, phase_times(phases(trace)), marks_ns))
     spans = concat(HOST_SPANS, tables)
@@ -173,3 +174,61 @@ def stream_waits(trace: RankTrace, threads: Array) -> Table:
         launching[mine] = (at >= 0) & (reach[np.maximum(at, 0)] >= events["ts_ns"][rows[mine]]) if len(own) else False
     rows = rows[~launching]
     return STREAM_WAITS.table({"call_ns": events["ts_ns"][rows], "thread": events["track"][rows]})
+
+
+def _prepared_batches(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:
+    """HOST_SPANS of cause "dataloader", at most one per step and thread: batches that the training thread makes by
+    operators on the CPU, before the first launch of a step; from the first such operator to the last.
+
+    Resizing, normalising, stacking in the training process leave operators that launch nothing, then a copy of the
+    batch to the device. Between a step's mark and its first kernel nothing else computes on the host: an optimizer that
+    runs on the CPU comes after the kernels of its step.
+
+    `threads`: host tracks; `ops`: DEVICE_OPS; `marks_ns`: boundaries of the steps on the host. The name is that of the
+    longest operator.
+    """
+    events = trace.events
+    tables = [HOST_SPANS.empty()]
+    for thread in threads.tolist():
+        launched = ops.take((ops["thread"] == thread) & (ops["launch_ns"] != NULL))
+        kernels = np.sort(launched["launch_ns"][launched["work"] != Work.COPY])
+        to_device = is_to_device(trace.strings)[launched["name"]] & (launched["work"] == Work.COPY)
+        copies = np.sort(launched["launch_ns"][to_device])
+        if not len(kernels) or not len(copies) or len(marks_ns) < 2:
+            continue
+        work = _computing(trace, thread, np.sort(launched["launch_ns"]))
+        begin = marks_ns[:-1]
+        first = np.append(kernels, np.iinfo(np.int64).max)[np.searchsorted(kernels, begin)]
+        last_copy = np.searchsorted(copies, np.minimum(first, marks_ns[1:])) - 1
+        until = np.where(last_copy >= 0, copies[np.maximum(last_copy, 0)], begin)
+        start, end = events["ts_ns"][work], events["ts_ns"][work] + events["dur_ns"][work]
+        step = np.searchsorted(begin, start, side="right") - 1
+        inside = (step >= 0) & (end <= until[np.maximum(step, 0)])
+        tables += [_span(trace, work[inside & (step == number)]) for number in np.unique(step[inside]).tolist()]
+    return concat(HOST_SPANS, tables)
+
+
+def _computing(trace: RankTrace, thread: int, launches_ns: Array) -> Array:
+    """Rows of the operators of a thread that take long and launch nothing."""
+    events = trace.events
+    rows = np.flatnonzero(
+        (events["kind"] == Kind.CPU_OP) & (events["track"] == thread) & (events["dur_ns"] >= MIN_WORK_NS)
+    )
+    start = events["ts_ns"][rows]
+    end = start + events["dur_ns"][rows]
+    return np.asarray(rows[np.searchsorted(launches_ns, start) == np.searchsorted(launches_ns, end)])
+
+
+def _span(trace: RankTrace, rows: Array) -> Table:
+    events = trace.events
+    longest = rows[int(np.argmax(events["dur_ns"][rows]))]
+    return HOST_SPANS.table(
+        {
+            "start_ns": [int(events["ts_ns"][rows].min())],
+            "end_ns": [int((events["ts_ns"][rows] + events["dur_ns"][rows]).max())],
+            "thread": [int(events["track"][longest])],
+            "cause": [CAUSE_CODE["dataloader"]],
+            "name": [int(events["name"][longest])],
+            "operator": [NO_STRING],
+        }
+    )

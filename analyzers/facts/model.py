@@ -309,7 +309,7 @@ class RankFacts:
     module_stacks: Table = field(default_factory=MODULE_STACKS.empty)
     tracks: Table = field(default_factory=TRACKS.empty)  # threads and streams as the file names them
     process_groups: tuple[ProcessGroup, ...] = ()
-    memory: Mapping[str, Any] = field(default_factory=dict)  # facts/memory/summary.py
+    memory: Mapping[str, Any] = field(default_factory=dict)  # facts/memory.py
     counts: Mapping[str, int] = field(default_factory=dict)  # events seen, kernels per step, ...
     torn_steps: tuple[int, ...] = ()  # numbers of steps that were recorded in part only; not in `steps`
     sidecar: Sidecar = field(default_factory=Sidecar)

@@ -7,21 +7,22 @@ replay error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
-from ddprof.analyzers.replay.baseline import Baseline
-from ddprof.analyzers.replay.changes.apply import as_peers, at_rates, levelled, scenario_of, with_implied
-from ddprof.analyzers.replay.interference import simulate_with_interference
+from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
+from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.changes.table import KINDS, ToTransfers, kind_of
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
+from ddprof.tables import Array
 
 MAX_KNOWN = (
     10_000  # replays remembered: a report makes some hundreds, the sliders of a page that is open for days no end
@@ -61,11 +62,11 @@ class Pricer:
         known_us = self._known_us.get((baseline, changes))
         if known_us is not None:
             return known_us
-        wanted = with_implied(changes)
-        peers = as_peers(wanted, self.graph, self.measures)
+        wanted = _with_implied(changes)
+        peers = _as_peers(wanted, self.graph, self.measures)
         scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
         outcome = self._simulated(wanted, scenario, baseline)
-        step_us = at_rates(wanted, baseline.step_us * outcome.relative_to(baseline.outcome), self.measures)
+        step_us = _at_rates(wanted, baseline.step_us * outcome.relative_to(baseline.outcome), self.measures)
         if len(self._known_us) >= MAX_KNOWN:
             self._known_us.clear()
         self._known_us[baseline, changes] = step_us
@@ -73,7 +74,7 @@ class Pricer:
 
     def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, baseline: Baseline) -> Outcome:
         if self.hosts:
-            level = levelled(changes, self.graph, self.measures)
+            level = _levelled(changes, self.graph, self.measures)
             return simulate_on_shared_cores(self.graph, scenario, self.hosts, baseline, level)
         return simulate_with_interference(self.graph, scenario, self.profiled.outcome)
 
@@ -140,3 +141,62 @@ def pricer(graph: Graph, measures: Measures) -> Pricer:
     profiled = Baseline(Scenario(), simulate(graph), measures.step_us)
     unprofiled = unprofiled_run(graph, profiled, unprofiled_step_us(measures.job))
     return Pricer(graph, measures, profiled, hosts_sharing_cores(graph), unprofiled)
+
+
+def _with_implied(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """The changes and what they imply, each once: host time taken away twice would be too much."""
+    implied = (Change(name) for change in changes for name in kind_of(change).implies)
+    return tuple(dict.fromkeys((*changes, *implied)))
+
+
+def scenario_of(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> Scenario:
+    """All changes of the recorded run at once; a retiming replaces transfers that other changes scaled."""
+    result = Scenario()
+    for change in changes:
+        to_scenario = kind_of(change).scenario
+        if to_scenario is not None:
+            result = result + to_scenario(change, graph, measures)
+    for kind in KINDS.values():
+        for change in changes:
+            if change.kind == kind.name and kind.retiming is not None:
+                transfers = _retimed(kind.retiming, change, changes, graph, measures, result)
+                result = replace(result, transfer_ns=transfers)
+    return result
+
+
+def _retimed(
+    retiming: ToTransfers,
+    change: Change,
+    changes: tuple[Change, ...],
+    graph: Graph,
+    measures: Measures,
+    so_far: Scenario,
+) -> dict[int, Array]:
+    transfers = dict(so_far.transfer_ns)
+    for position, new in retiming(change, graph, measures, changes).items():
+        rank = next(r for r in graph.ranks if r.position == position)
+        transfers[position] = transfers.get(position, rank.ops.transfer_ns).copy()
+        transfers[position][new.rows] = new.transfer_ns
+    return transfers
+
+
+def _at_rates(changes: tuple[Change, ...], step_us: float, measures: Measures) -> float:
+    """The step (us) at the rates that the changes set; `step_us`: as replayed under all of them."""
+    for change in changes:
+        to_step = kind_of(change).rate
+        if to_step is not None:
+            step_us = to_step(change, step_us, measures)
+    return step_us
+
+
+def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
+    """Positions of ranks whose work the changes bring to what it takes their peers, or to the mean of all."""
+    level = [change for change in changes if kind_of(change).levels_work]
+    found = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
+    return _as_peers(changes, graph, measures) | found
+
+
+def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
+    """Positions of ranks that do, under the changes, what their peers do and nothing else."""
+    told = [change for change in changes if change.target == "peers"]
+    return frozenset(rank.position for change in told for rank, _ in chosen(change, graph, measures))

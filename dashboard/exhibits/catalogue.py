@@ -12,13 +12,13 @@ from ddprof.dashboard.exhibits import (
     findings,
     host,
     kernels,
+    memory,
     overview,
     pipeline,
     ranks,
     tuning,
     what_if,
 )
-from ddprof.dashboard.exhibits.memory import page as memory
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.runs.view import View
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.kernel_table.merged import by_step_us
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, sheet
-from ddprof.dashboard.exhibits.parts.short_name import short_name
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, sheet, short_name
 from ddprof.dashboard.figures.charts import Dumbbells
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError

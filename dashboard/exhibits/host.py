@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, fetch_costs
+from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.dashboard.exhibits.parts import shown
+from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
-from ddprof.dashboard.exhibits.parts.loading import loading_words
 from ddprof.dashboard.exhibits.parts.numbers import (
     cause_by_step_us,
     decade_words,
@@ -24,6 +26,12 @@ from ddprof.dashboard.runs.view import View
 from ddprof.units import format_share, format_us
 
 LOADER_SETTINGS = "loader-settings"
+_GOES_TO = {
+    "collate": "most of it putting samples together",
+    "cpu": "most of it computing",
+    "wait": "most of it waiting for storage or the network",
+    "mixed": "partly computing, partly waiting for storage",
+}
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -36,9 +44,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _loader(view: View) -> Exhibit:
-    positions, steps = shown.positions(view), shown.steps(view)
+    positions, steps = numbers.positions(view), numbers.steps(view)
     waits = cause_by_step_us(view.opened.job, CAUSE_CODE["dataloader"])[np.ix_(positions, steps)] / 1e3
-    names = shown.rank_names(view, positions)
+    names = numbers.rank_names(view, positions)
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, waits)
     question = "Does the device wait for data?"
     if not waits.any():
@@ -57,8 +65,8 @@ def _loader(view: View) -> Exhibit:
 
 
 def _host_spans(view: View) -> Exhibit:
-    measures, positions = view.opened.measures, shown.positions(view)
-    names = shown.rank_names(view, positions)
+    measures, positions = view.opened.measures, numbers.positions(view)
+    names = numbers.rank_names(view, positions)
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
     columns = (
@@ -92,7 +100,7 @@ def _host_spans(view: View) -> Exhibit:
 
 def _gaps(view: View) -> Exhibit:
     job = view.opened.job
-    found = gap_histogram([job.ranks[p] for p in shown.positions(view)])
+    found = gap_histogram([job.ranks[p] for p in numbers.positions(view)])
     found = {c: v for c, v in found.items() if v.any()}
     words = decade_words()
     columns = ("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in found))
@@ -112,7 +120,7 @@ def _gaps(view: View) -> Exhibit:
 
 def _launches(view: View) -> Exhibit:
     job = view.opened.job
-    counts, words = launch_delays([job.ranks[p] for p in shown.positions(view)]), decade_words()
+    counts, words = launch_delays([job.ranks[p] for p in numbers.positions(view)]), decade_words()
     question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
     if not counts.any():
         reading = "The traces link no device operation to its launch."
@@ -138,3 +146,25 @@ def _settings(view: View) -> Exhibit | None:
         "As captured from the running job, lowest rank.",
         sheet(("setting", "value"), rows),
     )
+
+
+def loading_words(measures: Measures) -> str:
+    """One or two sentences: "4 workers per rank make a batch each 9 ms, and each batch takes one 36 ms."."""
+    workers = present(measures, {}).num_workers
+    costs = [cost for facts in measures.job.ranks if (cost := fetch_costs(facts, workers)) is not None]
+    if not costs:
+        if workers is None:
+            return "Not recorded: how many workers make the batches; ddprof run records it."
+        return f"The run had {workers} worker{'' if workers == 1 else 's'} per rank; what a batch costs was not timed."
+    cost_us = float(np.mean([cost.mean_ns for cost in costs])) / 1e3
+    goes = _goes_to(costs)
+    if not workers:
+        return f"The training process makes each batch itself, in {format_us(cost_us)}{goes}: no worker does it beside."
+    every = f", so that one is ready each {format_us(cost_us / workers)}" if workers > 1 else ""
+    plural = "s make" if workers > 1 else " makes"
+    return f"{workers} worker{plural} a rank's batches, each in {format_us(cost_us)}{goes}{every}."
+
+
+def _goes_to(costs: list[FetchCosts]) -> str:
+    kinds = [cost.kind for cost in costs if cost.kind]
+    return f" ({_GOES_TO[max(set(kinds), key=kinds.count)]})" if kinds else ""

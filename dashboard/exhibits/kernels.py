@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from ddprof.analyzers.kernel_table.merged import Merged, inclusive_us, merged
 from ddprof.analyzers.kernel_table.model import KernelTable
-from ddprof.analyzers.kernel_table.ncu import ncu_command
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet, following
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet, following, short_name
 from ddprof.dashboard.exhibits.parts.flame import flame
-from ddprof.dashboard.exhibits.parts.short_name import short_name
 from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
@@ -26,6 +26,8 @@ NAMED_BY_TRACES = (
     "flame",
 )  # exhibits that state names of events
 _ONCE = "Busy time counts each moment once and sums to the ledger; total time counts every call in full."
+_SPECIAL, _ESCAPED = re.compile(r"([.^$*+?()\[\]{}|\\])"), r"\\\1"
+WARM_UP_STEPS = 10  # passed over by Nsight Compute: the first ones choose algorithms and load code
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -206,3 +208,22 @@ def _sheet(
     lines = tuple((*name, *values) for name, values in zip(names, zip(*shown.values(), strict=True), strict=True))
     weight = len(titles) + list(shown).index("% of the step")
     return Sheet((*titles, *shown), lines, True, weight, commands)
+
+
+def ncu_command(kernel: str, calls_per_step: float, job: str) -> str:
+    """The command of NVIDIA Nsight Compute that profiles a kernel in the step after the first WARM_UP_STEPS. `job`: how
+    the job is started.
+
+    Options as in the Nsight Compute CLI documentation: of the launches that match the name, `--launch-skip` are passed
+    over and `--launch-count` profiled, counted for each device (`--filter-mode per-gpu`). A kernel is run several times
+    over, which one that waits for other ranks cannot: collectives have no command.
+    """
+    launches = max(1, round(calls_per_step))
+    words = [
+        "ncu",
+        *("--target-processes", "all", "--filter-mode", "per-gpu", "--kernel-name-base", "demangled"),
+        *("--kernel-name", f"regex:^{_SPECIAL.sub(_ESCAPED, kernel)}$"),
+        *("--launch-skip", str(round(calls_per_step * WARM_UP_STEPS)), "--launch-count", str(launches)),
+        *("--set", "full", "-o", "kernel"),
+    ]
+    return f"{shlex.join(words)} {job}"

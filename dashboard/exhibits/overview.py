@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
-from ddprof.dashboard.exhibits.parts.step_dots import step_dots
-from ddprof.dashboard.figures.charts import Heat
+from ddprof.dashboard.exhibits.parts import numbers
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, following, sheet
+from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
+from ddprof.dashboard.figures.charts import Dots, Heat
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import CRITICAL_SHARE
-from ddprof.report.deviation import Deviation, deviation
+from ddprof.report import phrases
+from ddprof.report.bar import shares
 from ddprof.report.html.svg import NAMED_MARK
+from ddprof.report.model import Report
+from ddprof.tables import Array
+from ddprof.units import format_us
 
 TIE_POINTS = 0.01  # of a percent point: less is the same distance
+MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
+LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column
+MAX_DOTS = 2_000
+OUTLIER_SPREADS = 5.0  # median absolute deviations off the median: 1 in 1,000 of normally spread steps lies outside
+LEAST_OUTLIER_SHARE = 0.05  # of the median: less is no reason to look
+_QUESTION = "Is it steady, or does a step or a rank stand out?"
 
 
 def exhibits(view: View) -> list[Exhibit]:
@@ -25,7 +39,7 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step, coloured by the distance to the typical peer."""
-    found = deviation(view.opened.report, shows=view.shows)
+    found = _deviation(view.opened.report, shows=view.shows)
     if found is None:
         return None
     heads = [CAUSES[c].label for c in found.causes]
@@ -38,7 +52,7 @@ def rank_causes(view: View) -> Exhibit | None:
     return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",), ways=ways)
 
 
-def _ways(view: View, found: Deviation) -> tuple[Way, ...]:
+def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
     """To the rank that is farthest off, and to who comes late."""
     if not view.opened.has_traces or found.of == 1:
         return ()
@@ -50,7 +64,7 @@ def _ways(view: View, found: Deviation) -> tuple[Way, ...]:
     )
 
 
-def _farthest(found: Deviation) -> tuple[int, int]:
+def _farthest(found: _Deviation) -> tuple[int, int]:
     """Line and column of the cell that differs most; of two ranks, which are equally far from one another, on the one
     that a finding names."""
     points = np.array(found.points)
@@ -63,7 +77,7 @@ def _percent(row: Mapping[str, float]) -> list[float]:
     return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
 
 
-def _difference(found: Deviation, heads: list[str]) -> str:
+def _difference(found: _Deviation, heads: list[str]) -> str:
     if found.of == 1:
         return "One rank was traced."
     points, percent = np.array(found.points), np.array(found.percent)
@@ -79,3 +93,144 @@ def _difference(found: Deviation, heads: list[str]) -> str:
     if len(found.ranks) < found.of:
         words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."
     return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")
+
+
+@dataclass(frozen=True)
+class _Deviation:
+    """Percent of the step by rank and cause, and percentage points above the typical peer; both (ranks, causes).
+
+    The typical peer is the median rank; of two ranks, the other one.
+    """
+
+    ranks: tuple[int, ...]
+    causes: tuple[str, ...]
+    percent: tuple[tuple[float, ...], ...]
+    points: tuple[tuple[float, ...], ...]
+    named: frozenset[int]  # culprits of findings
+    of: int  # ranks there are
+
+
+def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bool] | None = None) -> _Deviation | None:
+    """The ranks that `shows` lets pass; above `limit` those a finding names and those that differ most.
+
+    None without a ledger.
+    """
+    by_rank = {r: shares(row) for r, row in report.ledger.per_rank.items() if shows is None or shows(r)}
+    causes = [c for c in CAUSES if any(row.get(c, 0.0) >= LEAST_SHARE for row in by_rank.values())]
+    if not causes:
+        return None
+    peer = {r: {c: _peer(r, c, by_rank) for c in causes} for r in by_rank}
+    points = {r: tuple((row.get(c, 0.0) - peer[r][c]) * 100 for c in causes) for r, row in by_rank.items()}
+    named = frozenset(r for f in report.findings for r in f.ranks)
+    ranks = _most_different(points, named, limit)
+    percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
+    return _Deviation(tuple(ranks), tuple(causes), percent, tuple(points[r] for r in ranks), named, len(by_rank))
+
+
+def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
+    """What a rank's share is held against: the median of two ranks lies between them, and both would be off it."""
+    others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
+    return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
+
+
+def _most_different(points: dict[int, tuple[float, ...]], named: frozenset[int], limit: int) -> list[int]:
+    order: Sequence[int] = sorted(points, key=lambda r: (r not in named, -max(map(abs, points[r])), r))
+    return sorted(order[:limit])
+
+
+def step_dots(view: View) -> Exhibit | None:
+    """Dots of all ranks; of the job as a whole for a saved report; None where no step was measured."""
+    job_us = view.opened.report.steps.per_step_us
+    if not job_us:
+        return None
+    if not view.opened.has_traces:
+        dots = _of_job(view, job_us)
+        return dots and following(dots, "steps")
+    dots = _by_rank(view, job_us)
+    return dots and following(dots, "ranks", "steps")
+
+
+def _of_job(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
+    steps = [i for i, value in enumerate(job_us) if view.shows_step(i) and value == value]
+    if not steps:
+        return None
+    values = np.array([job_us[i] for i in steps]) / 1e3
+    table = sheet(("step", "job (ms)"), zip(steps, values.tolist(), strict=True))
+    reading = _reading(view, job_us)
+    outliers = _outliers(values)
+    dots = Dots(steps, values.tolist(), float(np.median(values)), None, outliers.tolist())
+    return Exhibit("steps", _QUESTION, reading, table, dots if len(steps) > 1 else None)
+
+
+def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
+    job = view.opened.job
+    times_ms = rank_steps_us(job) / 1e3
+    steps = [s for s in range(times_ms.shape[1]) if view.shows_step(s)]
+    positions = numbers.positions(view)
+    if not steps or not positions:
+        return None
+    values = times_ms[np.ix_(positions, steps)].T.reshape(-1)
+    of_step = np.repeat(steps, len(positions))
+    of_rank = np.tile([job.rank_ids[p] for p in positions], len(steps))
+    of_job = [job_us[s] / 1e3 if s < len(job_us) else None for s in of_step.tolist()]
+    rows = zip(of_step.tolist(), of_rank.tolist(), values.tolist(), of_job, strict=True)
+    table = sheet(("step", "rank", "time (ms)", "job (ms)"), rows)
+    reading = _reading(view, job_us)
+    outliers = _outliers(values)
+    if len(outliers):
+        worst = int(outliers[np.abs(values[outliers] - np.median(values)).argmax()])
+        reading += (
+            f" {len(outliers)} of {len(values)} dots stand out, farthest rank {of_rank[worst]} in step "
+            f"{of_step[worst]}: {format_us(values[worst] * 1e3)}."
+        )
+    drawn = _drawn(values)
+    if len(drawn) < len(values):
+        reading += f" Drawn: {len(drawn)} of {len(values)} dots, those farthest off among them; the table has all."
+    places = np.flatnonzero(np.isin(drawn, outliers)).tolist()
+    dots = Dots(
+        of_step[drawn].tolist(), values[drawn].tolist(), float(np.median(values)), of_rank[drawn].tolist(), places
+    )
+    return Exhibit(
+        "steps", _QUESTION, reading, table, dots if len(values) > 1 else None, ways=_step_ways(steps, job_us)
+    )
+
+
+def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
+    """To the longest of the steps."""
+    known = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
+    if len(known) < 2:
+        return ()
+    longest = max(known, key=lambda step: job_us[step])
+    return (
+        Way(f"Longest: step {longest}, in the timeline", "/timeline", (("steps", str(longest)),)),
+        Way("What makes it long", "/ranks"),
+    )
+
+
+def _reading(view: View, job_us: Sequence[float]) -> str:
+    """About the job's own steps, whatever ranks are shown."""
+    known = [value for i, value in enumerate(job_us) if view.shows_step(i) and math.isfinite(value)]
+    if not known:
+        return "No step of the whole job was measured."
+    if len(known) == 1:
+        return f"One step was seen, {format_us(known[0])}: nothing can be said of its spread."
+    spread = phrases.step_spread(view.opened.report)
+    words = f"The median of {len(known)} steps is {format_us(statistics.median(known))}"
+    return words + (f", spread ±{spread * 100:.1f} %." if spread is not None else ".")
+
+
+def _outliers(values: Array) -> Array:
+    """Places of values far off the median, by the median absolute deviation."""
+    distance = np.abs(values - np.median(values))
+    least = max(OUTLIER_SPREADS * float(np.median(distance)), LEAST_OUTLIER_SHARE * float(np.median(values)))
+    return np.flatnonzero(distance > least)
+
+
+def _drawn(values: Array) -> Array:
+    """Places of at most MAX_DOTS dots: half of them those farthest off, half evenly spread."""
+    if len(values) <= MAX_DOTS:
+        return np.arange(len(values))
+    half = MAX_DOTS // 2
+    far = np.argsort(-np.abs(values - np.median(values)), kind="stable")[:half]
+    even = np.linspace(0, len(values) - 1, half).astype(np.int64)
+    return np.union1d(far, even)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
-from ddprof.dashboard.exhibits.parts import shown
-from ddprof.dashboard.exhibits.parts.blamed import off_the_path, told_beyond, told_of
+from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
@@ -23,10 +22,12 @@ from ddprof.dashboard.exhibits.parts.numbers import (
 )
 from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
+from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import CRITICAL_SHARE
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change, Finding
+from ddprof.report import phrases
 from ddprof.tables import Array
-from ddprof.units import format_share, format_us
+from ddprof.units import format_ranks, format_share, format_us
 
 MAX_BLAMED = 16
 
@@ -48,9 +49,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _lateness(view: View) -> Exhibit:
-    positions, steps = shown.positions(view), shown.steps(view)
+    positions, steps = numbers.positions(view), numbers.steps(view)
     late = lateness_us(view.opened.job)[np.ix_(positions, steps)] / 1e3
-    names = shown.rank_names(view, positions)
+    names = numbers.rank_names(view, positions)
     question = "Which rank comes late, always or sometimes?"
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, late)
     if not np.isfinite(late).any():
@@ -70,9 +71,9 @@ def _lateness(view: View) -> Exhibit:
 
 
 def _blame(view: View) -> Exhibit:
-    positions = shown.positions(view)
+    positions = numbers.positions(view)
     charged = charged_us(view.opened.job)[positions] / 1e3
-    names = shown.rank_names(view, positions)
+    names = numbers.rank_names(view, positions)
     table = _by_cause(names, charged, "ms")
     question = "Who makes the others wait, and with what?"
     if not charged.any():
@@ -82,9 +83,9 @@ def _blame(view: View) -> Exhibit:
     cause = CAUSE_IDS[int(charged[most].argmax())]
     reading = (
         f"{names[most].capitalize()} costs each other rank {format_us(charged[most].sum() * 1e3)} of waiting per step, "
-        f"mostly {CAUSES[cause].label}. {told_of(view.opened, positions[most])}"
+        f"mostly {CAUSES[cause].label}. {_told_of(view.opened, positions[most])}"
     )
-    beyond = told_beyond(view.opened)
+    beyond = _told_beyond(view.opened)
     reading += f" {beyond}" if beyond else ""
     chart = _largest(names, charged, "ms of waiting per step and other rank")
     if len(chart.labels) < len(names):
@@ -97,7 +98,7 @@ def _critical(view: View) -> Exhibit:
     total = np.zeros((len(job.ranks), len(CAUSES)))
     np.add.at(total, (path["rank"], path["cause"]), (path["end_ns"] - path["start_ns"]) / 1e6)
     total /= max(1, step_count(job))
-    names = shown.rank_names(view, range(len(job.ranks)))
+    names = numbers.rank_names(view, range(len(job.ranks)))
     table = _by_cause(names, total, "ms/step")
     question = "Whose work makes the step as long as it is?"
     if not total.any():
@@ -108,7 +109,7 @@ def _critical(view: View) -> Exhibit:
         f"The critical path runs {format_share(by_rank[most] / by_rank.sum())} of the time on {names[most]}; most of "
         f"it is {CAUSES[cause].label}. No step gets shorter by what lies beside it."
     )
-    reading += off_the_path(view.opened, job.rank_ids[most], by_rank)
+    reading += _off_the_path(view.opened, job.rank_ids[most], by_rank)
     return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))
 
 
@@ -126,8 +127,8 @@ def _largest(names: Sequence[str], values: Array, unit: str) -> Stacked:
 
 
 def _steps(view: View) -> Exhibit:
-    job, steps = view.opened.job, shown.steps(view)
-    wanted = np.isin(np.arange(len(job.ranks)), shown.positions(view))
+    job, steps = view.opened.job, numbers.steps(view)
+    wanted = np.isin(np.arange(len(job.ranks)), numbers.positions(view))
     causes = step_causes_us(job, wanted)[steps] / 1e3
     total = causes.sum(axis=1)
     question = "Are the steps stable, and what makes a slow one slow?"
@@ -148,8 +149,8 @@ def _steps(view: View) -> Exhibit:
 
 
 def _slowdown(view: View) -> Exhibit:
-    measures, positions = view.opened.measures, shown.positions(view)
-    names = shown.rank_names(view, positions)
+    measures, positions = view.opened.measures, numbers.positions(view)
+    names = numbers.rank_names(view, positions)
     values = np.array([[work.factor[p] - 1 for work in (measures.compute, measures.host)] for p in positions]) * 100
     table = matrix(("rank", "compute (% longer)", "host (% longer)"), names, values)
     question = "Is a rank slower for the same work?"
@@ -166,3 +167,66 @@ def _slowdown(view: View) -> Exhibit:
     drawn = most_different(values)
     chart = Heat(values[drawn], ["compute", "host"], [names[i] for i in drawn], "% longer", 100 * CRITICAL_SHARE, True)
     return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, chart)
+
+
+def _told_of(opened: OpenRun, position: int) -> str:
+    """Which finding names the rank that costs the others most; where none does, what its lateness holds up."""
+    rank = opened.job.rank_ids[position]
+    for number, finding in enumerate(opened.report.ranked_findings(), 1):
+        if rank in finding.ranks:
+            return f"Finding {number} ({finding.id}) names it."
+    return f"No finding names it{_on_time(opened, rank)}.{_whole_job(opened)}"
+
+
+def _on_time(opened: OpenRun, rank: int) -> str:
+    """What the rank's lateness costs the step, by replay: waiting is not step time."""
+    if opened.pricer.error is None:
+        return ""
+    step_us = opened.measures.step_us
+    gain_us = max(0.0, step_us - opened.pricer.step_us((Change("on_time", (rank,)),)))
+    if gain_us < phrases.LEAST_SHARE * step_us:
+        return ": the step would be as long if it came on time"
+    why = ", as others are late too" if gain_us < WARNING_SHARE * step_us else ""
+    return f": on time it would save {format_us(gain_us)} ({format_share(gain_us / step_us)}){why}"
+
+
+def _whole_job(opened: OpenRun) -> str:
+    lead = phrases.leading(opened.report)
+    return f" Finding 1 ({lead.id}) is of the whole job." if lead and not lead.ranks else ""
+
+
+def _told_beyond(opened: OpenRun) -> str:
+    """Findings that save more than the waiting for their ranks: what they shorten is not waiting alone."""
+    job = opened.job
+    cost_us = dict(zip(job.rank_ids, charged_us(job).sum(axis=1).tolist(), strict=True))
+    beyond = [
+        (number, finding)
+        for number, finding in enumerate(opened.report.ranked_findings(), 1)
+        if finding.ranks and _serious(opened, finding) and _waits_us(finding, cost_us) < finding.recoverable_us.low
+    ]
+    return " ".join(
+        f"Finding {number} ({finding.id}) saves {format_us(finding.recoverable_us.value)}, more than the "
+        f"{format_us(_waits_us(finding, cost_us))} that others wait for {format_ranks(finding.ranks)}: its fix also "
+        "shortens what is not waiting."
+        for number, finding in beyond
+    )
+
+
+def _serious(opened: OpenRun, finding: Finding) -> bool:
+    return opened.report.severity_of(finding) != "info"
+
+
+def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:
+    return sum(cost_us.get(rank, 0.0) for rank in finding.ranks)
+
+
+def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
+    """Why the critical path runs mostly on another rank than the leading finding names; "" where it does not."""
+    lead = phrases.leading(opened.report)
+    if lead is None or not lead.ranks or most in lead.ranks or not length_ms.any():
+        return ""
+    mine = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
+    return (
+        f" Finding 1 ({lead.id}) names {format_ranks(lead.ranks)}, with {format_share(sum(mine) / length_ms.sum())} of "
+        "the path, which may run on any rank where all work alike."
+    )

@@ -10,8 +10,7 @@ from ddprof.dashboard.exhibits.kernels import NAMED_BY_TRACES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, sheet
 from ddprof.dashboard.figures.charts import Dumbbells, Flame, FlameFrame, Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.report.redaction.redact import Redaction
-from ddprof.report.redaction.rewrite import rewritten
+from ddprof.report.redaction.redact import Redaction, rewritten
 
 _MESH_WORDS = frozenset(
     {

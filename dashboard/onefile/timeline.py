@@ -15,8 +15,7 @@ from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.timeline import configuration, reading
-from ddprof.dashboard.onefile.exhibits import exhibit_section
-from ddprof.dashboard.onefile.packing import packed
+from ddprof.dashboard.onefile.exhibits import exhibit_section, packed
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs
 from ddprof.dashboard.timeline.lane_info import timeline_info

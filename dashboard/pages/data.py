@@ -8,8 +8,11 @@ from dash.development.base_component import Component
 from ddprof.dashboard.exhibits.data import exhibits
 from ddprof.dashboard.pages.cards import exhibit_card
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.upload_form import FIELD, HEADER, too_large_words
 from ddprof.units import format_bytes
+
+# A page elsewhere can send a form to a loopback address, but no header of its own without being allowed to.
+HEADER = "X-Ddprof-Upload"
+FIELD = "files"
 
 
 def content(view: View) -> list[Component]:
@@ -35,3 +38,9 @@ def _upload(limit_bytes: int) -> list[Component]:
         html.Div(id="upload-mounted", hidden=True),
     ]
     return [html.Section(parts, className="exhibit no-print", id="upload")]
+
+
+def too_large_words(limit_bytes: int) -> str:
+    """Why an upload is refused, and what to do."""
+    limit = format_bytes(limit_bytes)
+    return f"the upload is larger than {limit}: serve the files themselves (ddprof serve PATH), or raise --max-upload"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,17 +20,16 @@ from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.offers import Offer, offers
 from ddprof.analyzers.settings.present import present
-from ddprof.dashboard.runs.argument import arguments
 from ddprof.dashboard.runs.counters import counter_tracks
 from ddprof.dashboard.runs.live import running_ranks, waiting_report
+from ddprof.dashboard.runs.names import arguments
 from ddprof.dashboard.runs.tunings import Tuning, tunings_of
 from ddprof.dashboard.timeline.difference import difference
 from ddprof.dashboard.timeline.index import SliceIndex
-from ddprof.dashboard.timeline.kept import KEPT
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
-from ddprof.readers.companions.launch import Launch, launch_of
+from ddprof.readers.companions.manifests import Launch, launch_of
 from ddprof.readers.files.remote import is_url
 from ddprof.report.calibration import Record, calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
@@ -40,6 +40,8 @@ from ddprof.units import format_ranks
 MAX_EXPANDED_RANKS = 4  # as many as the page asks for at once (assets/timeline/rows.js): each is a trace to read
 MAX_EXPANDED_EVENTS = 4_000_000  # of these ranks together: about 250 MB while they are read, 110 MB as slices
 _NUMBERS = count()
+KEPT_BYTES = 128 * 2**20  # about 4 million slices: a page goes back and forth between two or three sets of open ranks
+Key = tuple[int, frozenset[int]] | tuple[int, int]  # number of the run, and ranks or the run that it is laid beside
 
 
 @dataclass
@@ -209,3 +211,35 @@ def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
         if not ranks:
             raise
         return [OpenRun(waiting_report(folder, ranks), None, folder)]
+
+
+class KeptTimelines:
+    """The most recently used timelines: as many as `most_bytes` hold, the newest in any case."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[Key, Timeline] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Key, build: Callable[[], Timeline]) -> Timeline:
+        """The timeline of a key, built where it is not kept."""
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None:
+                self._known.move_to_end(key)
+                return found
+        made = build()  # outside of the lock: other runs go on meanwhile
+        with self._lock:
+            self._known[key] = made
+            while len(self._known) > 1 and self.kept_bytes > self._most_bytes:
+                self._known.popitem(last=False)
+        return made
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the kept timelines hold."""
+        return sum(timeline.held_bytes for timeline in self._known.values())
+
+
+# One for the process: several open runs share the bound.
+KEPT = KeptTimelines(KEPT_BYTES)

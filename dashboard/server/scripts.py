@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from flask import Flask, Response
 
-from ddprof.dashboard.assets import joined
-from ddprof.dashboard.assets.library import PLOTLY_SHA256, plotly_script
+from ddprof.dashboard.assets import PLOTLY_SHA256, joined, plotly_script
 
 PATH, PLOTLY_PATH = "/data/dashboard.js", "/data/plotly.js"
 _KEPT_S = 31_536_000  # a year: the address changes with the content

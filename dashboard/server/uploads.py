@@ -15,13 +15,13 @@ from flask import Blueprint, Response, abort, jsonify, request
 from werkzeug.datastructures import FileStorage
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
+from ddprof.dashboard.pages.data import FIELD, HEADER, too_large_words
 from ddprof.dashboard.runs.attempt import attempt
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import UPLOAD_PATH
-from ddprof.dashboard.upload_form import FIELD, HEADER, too_large_words
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.readers.files.unpacked import exceeds
+from ddprof.readers.files.streams import exceeds
 from ddprof.units import format_bytes
 
 MAX_UPLOADS = 8  # kept at a time: with the limit of one they bound the disk

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.dashboard.timeline.index import Slices
-from ddprof.dashboard.timeline.lane_names import thread_words
-from ddprof.dashboard.timeline.rows import disjoint_rows
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array
+from ddprof.report.phrases import clean
+from ddprof.tables import NULL, Array, Table
 
 MAX_DEPTH = 40  # rows of a thread; Python stacks beyond it are cut and the lane says so
 WORKER_WORDS = "DataLoader worker"
@@ -26,6 +25,7 @@ CATEGORY_OF = {
     Kind.SYNC: "runtime",
     Kind.OTHER: "worker",
 }
+MAX_NAME_CHARS = 60  # of a thread or stream
 
 
 def host_lanes(trace: RankTrace, codes: Array, category: dict[str, int]) -> Iterator[tuple[str, str, Slices]]:
@@ -71,3 +71,46 @@ def _thread(
 
 def _words(trace: RankTrace, track: int) -> str:
     return thread_words(trace.tracks, track)
+
+
+def disjoint_rows(start_ns: Array, end_ns: Array) -> list[Array]:
+    """Indices of the spans of each row, outermost first; as many rows as spans run at once."""
+    left = np.lexsort((-end_ns, start_ns))
+    rows = []
+    while len(left):
+        chain = _first_fit(start_ns[left], end_ns[left])
+        rows.append(left[chain])
+        left = left[~chain]
+    return rows
+
+
+def _first_fit(start_ns: Array, end_ns: Array) -> Array:
+    """Marks spans, sorted by start, that can share a row: each begins at or after the end of the one taken before."""
+    taken = np.zeros(len(start_ns), bool)
+    if not np.any(start_ns[1:] < end_ns[:-1]):
+        taken[:] = True
+        return taken
+    following = np.maximum(np.searchsorted(start_ns, end_ns, side="left"), np.arange(1, len(start_ns) + 1)).tolist()
+    at = 0
+    while at < len(start_ns):
+        taken[at] = True
+        at = following[at]
+    return taken
+
+
+def thread_words(tracks: Table, track: int) -> str:
+    """A thread of the host, a row of TRACKS: its name and its number."""
+    if not 0 <= track < len(tracks):
+        return "thread not recorded"
+    name, tid = clean(str(tracks["name"][track]))[:MAX_NAME_CHARS], clean(str(tracks["tid"][track]))
+    return f"{name} (thread {tid})" if name and tid not in name.split() else name or f"thread {tid}"
+
+
+def stream_words(tracks: Table, track: int) -> str:
+    """A stream, a row of TRACKS: its number, and its device where the rank has several."""
+    if not 0 <= track < len(tracks):
+        return "stream not recorded"
+    devices = np.unique(tracks["device"][tracks["device"] != NULL])
+    number = int(tracks["stream"][track])
+    words = f"stream {number}" if number != NULL else f"stream {clean(str(tracks['tid'][track]))[:MAX_NAME_CHARS]}"
+    return words if len(devices) < 2 else f"device {int(tracks['device'][track])} {words}"

@@ -16,10 +16,8 @@ from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.dashboard.timeline.host_lanes import host_lanes
+from ddprof.dashboard.timeline.host_lanes import disjoint_rows, host_lanes, stream_words, thread_words
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
-from ddprof.dashboard.timeline.lane_names import stream_words, thread_words
-from ddprof.dashboard.timeline.rows import disjoint_rows
 from ddprof.dashboard.timeline.steps import RankSteps, step_words, steps_of
 from ddprof.readers import Source, read
 from ddprof.report.phrases import clean

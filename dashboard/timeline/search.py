@@ -20,7 +20,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.kernel_table.source import modules
 from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import Lane, Timeline
-from ddprof.dashboard.timeline.spots import spots
+from ddprof.dashboard.timeline.overview import spots
 from ddprof.tables import NULL, Array, Column, Schema
 from ddprof.units import format_ranks, format_us
 

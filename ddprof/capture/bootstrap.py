@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import os
+import threading
 from collections.abc import Callable
+from multiprocessing import parent_process, util
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.import_hook import ImportHook
@@ -14,11 +19,11 @@ from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSa
 from ddprof.capture.instruments.communication.collectives import Collectives
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
+from ddprof.capture.instruments.creation import creation_lines
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
-from ddprof.capture.instruments.objects.creation import creation_lines
 from ddprof.capture.instruments.optimizer import OptimizerSteps
 from ddprof.capture.instruments.pipelines import PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
@@ -26,17 +31,18 @@ from ddprof.capture.instruments.syncs import HostSyncs
 from ddprof.capture.instruments.training.gradient_use import GradientUse
 from ddprof.capture.instruments.training.replicas import Replicas
 from ddprof.capture.instruments.workers import LoaderWorkers
-from ddprof.capture.processes import follow_children
 from ddprof.capture.session import Session
 from ddprof.capture.window.flight_recorder import enable_on_old_torch
 from ddprof.capture.window.trace import warm_import
 
 if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
+    from ddprof.capture.session import Session
 
 More = Callable[["Hub"], list[Instrumentor]]
 MIN_TORCH = (2, 4)
 active: Session | None = None  # of this process, once torch has been imported: `ddprof.step()` looks here
+_PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
 def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
@@ -92,3 +98,50 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         PipelineSchedules(hub),
         DistributedCheckpoint(hub),
     ]
+
+
+def follow_children(session: Session) -> None:
+    """Make capture correct across fork, forkserver and spawn, and where a process ends in an unusual way.
+
+    Forked children inherit the parent's hooks, and must either begin a capture of their own or do nothing. A child of
+    multiprocessing leaves by `os._exit`, so `atexit` never runs there; finalizers of `multiprocessing.util` do
+    (CPython: multiprocessing/popen_fork.py, process.py). A script that ends by `os._exit` itself, so as not to wait for
+    threads that hang, loses neither its last step nor an open window.
+    """
+    os.register_at_fork(after_in_child=session.guard.wrap(session.restart_in_child))
+    if parent_process() is not None:  # started by spawn: this very process is a child of multiprocessing
+        _flush_at_end(session)
+    # Registered in the parent: a finalizer made inside register_at_fork would be wiped by multiprocessing's own start
+    # of the child.
+    util.register_after_fork(session, _flush_at_end)
+    _flush_before_hard_exit(session)
+    atexit.register(_end_threads, session)
+
+
+def _end_threads(session: Session) -> None:
+    """No thread of ours may be left when the interpreter goes: what it calls then ends the process by a signal. Where
+    capture is off, `finish` ends none.
+
+    A signal that comes meanwhile waits, as during the flush: its handler would take locks that this thread holds.
+    """
+    session.finish("exit")
+    with session.watchdog.flushing():
+        session.guard.attempt("requests", session.control.stop)
+        session.guard.attempt("stacks", lambda: session.stacks.stop("exit"))
+        session.guard.attempt("clock", session.clock.stop)
+        session.guard.attempt("stacks of all threads", session.watchdog.last_resort.disarm)
+
+
+def _flush_at_end(session: Session) -> None:
+    util.Finalize(session, session.finish, args=("exit",), exitpriority=_PRIORITY)
+
+
+def _flush_before_hard_exit(session: Session) -> None:
+    end_process = os._exit
+
+    @functools.wraps(end_process)
+    def _exit(status: int) -> NoReturn:
+        session.finish("exit" if threading.current_thread() is threading.main_thread() else "watchdog")
+        end_process(status)
+
+    os._exit = _exit

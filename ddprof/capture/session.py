@@ -18,7 +18,7 @@ from ddprof.capture import sidecar
 from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.describe.observed import Observed
-from ddprof.capture.describe.whereabouts import ended, whereabouts
+from ddprof.capture.describe.stacks import ended, whereabouts
 from ddprof.capture.files import layout
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.files.config import CaptureConfig, rank_selected
@@ -37,8 +37,7 @@ from ddprof.capture.steps.tracker import StepTracker
 from ddprof.capture.steps.unmarked import KINDS, UnmarkedSteps
 from ddprof.capture.window import flight_recorder
 from ddprof.capture.window.annotate import Annotator, Range
-from ddprof.capture.window.in_code import WindowInCode
-from ddprof.capture.window.plan import WindowPlan
+from ddprof.capture.window.plan import WindowInCode, WindowPlan
 from ddprof.capture.window.trace import TraceWindow
 
 if TYPE_CHECKING:

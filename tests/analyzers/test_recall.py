@@ -16,8 +16,7 @@ import pytest
 from ddprof.analyzers import engine, recall
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
 from ddprof.analyzers.facts.alike import Alike
-from ddprof.analyzers.facts.cache.arrow_file import Chunk
-from ddprof.analyzers.facts.cache.place import Folder
+from ddprof.analyzers.facts.cache.place import Chunk, Folder
 from ddprof.analyzers.facts.cache.store import Store
 from ddprof.analyzers.recall import GIVE_UP, Keeping, Recall, recall_of
 from ddprof.errors import UsageError
@@ -78,7 +77,7 @@ def test_a_second_analysis_reads_nothing_and_says_the_same(
     monkeypatch.setattr(engine, "read_facts", _no_reading)
     assert [to_contract(report) for report in analyze([folder])] == told
     assert sorted(os.listdir(folder)) == before  # nothing beside the traces
-    assert len(list((own_cache / "ddprof" / "facts").glob("*.arrow"))) >= 3
+    assert len(list((own_cache / "ddprof" / "facts").glob("*.facts"))) >= 3
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -140,7 +139,7 @@ def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: py
 
     def full(place: Folder, key: str, chunks: Iterable[Chunk]) -> None:
         tried.append(key)
-        raise OSError(28, "No space left on device", f"{key}.arrow")
+        raise OSError(28, "No space left on device", f"{key}.facts")
 
     monkeypatch.setattr(Folder, "save", full)
     (report,) = analyze([_write(tmp_path / "run", ranks=8)], Options(cache=str(folder)))

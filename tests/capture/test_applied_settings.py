@@ -102,5 +102,5 @@ def test_without_fixes_nothing_that_applies_them_is_imported(tmp_path: Path) -> 
     code = "import sys, torch; print([name for name in sys.modules if 'applying' in name or 'settings.' in name])"
     run = ddprof_run(tmp_path, [sys.executable, "-c", code])
     assert "[]\n" in run.output and "apply" not in run.manifest["options"] and "applied" not in run.manifest
-    code = "import sys, torch; print('_ddprof.capture.applying.appliers' in sys.modules)"
+    code = "import sys, torch; print('_ddprof.capture.applying.applier' in sys.modules)"
     assert "True\n" in ddprof_run(tmp_path, [sys.executable, "-c", code], "--set", "gc_interval=5").output

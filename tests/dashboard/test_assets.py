@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.dashboard.assets import FOLDER
-from ddprof.dashboard.assets.library import PLOTLY_FILE
+from ddprof.dashboard.assets import FOLDER, PLOTLY_FILE
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.server import scripts

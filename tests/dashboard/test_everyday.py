@@ -20,8 +20,8 @@ from benchmarks.oracle.write import write
 from ddprof.analyzers.kernel_table.merged import merged
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.exhibits.parts.exhibit import short_name
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
-from ddprof.dashboard.exhibits.parts.short_name import short_name
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View

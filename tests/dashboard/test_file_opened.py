@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ddprof.dashboard.assets.library import PLOTLY_VERSION
+from ddprof.dashboard.assets import PLOTLY_VERSION
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.timeline.selection import selection_statistics

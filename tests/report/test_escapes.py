@@ -24,7 +24,7 @@ from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_document
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
-from ddprof.report.redaction.rewrite import rewritten
+from ddprof.report.redaction.redact import rewritten
 from ddprof.report.text import print_report, render_text
 from ddprof.slices.comparison.compare_page import render_html
 

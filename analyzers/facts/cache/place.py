@@ -12,14 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from ddprof.analyzers.facts.cache.arrow_file import Chunk
 from ddprof.outside.regular_files import open_regular
 
+Chunk = bytes | memoryview  # of a content
 MAX_ENTRY_BYTES = 1 << 30  # the facts of a rank are some MB
 # Two thousand ranks of 256k events; ccache keeps as much (https://ccache.dev/manual/latest.html, max_size).
 MOST_BYTES = 5 << 30
 LONGEST_WRITE_S = 3600  # of one entry; what is older was left by a process that was killed
-ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.arrow"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
+# `.arrow`: of earlier versions, which nobody reads any more.
+ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.(?:facts|arrow)"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
 
 
 class Place(Protocol):
@@ -94,7 +95,7 @@ class Folder:
             excess_bytes -= size
 
     def _file(self, key: str) -> str:
-        return os.path.join(self.path, f"{key}.arrow")
+        return os.path.join(self.path, f"{key}.facts")
 
 
 def users_folder() -> Folder | None:

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ddprof.analyzers.facts.cache.arrow_file import Chunk
-from ddprof.analyzers.facts.cache.place import ENTRY, MAX_ENTRY_BYTES, MOST_BYTES
+from ddprof.analyzers.facts.cache.place import ENTRY, MAX_ENTRY_BYTES, MOST_BYTES, Chunk
 from ddprof.outside.stores import AT_ONCE, RemoteFile, remote_file, store_at
 
 
@@ -28,7 +27,7 @@ class Store:
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
         """The content that was kept under a key; None where there is none. Raises OSError, ImportError."""
         try:
-            with store_at(self._at(f"{key}.arrow")) as (system, path):
+            with store_at(self._at(f"{key}.facts")) as (system, path):
                 return bytes(system.cat_file(path, start=0, end=MAX_ENTRY_BYTES))
         except FileNotFoundError:
             return None
@@ -36,7 +35,7 @@ class Store:
     def save(self, key: str, chunks: Iterable[Chunk]) -> None:
         """Keep a content. Raises OSError or ImportError."""
         content = b"".join(chunks)
-        with store_at(self._at(f"{key}.arrow")) as (system, path):
+        with store_at(self._at(f"{key}.facts")) as (system, path):
             system.pipe_file(path, content)
 
     def prune(self) -> None:

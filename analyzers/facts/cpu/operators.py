@@ -1,20 +1,36 @@
-"""What a CPU rank computes: its outermost operators with their shapes, to be compared with those of its peers."""
+"""What a CPU rank computes: its outermost operators with their shapes, to be compared with those of its peers.
+
+A training thread also waits for a communication inside an operator, which lasts as long as the wait and computes
+nothing meanwhile (autograd functions of tensor-parallel layers, compiled graphs, DTensor). Three forms are recognised:
+
+- an operator that only waits (`wait_tensor`);
+- a call into the library that returns when its communication has ended;
+- a call that returns at once, after which the thread runs nothing until the communication has ended: Python is in
+  `Work.wait`, which is not recorded.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.cpu.waits import LIBRARY
 from ddprof.analyzers.facts.model import NO_STRING
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table
+
+# Functional collectives (DTensor, torch.compile) call those of c10d and wait in an operator of their own.
+LIBRARY = re.compile(r"^c10d::|^_?c10d_functional(_autograd)?::|^record_param_comms$")
+_WAIT = re.compile(r"^_?c10d_functional(_autograd)?::wait_tensor$")
+_WAKE_NS = 50_000  # a call that waits returns no earlier than this before the end of its communication
+_RESUME_NS = 1_000_000  # a thread that waited resumes within this of the end, or within the time it waited
+_MIN_SHARE = 0.5  # of the communication after the call, in which the thread runs nothing (ends are stamped late)
 
 
 def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals) -> Table:
@@ -65,3 +81,35 @@ def shapes_of(trace: RankTrace, rows: Array) -> Array:
     order = np.argsort(operators["row"], kind="stable")
     at = order[np.minimum(np.searchsorted(operators["row"][order], rows), len(order) - 1)]
     return np.where(operators["row"][at] == rows, operators["dims"][at].astype(np.int64), NO_STRING)
+
+
+def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Intervals:
+    """When `thread` waits for a communication. `call`: event row of each communication's call, -1 where unknown."""
+    events = trace.events
+    start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
+    mine = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)
+    waiting = mine & matches(_WAIT, trace.strings)[events["name"]]
+    here = np.flatnonzero((call >= 0) & mine[call]) if len(call) else np.empty(0, np.int64)
+    called, ended_ns = call[here], comms["end_ns"][here]
+    blocking = ended_ns <= end[called] + _WAKE_NS
+    from_ns, to_ns = _idle_after(end[called[~blocking]], ended_ns[~blocking], mine, waiting, start, end)
+    rows = np.union1d(np.flatnonzero(waiting), called[blocking]).astype(np.int64)
+    return intervals.union(np.append(start[rows], from_ns), np.append(end[rows], to_ns))
+
+
+def _idle_after(
+    returned_ns: Array, ended_ns: Array, mine: Array, waiting: Array, start: Array, end: Array
+) -> tuple[Array, Array]:
+    """(from, to) of waits after calls that returned at once: from the return to the end of the communication."""
+    bounds = np.concatenate([start[mine], end[mine]])
+    explicit = np.concatenate([waiting[mine], np.zeros(int(mine.sum()), bool)])
+    order = np.argsort(bounds, kind="stable")
+    bounds, explicit = bounds[order], explicit[order]
+    at = np.searchsorted(bounds, returned_ns, side="right")
+    known = at < len(bounds)
+    returned_ns, ended_ns, at = returned_ns[known], ended_ns[known], at[known]
+    resumed_ns, lasts_ns = bounds[at], ended_ns - returned_ns
+    waits = ~explicit[at]  # where an operator that waits follows, the time before it was no wait
+    waits &= resumed_ns - returned_ns >= _MIN_SHARE * lasts_ns
+    waits &= resumed_ns - ended_ns <= np.maximum(_RESUME_NS, lasts_ns)
+    return returned_ns[waits], np.minimum(resumed_ns, ended_ns)[waits]

@@ -13,8 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
-from ddprof.analyzers.facts.cpu.operators import first_elements, outermost_operators, shapes_of
-from ddprof.analyzers.facts.cpu.waits import LIBRARY, waits_of
+from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outermost_operators, shapes_of, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, NO_STRING, of_cause

@@ -8,16 +8,22 @@ of the host's longest pause it lies: the host pauses between steps, for its next
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import numpy as np
 
 from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.stepping.marks import OPTIMIZER, PROFILER_STEP, host_steps, numbers_of
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
 from ddprof.tables import Array, Table, of_kinds
 
 LONGER = 3  # times the usual pause before a step: beyond it calls are missing in the file, not in the program
 NEVER = np.iinfo(np.int64).max
+PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
+OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
+_LONGEST_NUMBER = 15  # digits: a step each microsecond for thirty years
 
 
 def steps_of_device_marks(trace: RankTrace) -> Table | None:
@@ -96,3 +102,20 @@ def _before_what_follows(called: Array, last: Array, loose: Array) -> Array:
         if usual and len(these) >= usual:
             moved[step] = these[len(these) - usual]
     return moved
+
+
+def numbers_of(strings: Sequence[str], names: Array) -> Array:
+    """The numbers of marks; one that no counter reaches is that of the mark before and one."""
+    numbers: list[int] = []
+    for name in names.tolist():
+        found = PROFILER_STEP.match(strings[name])
+        is_usable = found is not None and len(found[1]) <= _LONGEST_NUMBER
+        numbers.append(int(found[1]) if found and is_usable else numbers[-1] + 1 if numbers else 0)
+    return np.array(numbers, np.int64)
+
+
+def host_steps(index: Array, start_ns: Array, end_ns: Array) -> Table:
+    """STEPS that last from one host mark to the next; device_time.py moves them to the device's time."""
+    return STEPS.table(
+        {"index": index, "start_ns": start_ns, "end_ns": end_ns, "mark_ns": start_ns, "mark_end_ns": end_ns}
+    )

@@ -11,9 +11,13 @@ import numpy as np
 from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import is_dataloader, matches
-from ddprof.analyzers.facts.stepping.device_marks import steps_of_device_marks
-from ddprof.analyzers.facts.stepping.marks import OPTIMIZER, PROFILER_STEP, host_steps, numbers_of
-from ddprof.analyzers.facts.stepping.repetition import repeated_steps
+from ddprof.analyzers.facts.stepping.device_marks import (
+    OPTIMIZER,
+    PROFILER_STEP,
+    host_steps,
+    numbers_of,
+    steps_of_device_marks,
+)
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import Array, Table, of_kinds
 
@@ -24,6 +28,10 @@ _NO_STEP = re.compile(r"optim|sched|micro|load|fetch|zero_grad|eval|valid|test|n
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 RESOLUTION_NS = 1_000  # of times in traces of older profilers: ranges that touch may seem to overlap by that much
 MIN_MARKS = 2  # a mark that does not repeat is no boundary of steps
+# A forward pass that is recomputed or evaluated makes every kernel occur twice: two alike show no rhythm.
+MIN_PERIODS = 3
+MIN_KERNELS = 8  # of one period: shorter ones are loops inside a step
+SAME_SHARE = 0.95  # of the kernels that equal the one a period later; libraries choose others now and then
 
 
 def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNote]]:
@@ -113,7 +121,7 @@ def _from_names(trace: RankTrace, host: Array) -> tuple[Array, int]:
 
 
 def _from_repetition(trace: RankTrace, host: Array) -> Table | None:
-    events, rows = trace.events, repeated_steps(trace)
+    events, rows = trace.events, _repeated_steps(trace)
     if rows is None:
         return None
     launch = launch_rows(trace, rows)
@@ -185,3 +193,29 @@ def _main_thread(trace: RankTrace, host: Array) -> int | None:
 def step_marks(steps: Table) -> Array:
     """Boundaries of the steps as one sorted array: every start and every end, shape (k,)."""
     return np.unique(np.concatenate((steps["start_ns"], steps["end_ns"])))
+
+
+def _repeated_steps(trace: RankTrace) -> Array | None:
+    """Event rows of the first operation of every period, on the stream that computes longest; None without a period.
+
+    The device runs the same kernels in the same order again and again. If a window holds n whole steps, every kernel
+    occurs a multiple of n times, and the kernel a step's length further on is the same one. A window that is cut inside
+    a step, or whose steps differ, shows no such period, and is left whole.
+    """
+    events = trace.events
+    rows = np.flatnonzero(events["kind"] == Kind.KERNEL)
+    if not len(rows):
+        return None
+    tracks, of_track = np.unique(events["track"][rows], return_inverse=True)
+    busiest = int(np.argmax(np.bincount(of_track, weights=events["dur_ns"][rows], minlength=len(tracks))))
+    rows = rows[of_track == busiest]
+    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
+    names = events["name"][rows]
+    _, counts = np.unique(names, return_counts=True)
+    periods = int(np.gcd.reduce(counts))
+    if periods < MIN_PERIODS:
+        return None
+    length = len(rows) // periods
+    if length < MIN_KERNELS or (names[:-length] == names[length:]).mean() < SAME_SHARE:
+        return None
+    return np.asarray(rows[::length])

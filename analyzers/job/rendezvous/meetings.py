@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.stops.bounds import MIN_STOP_NS
+from ddprof.analyzers.facts.stops import MIN_STOP_NS
 from ddprof.analyzers.job.model import Clock
 from ddprof.analyzers.job.rendezvous.clocks import PlaceClocks
 from ddprof.analyzers.job.rendezvous.standstills import Places, Standstills, find_standstills, stretches

@@ -15,7 +15,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.stops.bounds import MIN_STOP_NS
+from ddprof.analyzers.facts.stops import MIN_STOP_NS
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals

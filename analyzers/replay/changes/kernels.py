@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.memory.recompute import recomputed, recomputing
+from ddprof.analyzers.facts.memory import recomputed, recomputing
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.communication.meetings import drop_meetings, drop_needless
-from ddprof.analyzers.replay.changes.communication.merge import merge_buckets
+from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
 from ddprof.analyzers.replay.changes.communication.overlap import overlap
 from ddprof.analyzers.replay.changes.communication.retiming import (
     Retimed,

@@ -22,9 +22,8 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios, unprofiled_ratio
-from ddprof.analyzers.replay.baseline import Baseline
+from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
 from ddprof.analyzers.replay.host_time import Scaled, on_top
-from ddprof.analyzers.replay.interference import simulate_with_interference
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.analyzers.replay.unprofiled.phases import (
     MAX_RATIO,

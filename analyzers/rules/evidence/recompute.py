@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.memory.recompute import recompute_time, recomputed
+from ddprof.analyzers.facts.memory import recompute_time, recomputed
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix

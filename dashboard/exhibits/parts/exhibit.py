@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ddprof.dashboard.exhibits.parts.short_name import MOST_CHARS, short_name
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.report.export.cells import text_cell
 from ddprof.tables import Array
 
 NAME = "text name"  # CSS class of a cell that holds a shortened name
 SHORT_CHARS = 24  # of a text in a table that is kept in one line
+_NOISE = re.compile(r"^void |\b(?:at::native::|at::cuda::|c10::|std::)|\(anonymous namespace\)::")
+MOST_CHARS = 48
 
 
 @dataclass(frozen=True)
@@ -157,3 +159,22 @@ def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return text_cell(value) if isinstance(value, str) else value
+
+
+def short_name(name: str, most_chars: int = MOST_CHARS) -> str:
+    """A kernel's name without its arguments and the namespaces of PyTorch, cut where it is still long."""
+    short = _NOISE.sub("", _without_arguments(name)).strip() or name
+    return short if len(short) <= most_chars else f"{short[: most_chars - 1]}…"
+
+
+def _without_arguments(name: str) -> str:
+    """ "void f<int>(int, long)" -> "void f<int>": the last pair of parentheses, where it closes a C++ name."""
+    if not name.endswith(")") or "(" not in name:
+        return name
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            before = name[:at]
+            return before if before and not before.endswith((" ", "::")) else name
+    return name

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from ddprof.analyzers.kernel_table.flame import BY, TreeFrame, frames
-from ddprof.analyzers.kernel_table.merged import merged
-from ddprof.analyzers.kernel_table.model import KernelTable
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet
-from ddprof.dashboard.exhibits.parts.short_name import short_name
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddprof.analyzers.kernel_table.merged import Merged, merged
+from ddprof.analyzers.kernel_table.model import INSIDE, KernelTable
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, short_name
 from ddprof.dashboard.figures.charts import Flame, FlameFrame
 from ddprof.dashboard.runs.view import View
 from ddprof.units import format_share, format_us
 
 _TABLES = {"module": "modules", "operator": "kernels", "kernel": "kernels"}  # which table lists frames of a level
 _COLORS = {"compute": "compute", "communication": "comm-transfer", "copy": "memcpy"}
+BY = ("module", "operator", "kernel", "kind")  # of the merged rows that `frames` takes
+LEAST_SHARE = 0.002  # of all busy time: two pixels of a wide picture; narrower siblings become one frame
+_UNKNOWN = {"module": "no module", "operator": "no operator"}
+_Step = tuple[str, str, str]  # level, name, words
 
 
 def flame(view: View, table: KernelTable) -> Exhibit | None:
@@ -54,4 +59,86 @@ def _drawn(frame: TreeFrame) -> FlameFrame:
         is_pale=frame.level == "operator",
         table=_TABLES.get(frame.level, "") if frame.name else "",
         row=frame.name,
+    )
+
+
+@dataclass(frozen=True)
+class TreeFrame:
+    """A rectangle: `depth` 0 is all busy time; `start_us` from its left end. Times and calls: per step, over all ranks.
+
+    `level`: "all", "module", "operator", "kernel" or "more" (several, too narrow to be drawn). `name`: as in the trace,
+    of a module its whole path; "" where it was not recorded. `kind`: of most of its time.
+    """
+
+    depth: int
+    level: str
+    name: str
+    words: str
+    kind: str
+    start_us: float
+    busy_us: float
+    total_us: float
+    calls: float
+    step_share: float
+
+
+def frames(rows: Sequence[Merged]) -> list[TreeFrame]:
+    """The tree from left to right, parents first, the widest child first. A level that no row has is left out.
+
+    `rows`: merged by BY. The busy time of a frame is the sum of the frames below it; that of the first is all there is.
+    """
+    if not rows:
+        return []
+    has_modules, has_operators = (any(row.key[at] for row in rows) for at in (0, 1))
+    placed = [(_path(row, has_modules, has_operators), row) for row in rows]
+    least_us = LEAST_SHARE * sum(row.busy_us for row in rows)
+    return _below(("all", "", "all kernels"), placed, 0, 0.0, least_us)
+
+
+def _path(row: Merged, has_modules: bool, has_operators: bool) -> list[_Step]:
+    """From the outermost module to the kernel."""
+    module, operator, kernel, kind = row.key
+    steps: list[_Step] = []
+    if has_modules:
+        parts = module.split(INSIDE) if module else []
+        steps += [("module", INSIDE.join(parts[: i + 1]), part) for i, part in enumerate(parts)]
+        steps += [] if parts else [("module", "", _UNKNOWN["module"])]
+    if has_operators:
+        steps.append(("operator", operator, operator or _UNKNOWN["operator"]))
+    return [*steps, ("kernel", kernel, kernel or kind)]
+
+
+def _below(
+    step: _Step, placed: list[tuple[list[_Step], Merged]], depth: int, start_us: float, least_us: float
+) -> list[TreeFrame]:
+    """The frame of a step, and all below it; `placed`: what is left of each row's path."""
+    found = [_frame(step, [row for _, row in placed], depth, start_us)]
+    groups: dict[_Step, list[tuple[list[_Step], Merged]]] = {}
+    for path, row in placed:
+        if path:
+            groups.setdefault(path[0], []).append((path[1:], row))
+    wide = {child: sum(row.busy_us for _, row in of) for child, of in groups.items()}
+    drawn = sorted((c for c in groups if wide[c] >= least_us), key=lambda child: (-wide[child], child))
+    for child in drawn:
+        found += _below(child, groups[child], depth + 1, start_us, least_us)
+        start_us += wide[child]
+    rest = [row for child in groups if child not in drawn for _, row in groups[child]]
+    if rest and (count := len(groups) - len(drawn)):
+        found.append(_frame(("more", "", f"{count} more"), rest, depth + 1, start_us))
+    return found
+
+
+def _frame(step: _Step, rows: Sequence[Merged], depth: int, start_us: float) -> TreeFrame:
+    by_kind: dict[str, float] = {}
+    for row in rows:
+        by_kind[row.key[3]] = by_kind.get(row.key[3], 0.0) + row.busy_us
+    return TreeFrame(
+        depth,
+        *step,
+        kind=max(by_kind, key=lambda kind: by_kind[kind]),
+        start_us=start_us,
+        busy_us=sum(row.busy_us for row in rows),
+        total_us=sum(row.total_us for row in rows),
+        calls=sum(row.calls for row in rows),
+        step_share=sum(row.step_share for row in rows),
     )

@@ -6,6 +6,7 @@ No threshold, no verdict.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +16,14 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.causes import CAUSE_IDS, CAUSES
+from ddprof.dashboard.runs.view import View
 from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array
 
 MAX_LINES = 32  # ranks in one picture; its table has all of them
 LEAST_MS = 0.1
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
+MAX_STEPS_SHOWN = 200
 
 
 def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
@@ -217,3 +220,18 @@ def decade_words() -> list[str]:
     """Labels of the decades."""
     names = ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms"]
     return [f"under {names[0]}", *(f"{a} to {b}" for a, b in itertools.pairwise(names)), f"over {names[-1]}"]
+
+
+def positions(view: View) -> list[int]:
+    """Positions of the ranks that pass the filter."""
+    return [p for p, rank in enumerate(view.opened.job.rank_ids) if view.shows(rank)]
+
+
+def rank_names(view: View, of: Iterable[int]) -> list[str]:
+    """Names of ranks by position: "rank 3"."""
+    return [f"rank {view.opened.job.rank_ids[p]}" for p in of]
+
+
+def steps(view: View) -> list[int]:
+    """The first MAX_STEPS_SHOWN steps that pass the filter."""
+    return [s for s in range(step_count(view.opened.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]

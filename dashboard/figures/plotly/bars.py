@@ -6,14 +6,16 @@ import math
 from typing import Any
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked, Waterfall
-from ddprof.dashboard.figures.plotly.base import Drawn, Key, label, layout, lines, var
+from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked, StageChart, Waterfall
+from ddprof.dashboard.figures.plotly.base import PALE, Drawn, Key, label, layout, lines, var
 
 UPRIGHT_PX, MOST_LYING_PX = 300, 900
 GAP = 0.28  # of a line, above and below its bar together
 LETTER_PX = 11
 # Where a letter stands: on what is as long as it is wide on a phone, as a share of the axis.
 LEAST_LYING, LEAST_UPRIGHT, MOST_UPRIGHT_BARS = 0.04, 0.06, 24
+SCHEDULE_LINE_PX, SCHEDULE_MOST_PX = 34, 900
+LEAST_MARK_PX = 8  # a smaller number cannot be read
 
 
 def stacked(chart: Stacked) -> Drawn:
@@ -132,3 +134,35 @@ def waterfall(chart: Waterfall) -> Drawn:
         "hovertemplate": "%{x}: %{text} " + chart.unit + "<extra></extra>",
     }
     return Drawn([bars], made)
+
+
+def schedule(chart: StageChart) -> Drawn:
+    """One bar per block, at its place in time."""
+    made = lines(chart.lines, chart.axis, SCHEDULE_LINE_PX, most_px=SCHEDULE_MOST_PX)
+    made |= {"barmode": "overlay", "uniformtext": {"minsize": LEAST_MARK_PX, "mode": "hide"}}
+    made["xaxis"]["range"] = [0, max((block.start + block.length for block in chart.blocks), default=1)]
+    data = [_blocks_of_kind(chart, number) for number in range(len(chart.kinds))]
+    legend = tuple(Key(color, "", words, is_pale) for words, color, is_pale in chart.kinds)
+    return Drawn(data, made, legend, most_width_px=None)
+
+
+def _blocks_of_kind(chart: StageChart, number: int) -> dict[str, Any]:
+    words, color, is_pale = chart.kinds[number]
+    blocks = [block for block in chart.blocks if block.kind == number]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "base": [block.start for block in blocks],
+        "x": [block.length for block in blocks],
+        "y": [block.line for block in blocks],
+        "width": 0.8,
+        "name": label(words),
+        "text": [block.mark for block in blocks],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "insidetextfont": {"color": var("text" if is_pale else "on-bar")},
+        "marker": {"color": var(color), "opacity": PALE if is_pale else 1.0, "line": {"width": 0}},
+        "hovertext": [label(block.words) for block in blocks],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ddprof.dashboard.figures import charts
-from ddprof.dashboard.figures.plotly import bars, flame, grids, points, schedule
+from ddprof.dashboard.figures.plotly import bars, flame, grids, points
 from ddprof.dashboard.figures.plotly.base import Drawn
 
 _DRAWN_BY: Mapping[type, Callable[[Any], Drawn]] = {
@@ -22,7 +22,7 @@ _DRAWN_BY: Mapping[type, Callable[[Any], Drawn]] = {
     charts.Forecasts: points.forecasts,
     charts.Curves: points.curves,
     charts.Flame: flame.flame,
-    charts.StageChart: schedule.schedule,
+    charts.StageChart: bars.schedule,
 }
 
 

@@ -1,15 +1,20 @@
-"""Settings of the whole process, and the record of everything that was applied in it."""
+"""Settings of the whole process, such as its cores, and the record of everything that was applied in it."""
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
+from collections.abc import Sequence
+from multiprocessing import parent_process
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ddprof.capture.applying.affinity import bind
-from ddprof.capture.applying.garbage import CollectionSchedule
 from ddprof.capture.applying.outcomes import Outcomes, row_of
+from ddprof.capture.describe import environment
+from ddprof.capture.identity import identify
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import NCCL_PREFIX, PROCESS, Value
 from ddprof.settings.environment import differs
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
 
 _TF32 = {True: "high", False: "highest"}
+_BOUND = "DDPROF_CORES_OF"  # the rank whose cores a process and its children have
+_CPUS = Path("/sys/devices/system/cpu")
 
 
 class ProcessSettings(Instrumentor):
@@ -35,7 +42,7 @@ class ProcessSettings(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         if "cpu_affinity" in self._wanted:
-            self._unbound = bind()
+            self._unbound = _bind()
         if "tf32" in self._wanted:
             module.set_float32_matmul_precision(_TF32[bool(self._wanted["tf32"])])
         if "gc_interval" in self._wanted:
@@ -73,3 +80,108 @@ def _unused(name: str, torch: Any) -> str:
     if name == "expandable_segments" and not getattr(torch, "accelerator", torch.cuda).is_available():
         return "there is no accelerator whose memory it would allocate"
     return ""
+
+
+def _bind() -> str:
+    """Give this process its share of the cores, whole and near one another, which its children inherit. Why not, in
+    words; "" where done."""
+    if os.environ.get(_BOUND):
+        return ""  # a child of a rank: it has the rank's cores already
+    if not hasattr(os, "sched_setaffinity"):
+        return "this system does not bind processes to cores"
+    rank, size = identify().local_rank, environment.processors()["local_ranks"]
+    if parent_process() is not None or rank is None or not isinstance(size, int):
+        return "the launcher does not say which of how many ranks of the host this process is"
+    usable = os.sched_getaffinity(0)
+    try:
+        if usable != os.sched_getaffinity(os.getppid()):
+            return "the launcher binds each rank to cores already"
+    except OSError:
+        return "the cores of the launcher are not known"
+    cores = share(in_order(usable), rank, size)
+    if not cores:
+        return f"{len(usable)} cores are too few for {size} ranks"
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), cores)
+    os.environ[_BOUND] = str(rank)
+    return ""
+
+
+def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
+    """The cores of one of so many ranks: a run of neighbours; none where there are fewer cores than ranks."""
+    if not 0 <= rank < ranks or len(cores) < ranks:
+        return ()
+    return cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks]
+
+
+def in_order(cores: set[int]) -> list[int]:
+    """Cores of one memory node together, and the threads of a physical core side by side."""
+    return sorted(
+        cores, key=lambda core: (_node(core), _number(core, "physical_package_id"), _number(core, "core_id"), core)
+    )
+
+
+def _node(core: int) -> int:
+    names = (entry.name for entry in (_CPUS / f"cpu{core}").glob("node*"))
+    return next((int(name[4:]) for name in names if re.fullmatch(r"node\d+", name)), 0)
+
+
+def _number(core: int, name: str) -> int:
+    try:
+        return int((_CPUS / f"cpu{core}" / "topology" / name).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+class CollectionSchedule:
+    """Garbage collection at a fixed interval: on all ranks after the same optimizer step, and at no other time.
+
+    Begins with the first optimizer step: what exists then is left out of all later collections.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._steps = 0
+        self._took_over = False
+        self._was_off = False
+        self._handle: Any = None
+
+    def install(self) -> None:
+        """Count optimizer steps, which every rank makes alike."""
+        source: Any = sys.modules["torch.optim.optimizer"]
+        self._handle = source.register_optimizer_step_post_hook(lambda *_: self.stepped())
+        os.register_at_fork(after_in_child=self._in_child)
+
+    def uninstall(self) -> None:
+        """Leave collecting to Python again."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        self._in_child()
+
+    def stepped(self) -> None:
+        """An optimizer has stepped."""
+        self._steps += 1
+        if self._steps == 1:
+            self._was_off = not gc.isenabled()
+            if not self._was_off:
+                gc.collect()
+                gc.freeze()
+                gc.disable()
+                self._took_over = True
+        elif self._took_over and self._steps % self._interval == 0:
+            gc.collect()
+
+    def why_not(self) -> str:
+        """Why collections do not follow the interval; "" where they do."""
+        if not self._steps:
+            return "no optimizer has stepped in this process"
+        if self._was_off:
+            return "the script has switched garbage collection off itself"
+        return "the script has switched garbage collection on again" if gc.isenabled() else ""
+
+    def _in_child(self) -> None:
+        """A forked loader worker has no optimizer: it collects as Python does."""
+        if self._took_over:
+            self._took_over = False
+            gc.enable()

@@ -11,7 +11,6 @@ from typing import Any
 from ddprof.capture.describe import environment
 from ddprof.capture.describe import loader as describe_loader
 from ddprof.capture.describe import model as describe_model
-from ddprof.capture.describe import optimizer as describe_optimizer
 from ddprof.capture.describe.origin import script_line
 from ddprof.capture.guard import Guard
 
@@ -20,6 +19,7 @@ _MAX_MODELS = 16
 _MAX_MADE = 1024  # optimizers may be one for each parameter, where they step inside backward
 _MAX_LINES = 64
 _MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says what they are for
+_MAX_RATES = 16  # parameter groups
 
 
 class Observed:
@@ -138,7 +138,7 @@ class Observed:
         optimizers = [reference() for reference in self.optimizers.values()]
         for index, optimizer in enumerate(optimizers):
             key = "optimizer" if index == 0 else f"optimizer.{index}"
-            self._refresh(key, optimizer, describe_optimizer.describe)
+            self._refresh(key, optimizer, _described_optimizer)
         described, training = dict(self._described), self._training_loader
         return {
             "parallelism": list(self.frameworks),
@@ -193,3 +193,25 @@ class Observed:
 def _numbered(described: dict[str, Any], prefix: str) -> list[Any]:
     found = [(int(key.removeprefix(prefix + ".")), key) for key in described if key.startswith(prefix + ".")]
     return [described[key] for _, key in sorted(found)]
+
+
+def _described_optimizer(optimizer: Any) -> dict[str, Any]:
+    """Class, fused / foreach as set by the user (null: torch's default), numbers of parameter groups and parameters,
+    and each group's learning rate as the script gave it, before any schedule."""
+    groups = getattr(optimizer, "param_groups", [])
+    first = groups[0] if groups else {}
+    return {
+        "class": type(optimizer).__name__,
+        "fused": first.get("fused"),
+        "foreach": first.get("foreach"),
+        "capturable": first.get("capturable"),
+        "parameter_groups": len(groups),
+        "learning_rates": [_rate(group) for group in groups[:_MAX_RATES]],
+        "parameter_tensors": sum(len(group.get("params", ())) for group in groups),
+    }
+
+
+def _rate(group: Any) -> float | None:
+    """None for a rate that is a tensor: reading it could wait for the device."""
+    rate = group.get("initial_lr", group.get("lr"))
+    return float(rate) if isinstance(rate, (int, float)) else None

@@ -1,14 +1,19 @@
-"""Where the threads of this process are, as plain data: file, line, function, and the script's own lines."""
+"""Where the threads of this process are, as plain data (file, line, function, lines of the script), and how it ends."""
 
 from __future__ import annotations
 
 import linecache
 import sys
 import threading
+import time
 import traceback
 from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Any
+
+from ddprof.capture.describe import environment
+from ddprof.capture.files.call_log import CallLog
+from ddprof.capture.identity import RankIdentity
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/ddprof/capture/")
 _MAX_FRAMES = 128  # of one thread
@@ -70,3 +75,31 @@ def _frame(frame: FrameType, line: int | None) -> dict[str, Any]:
     if not is_library(file):
         found["source"] = linecache.getline(file, line or 0).strip()[:_MAX_SOURCE_CHARACTERS]
     return found
+
+
+def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int) -> dict[str, Any]:
+    """Every thread's stack, the last calls, and the CPU time spent so far; `steps` have closed."""
+    who = {} if identity is None else {"rank": identity.rank, "host": identity.host, "restart": identity.restart}
+    return {
+        **who,
+        "world_size": identity.world_size if identity else None,
+        "pid": identity.pid if identity else None,
+        "state": "running",
+        "at_ns": time.time_ns(),
+        "cpu_ns": time.process_time_ns(),
+        "steps_total": steps,
+        "process_groups": environment.process_groups(),
+        "calls": [] if calls is None else calls.recent(),
+        "frames": main_frames(),
+        "threads": threads(),
+    }
+
+
+def ended(reason: str) -> dict[str, Any]:
+    """How this process ends: when, by which exception; where its main thread was, if a signal ends it."""
+    stopped = reason in ("watchdog", "signal")
+    return {
+        "at_ns": time.time_ns(),
+        "error": None if stopped else last_error(),
+        "frames": main_frames() if stopped else [],
+    }

@@ -20,7 +20,7 @@ _MAX_THREADS = 256
 _MAX_WINDOWS = 64
 _AS_BUSY = 0.5  # of the training thread's CPU time: a thread that computes with it, and which it waits for
 _OURS = "ddprof-"
-_MAX_CHARACTERS = 100  # of a thread's name, as capture/stacks/threads.py
+_MAX_CHARACTERS = 100  # of a thread's name, as capture/stacks/totals.py
 Counters = dict[int, tuple[int, int]]  # native thread id -> (ns on a CPU, ns waiting for one)
 
 

@@ -11,15 +11,20 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
+from multiprocessing import util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.files.layout import SIDECAR_SUFFIX, WORKERS_SUFFIX, host_label
+from ddprof.capture.files.layout import SIDECAR_SUFFIX, STACKS_SUFFIX, WORKERS_SUFFIX, host_label
+from ddprof.capture.files.step import REST
 from ddprof.capture.files.storage import open_to_append
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.stacks.of_worker import sample_worker
+from ddprof.capture.stacks.rate import WORKER_HZ
+from ddprof.capture.stacks.sampler import StackSampler
+from ddprof.capture.stacks.totals import STEADY_STEP
 
 _MAX_LINES = 20_000  # per worker: about 2 MB
 # In the training process, reading the CPU time twice takes longer than all else that is done for a step. So after the
@@ -27,6 +32,8 @@ _MAX_LINES = 20_000  # per worker: about 2 MB
 _ALL_FETCHES = 64
 _SAMPLED_FETCHES = 7
 _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
+MAX_FILES = 64  # of sampled workers, per rank: a loader that is made again for every epoch starts new workers each time
+_PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
 class LoaderWorkers(Instrumentor):
@@ -123,4 +130,24 @@ class LoaderWorkers(Instrumentor):
 
     def _sample(self, stem: Path, worker: int) -> None:
         guard = self.hub.guard
-        sample_worker(stem, worker, lambda: guard.enabled, self.hub.journal.note)
+        _sample_worker(stem, worker, lambda: guard.enabled, self.hub.journal.note)
+
+
+class _OneThread:
+    """A process that trains nothing: its main thread is the one of interest."""
+
+    thread, phase, index = 0, REST, STEADY_STEP  # it has no steps, and no start-up that is unlike the rest
+
+
+def _sample_worker(
+    stem: Path, worker: int, active: Callable[[], bool], note: Callable[[str], object]
+) -> StackSampler | None:
+    """Begin to sample the main thread of this process, which is `worker` of the rank whose files begin with `stem`.
+    None where there are enough files of workers. Raises OSError."""
+    if len(list(stem.parent.glob(f"{stem.name}.worker*{STACKS_SUFFIX}"))) >= MAX_FILES:
+        return None
+    sampler = StackSampler(_OneThread(), active, note, WORKER_HZ, with_source=True)
+    path = stem.with_name(f"{stem.name}.worker{worker}.{os.getpid()}{STACKS_SUFFIX}")
+    sampler.start(path, {"worker": worker, "pid": os.getpid()})
+    util.Finalize(None, sampler.stop, args=("exit",), exitpriority=_PRIORITY)  # workers leave by os._exit
+    return sampler

@@ -22,8 +22,7 @@ from ddprof.capture.launcher.host.nvml import Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.monitor import JobMonitor
 from ddprof.capture.launcher.salvage import salvage
-from ddprof.capture.launcher.sent.log_to import LogTo
-from ddprof.capture.launcher.sent.upload import RunUpload, is_url
+from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
 from ddprof.capture.launcher.shim import child_environment, obstacle
 from ddprof.capture.launcher.summary import RunSummary, summarize
 

@@ -1,7 +1,8 @@
-"""A running job seen from outside: the step rings of its ranks, and what they say about who is slow."""
+"""A running job seen from outside: whether it runs, the step rings of its ranks, and what they say of who is slow."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,3 +97,14 @@ def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: 
 def request_stop(folder: Path) -> None:
     """Ask every rank to end capture; the job goes on. Raises OSError."""
     send(folder, Request("stop", 0, 0, "ddprof stop"))
+
+
+def runs_here(pid: int) -> bool:
+    """Whether a process of this host has the id `pid`, whoever's it is."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ from typing import Any
 
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
-from ddprof.capture.launcher.host.commit import commit_of
 from ddprof.capture.launcher.summary import RunSummary
+
+_HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: int) -> dict[str, Any]:
@@ -88,3 +90,40 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
 
 def _utc(at_ns: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ns / 1e9))
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit that is checked out in the repository around a folder; None where there is none, or it is not plain.
+
+    Read from git's files: no process is started, and git need not be there
+    (https://git-scm.com/docs/gitrepository-layout).
+    """
+    for place in (folder, *folder.parents):
+        git = place / ".git"
+        if git.is_file():  # a worktree: "gitdir: PATH"
+            git = place / _read(git).removeprefix("gitdir:").strip()
+        if (git / "HEAD").is_file():
+            return _checked_out(git)
+    return None
+
+
+def _checked_out(git: Path) -> str | None:
+    head = _read(git / "HEAD").strip()
+    if not head.startswith("ref:"):
+        return head if _HASH.fullmatch(head) else None
+    name = head.removeprefix("ref:").strip()
+    shared = git / _read(git / "commondir").strip()  # of a worktree; else git itself
+    for place in (git, shared):
+        found = _read(place / name).strip()
+        if _HASH.fullmatch(found):
+            return found
+    packed = (line.split() for line in _read(shared / "packed-refs").splitlines())
+    return next((words[0] for words in packed if words[1:] == [name] and _HASH.fullmatch(words[0])), None)
+
+
+def _read(file: Path) -> str:
+    """The text of a file; "" where it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""

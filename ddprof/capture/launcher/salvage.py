@@ -20,7 +20,7 @@ from ddprof.capture.files.layout import (
 )
 from ddprof.capture.files.ring import MAX_STEPS, RingContent, read_ring
 from ddprof.capture.files.storage import is_full, names_in, read_object, write_bytes, write_json
-from ddprof.capture.launcher.liveness import runs_here
+from ddprof.capture.launcher.live import runs_here
 
 
 def salvage(folder: Path) -> list[str]:

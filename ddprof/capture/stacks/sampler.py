@@ -29,10 +29,8 @@ from ddprof.capture.stacks.rate import (
     SampleRate,
 )
 from ddprof.capture.stacks.side_file import StackFile
-from ddprof.capture.stacks.source_lines import source_lines
-from ddprof.capture.stacks.table import StackTable
-from ddprof.capture.stacks.threads import TRAINING, ThreadNames
-from ddprof.capture.stacks.totals import STEADY_STEP, Totals
+from ddprof.capture.stacks.table import StackTable, source_lines
+from ddprof.capture.stacks.totals import STEADY_STEP, TRAINING, ThreadNames, Totals
 
 _WINDOW_TURN_NS = 200_000_000  # between two looks at what samples cost, while a window is open
 _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at

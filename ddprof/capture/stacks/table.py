@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any
 
+from ddprof.capture.describe.stacks import is_library
 from ddprof.capture.stacks.collector import Stack
 
 MAX_FRAMES = 16_384  # distinct lines; a job that trains sees some hundred
@@ -13,8 +16,8 @@ _MAX_CODES = 16_384
 _MAX_CHARACTERS = 300  # of a file's path and of a function's name
 OUTERMOST = -1
 FULL_FRAME = ("", "...", 0)  # number 0 of both tables: what came after they were full
-
 Frame = tuple[str, str, int]  # file, function, line
+_MAX_LINE_CHARACTERS = 160  # of a line of the script
 
 
 class StackTable:
@@ -74,3 +77,13 @@ def _from(numbered: dict[Any, int], first: int) -> list[Any]:
     found = [next(newest) for _ in range(count)]
     found.reverse()
     return found
+
+
+def source_lines(frames: Sequence[Frame]) -> list[str | None]:
+    """The text of each frame's line as far as the file can be read now; None for libraries. A call written in C
+    (`fcntl.flock`) has no Python frame to be seen in."""
+    return [None if not file or is_library(file) else _line_text(file, line) for file, _, line in frames]
+
+
+def _line_text(file: str, line: int) -> str | None:
+    return linecache.getline(file, line).strip()[:_MAX_LINE_CHARACTERS] or None

@@ -1,5 +1,5 @@
-"""Starts capture in a process that is to apply fixes or to end after some steps. Called by the shim's sitecustomize in
-place of bootstrap."""
+"""Starts capture in a process that is to apply fixes, by what applies each, or to end after some steps. Called by the
+shim's sitecustomize in place of bootstrap."""
 
 from __future__ import annotations
 
@@ -7,13 +7,42 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ddprof.capture import bootstrap
-from ddprof.capture.applying.appliers import appliers
+from ddprof.capture.applying.finished import GradientCompressionApplier, PrefetchApplier
+from ddprof.capture.applying.loaders import LoaderSettingsApplier
+from ddprof.capture.applying.model_calls import AutocastApplier, CompileApplier
+from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.process import ProcessSettings
+from ddprof.capture.applying.wrappers import (
+    FSDP2_MODULES,
+    DdpSettingsApplier,
+    DeepSpeedSettingsApplier,
+    Fsdp1SettingsApplier,
+    Fsdp2SettingsApplier,
+)
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.session import Session
 from ddprof.capture.trial.end import TrialEnd
+from ddprof.settings.wanted import unpacked
 
 if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
+
+_APPLIERS = (
+    LoaderSettingsApplier,
+    DdpSettingsApplier,
+    Fsdp1SettingsApplier,
+    OptimizerSettingsApplier,
+    ZeroGradApplier,
+    DeepSpeedSettingsApplier,
+    GradientCompressionApplier,
+)
+# The module that has a wrapper, its class ("": a function) and what makes it.
+_WRAPPERS = (
+    ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"),
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", "__init__"),
+    *((module, "", "fully_shard") for module in FSDP2_MODULES),
+)
 
 
 def start(settings: str, torch: ModuleType) -> Session:
@@ -24,5 +53,21 @@ def start(settings: str, torch: ModuleType) -> Session:
 
 def more(hub: Hub) -> list[Instrumentor]:
     """What the settings ask for."""
-    found = appliers(hub) if hub.config.apply else []
+    found = _appliers(hub) if hub.config.apply else []
     return [*found, TrialEnd(hub)] if hub.config.end_after else found
+
+
+def _appliers(hub: Hub) -> list[Instrumentor]:
+    """Those whose kind of object a fix is for, and the one that records what became of all. Raises ValueError on
+    damaged settings."""
+    outcomes = Outcomes(unpacked(hub.config.apply))
+    wanted = {target for fix in outcomes.fixes for target in fix.targets}
+    found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]
+    if Fsdp2SettingsApplier.target in wanted:
+        found += [Fsdp2SettingsApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    if PrefetchApplier.target in wanted:
+        found += [PrefetchApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    for applier in (CompileApplier, AutocastApplier):  # in this order: what is compiled is called under autocast
+        if applier.target in wanted:
+            found += [applier(hub, outcomes, *wrapper) for wrapper in _WRAPPERS]
+    return [*found, ProcessSettings(hub, outcomes)]

@@ -16,7 +16,6 @@ from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.admission.attach import attach
-from ddprof.readers.admission.parts import split_parts
 from ddprof.readers.admission.runs import group_runs
 from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import is_skipped, walk
@@ -58,7 +57,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
         found.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
     logs = tuple(f.source for f in found if _holds_events(f) is False)
     sources, ignored = attach([f.source for f in found if _holds_events(f) or f.sniffed.format == "run_file"])
-    sources, left_out = split_parts(sources)
+    sources, left_out = _split_parts(sources)
     notes += _ignored_notes(found) + ignored + left_out + _log_notes(logs)
     if not sources and logs:
         raise OnlyLogs(f"{logs[0].label}: a training log, which holds no events: `ddprof analyze` alone reads it", logs)
@@ -217,3 +216,30 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes:
     kinds = Counter(f.sniffed.what for f in found)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file"
     return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})"
+
+
+def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
+    """One source per worker, and notes on files left out because they cannot be read or another one says more."""
+    kept, notes = _chosen(sources)
+    result: list[Source] = []
+    for source in kept:
+        names = formats()[source.format].parts
+        parts: list[str] | list[None] = [None]
+        try:
+            parts = names(source) if names else parts
+        except NoUsableInput as error:
+            notes.append(HealthNote(str(error), "left out", "error", where=source.path))
+            continue
+        result += [replace(source, part=part) for part in parts]
+    return result, notes
+
+
+def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
+    notes: list[HealthNote] = []
+    for name, choosy in formats().items():
+        mine = [s for s in sources if s.format == name]
+        if choosy.chosen and mine:
+            kept, left_out = choosy.chosen(mine)
+            sources = [s for s in sources if s.format != name] + kept
+            notes += left_out
+    return sources, notes

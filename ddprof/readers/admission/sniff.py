@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ddprof.readers.admission.foreign import foreign
 from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
@@ -27,6 +26,27 @@ _OTHER_FILES = {
 }
 # Whole files that lie beside traces of many programs: one note for all.
 UNREMARKABLE = (_OTHER_JSON, "a parquet table", "an Arrow table", "a picture")
+# (how the file begins, anywhere in its first bytes if it is a pattern, what it is and what to do)
+_KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (
+        re.compile(rb"\A\x00*QDSTRM|\AQDREP"),
+        "an unfinished report of Nsight Systems: its QdstrmImporter makes a .nsys-rep of it, and `nsys export --type "
+        "sqlite FILE` of that what ddprof reads",
+    ),
+    (
+        re.compile(rb"\Aversion https://git-lfs\.github\.com/spec/"),
+        "a pointer of Git LFS, not the file itself: `git lfs pull` fetches it",
+    ),
+    (
+        re.compile(rb"\A(?:\.\./)*(?:\.git/annex|/annex)/objects/"),
+        "a pointer of git-annex, not the file itself: `git annex get` fetches it",
+    ),
+    (
+        re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
+        "a result of rocprofv3 (rocprofiler-sdk), which ddprof does not read: record with torch.profiler, `ddprof run` "
+        "or rocmProfileData",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ def sniff(sample: Sample) -> Sniffed:
         return Sniffed(None, "an empty file")
     if is_tar(sample.head):
         return Sniffed(None, TAR)
-    other = foreign(sample)
+    other = _foreign(sample)
     if other:
         return Sniffed(None, other)
     for name, candidate in formats().items():
@@ -72,3 +92,11 @@ def _otherwise(sample: Sample) -> str:
     if sample.is_list or sample.is_object:
         return _OTHER_JSON
     return "not a trace (neither JSON nor SQLite)"
+
+
+def _foreign(sample: Sample) -> str | None:
+    """What the file is and what to do with it, for a person; None where it is none of these."""
+    for form in formats().values():
+        if form.missing is not None and form.recognise(sample) and (what := form.missing()):
+            return what
+    return next((what for pattern, what in _KNOWN if pattern.search(sample.head)), None)

@@ -13,10 +13,15 @@ from typing import Any
 from ddprof.model import ProcessGroup
 from ddprof.readers.json_text.trace_event import Args, as_text
 from ddprof.readers.numbers import LARGEST_RANK, one_int, one_rank
+from ddprof.tables import NULL
 
 _NUMBER = re.compile(r"-?\d+")
 NO_GROUP = -(2**31)
 REMEMBERED = 2**6  # texts of lists: the groups that one rank is in, with room for those of others
+# As ncclFunc_t counts them; those of other names share the last place.
+_FUNCTIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv", "Send", "Recv")
+_PLACES = len(_FUNCTIONS) + 1
+_LARGEST_NUMBER = 2**59  # so that it can be multiplied
 
 
 class Groups:
@@ -120,3 +125,15 @@ def _from_config(entry: Mapping[str, Any], default_backend: str) -> ProcessGroup
     description = as_text(entry.get("pg_desc", entry.get("desc"))) or ""
     backend = as_text(entry.get("backend_config")) or default_backend
     return ProcessGroup(name, description, members, size or len(members) or None, backend)
+
+
+def number_in_communicator(function: str, number: int) -> int:
+    """A number that no other call of the communicator has, of NCCL's sequence number; NULL where there is none.
+
+    NCCL counts the calls of each function of a communicator on its own (comm->seqNumber[func], src/include/comm.h), so
+    that an AllGather and a ReduceScatter of one communicator have the same numbers.
+    """
+    if not 0 <= number < _LARGEST_NUMBER:
+        return NULL
+    place = _FUNCTIONS.index(function) if function in _FUNCTIONS else len(_FUNCTIONS)
+    return number * _PLACES + place

@@ -1,4 +1,4 @@
-"""The manifests of a run (docs/run-folder.md): the machines under its ranks, and the timers of every rank."""
+"""The manifests of a run (docs/run-folder.md): how its job was started and ended, the machines, the ranks' timers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ddprof.errors import NoUsableInput
 from ddprof.outside.plain_text import clean
 from ddprof.readers.companions.lenient import parse
 from ddprof.readers.files.names import file_name
+from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import read_small
 from ddprof.readers.numbers import one_rank
-from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
+from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology, Whole
 
 _MAIN = "manifest.json"
 
@@ -81,3 +82,40 @@ def _parsed(path: str) -> Manifest:
 def _plain(uuid: str | None) -> str | None:
     """NVML writes "GPU-" before the UUID that CUDA gives."""
     return uuid.removeprefix("GPU-").lower() if uuid else None
+
+
+class Launch(Struct, frozen=True):
+    """Of a manifest: the command, quoted as a shell takes it, and the folder that it was started in."""
+
+    command: str = ""
+    cwd: str = ""
+
+
+def launch_of(manifests: Iterable[str]) -> Launch | None:
+    """How the job of these manifests was started; None where that is not one command: every node had its own."""
+    found = sorted(set(manifests))
+    if len(found) != 1:
+        return None
+    try:
+        launch = parse(read_small(found[0]), Launch)[0]
+    except (OSError, ValueError, TypeError, NoUsableInput):
+        return None
+    return launch if launch.command else None
+
+
+class RunEnd(Struct, frozen=True):
+    """Of a manifest: the exit code of the job, and what was seen of it hanging."""
+
+    exit_code: Whole | None = None
+    hang: dict[str, object] | None = None
+
+
+def run_end(folder: str) -> RunEnd | None:
+    """How the job of a run folder ended; None where no manifest says it."""
+    manifest = os.path.join(folder, _MAIN)
+    if not is_url(manifest) and not os.path.isfile(manifest):
+        return None
+    try:
+        return parse(read_small(manifest), RunEnd)[0]
+    except (ValueError, TypeError, NoUsableInput):
+        return None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.archives import open_archive
-from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
+from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
+from ddprof.readers.files.opening import ARCHIVE_DAMAGE, UNREADABLE, one_line, open_file
+from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.files.unpacking import ByteStream
 
 # Sidecars, manifests and dumps: 20,000 collectives with their stacks, ten times NCCL's default, are about 25 MB.
@@ -52,3 +53,35 @@ def read_small(path: str, member: str | None = None, most_bytes: int = MAX_SMALL
             if held > most_bytes:
                 raise NoUsableInput(f"{path}: unpacks to more than {most_bytes >> 20} MiB, too much for its kind")
     return b"".join(parts)
+
+
+def exceeds(paths: Sequence[str], most_bytes: int) -> bool:
+    """Whether the files unpack to more than `most_bytes` together; no more than that is unpacked, none of it kept.
+
+    Raises NoUsableInput or OSError where a file cannot be opened.
+    """
+    seen = 0
+    for size in (size for path in paths for size in _block_bytes(path)):
+        seen += size
+        if seen > most_bytes:
+            return True
+    return False
+
+
+def _block_bytes(path: str) -> Iterator[int]:
+    """Sizes of the unpacked blocks of a file; of an archive its own first, so that its list is known to be short."""
+    with open_raw(path) as raw:
+        packed = is_zip(raw.read(ZIP_MAGIC_BYTES))
+        raw.seek(0)
+        for at, block in enumerate(ByteStream(raw, path)):
+            packed |= not at and is_tar(block)
+            yield len(block)
+    if not packed:
+        return
+    try:
+        with open_archive(path) as archive:
+            for member, _ in shown_members(archive):
+                with archive.open(member) as stored:
+                    yield from (len(block) for block in ByteStream(stored, member))
+    except ARCHIVE_DAMAGE as error:
+        raise OSError(f"{path}: damaged archive ({one_line(error)})") from error

@@ -18,7 +18,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.nccl_numbers import number_in_communicator
+from ddprof.readers.columns.groups import number_in_communicator
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.load import load_records
 from ddprof.readers.json_text.trace_event import as_identifier, as_text

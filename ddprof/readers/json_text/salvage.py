@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from ddprof.readers.json_text.ending import end_between, end_of_text
-from ddprof.readers.json_text.lenient import lenient_object
-from ddprof.readers.json_text.objects import find_object
 
 T = TypeVar("T")
 _START = re.compile(rb'\{(?=\s*["}])')
@@ -19,6 +19,18 @@ _GLUE = re.compile(rb"\s*,?\s*")
 # Pieces of one file that are no events, before the rest of its damaged text is given up: some seconds of looking.
 MOST_PIECES = 200_000
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_LONGEST_INTEGER = 40  # digits; 64 bits have 19. Python takes quadratic time to read longer ones
+_LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
+_ESCAPE = re.compile(
+    r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F]..|\\.", re.S
+)
+# What a profiler writes nests five deep. Deeper text is no event, and costs no more than this many levels.
+MAX_DEPTH = 64
+_QUOTE, _OPEN, _CLOSE = ord('"'), b"{[", {ord("}"): ord("{"), ord("]"): ord("[")}
+# A string ends before a colon, a comma or a closing bracket: where it does not, a quote is missing or was added.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"(?:(?=\s*[:,\]}])|(?P<lost>))|["{}\[\]]', re.S)
+_EVENT = re.compile(rb'\{\s*"ph"\s*:')
+_LONGEST_GAP = 32  # bytes between a brace and the quote of its first key
 
 
 @dataclass
@@ -58,7 +70,7 @@ class Salvager(Generic[T]):
             saved.close = end_between(text, saved.end, seen, start.start())
             if saved.close is not None:
                 break
-            found = find_object(text, start.start())
+            found = _find_object(text, start.start())
             if found.is_open and not is_last:
                 self._skipped(saved, text, found.start)
                 return saved
@@ -94,7 +106,7 @@ class Salvager(Generic[T]):
 
     def _mended(self, saved: Salvage[T], content: bytes) -> T | None:
         try:
-            value, is_replaced = lenient_object(content)
+            value, is_replaced = _lenient_object(content)
         except ValueError:
             return None
         event = self._typed(value)
@@ -110,3 +122,100 @@ class Salvager(Generic[T]):
         if glue is None or glue.end() < until:
             saved.lost.append((saved.end, until))
         saved.end = until
+
+
+def _lenient_object(text: bytes) -> tuple[dict[str, Any], bool]:
+    """The object, and whether bytes that are not UTF-8 had to be replaced. Fractions are Decimal.
+
+    NaN, infinities and integers of no believable length are None; control characters in strings stay; halves of
+    surrogate pairs are replaced, as they cannot be written to any file. Raises ValueError where it is no object.
+    """
+    try:
+        chars, is_replaced = text.decode(), False
+    except UnicodeDecodeError:
+        chars, is_replaced = text.decode("utf-8", "replace"), True
+    if "\\u" in chars:
+        chars = _ESCAPE.sub(_whole_character, chars)
+    try:
+        value = _PARSER.decode(chars)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value, is_replaced
+
+
+def _whole_character(found: re.Match[str]) -> str:
+    escape = found[0]
+    return escape if found["pair"] or len(escape) < 3 else "\\ufffd"
+
+
+def _integer(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else None
+
+
+def _fraction(digits: str) -> Decimal | None:
+    return Decimal(digits) if len(digits) <= _LONGEST_FRACTION else None
+
+
+@dataclass(frozen=True)
+class _FoundObject:
+    """What in damaged text begins with one opening brace: an object [start, end), or what breaks off at `end`.
+
+    `inner`: objects that are whole, of those inside (the outermost). `is_open`: the text ends before the object does.
+    """
+
+    start: int
+    end: int
+    is_whole: bool
+    inner: tuple[tuple[int, int], ...] = ()
+    is_open: bool = False
+
+
+def _find_object(text: bytes, start: int) -> _FoundObject:
+    """The object whose opening brace is at `start`.
+
+    Its brackets match and its strings end, no more: what it holds is for a parser to judge. It breaks off where they do
+    not, where it nests deeper than MAX_DEPTH, and where another event begins inside it, as one that was cut does.
+    """
+    open_: list[tuple[int, int]] = []
+    whole: list[tuple[int, int]] = []
+    for token in _TOKEN.finditer(text, start):
+        at = token.start()
+        byte = text[at]
+        if byte == _QUOTE:
+            if token.lastgroup:
+                return _FoundObject(start, _before_key(text, start, token.end()), False, _outermost(whole))
+            if token.end() == at + 1:  # a string that nothing ends: no key follows either, so no event
+                return _FoundObject(start, len(text), False, _outermost(whole), True)
+        elif byte in _OPEN:
+            if len(open_) == MAX_DEPTH or (open_ and _EVENT.match(text, at)):
+                return _FoundObject(start, at, False, _outermost(whole))
+            open_.append((byte, at))
+        elif not open_ or open_[-1][0] != _CLOSE[byte]:
+            return _FoundObject(start, at + 1, False, _outermost(whole))
+        else:
+            opened, begin = open_.pop()
+            if not open_:
+                return _FoundObject(start, at + 1, True, _outermost(whole))
+            if opened == _OPEN[0]:
+                whole.append((begin, at + 1))
+    return _FoundObject(start, len(text), False, _outermost(whole), True)
+
+
+def _outermost(whole: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Of objects in order of their ends, those that no other one holds."""
+    kept: list[tuple[int, int]] = []
+    for begin, end in reversed(whole):
+        if not kept or end <= kept[-1][0]:
+            kept.append((begin, end))
+    return tuple(reversed(kept))
+
+
+def _before_key(text: bytes, start: int, end: int) -> int:
+    """The brace before a "string" that is the end of a broken one and the first quote of the next object's key."""
+    brace = text.rfind(b"{", max(start + 1, end - _LONGEST_GAP), end)
+    return brace if brace >= 0 and text[brace + 1 : end].strip() == b'"' else end
+
+
+_PARSER = json.JSONDecoder(strict=False, parse_int=_integer, parse_float=_fraction, parse_constant=lambda _: None)

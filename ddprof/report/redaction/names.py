@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-
-from ddprof.report.redaction.kernel_words import KERNEL_WORDS
+from importlib.resources import files
 
 # Identifiers; any letter that is not ASCII is part of one, and so is `$` (Java, Triton).
 PIECE = re.compile(r"[\w$\u0080-\U0010ffff]+")
@@ -17,6 +16,10 @@ MAX_SINGLES = 2  # single letters in an identifier: more would spell something
 _DTYPE = r"(?:bf|tf|fp|[fsuie])(?:4|8|16|32|64)(?!\d)"
 _NUMBER = re.compile(rf"\d{{1,12}}(?:x\d{{1,6}})*(?:x|ul?|l)?|{_DTYPE}")  # 128x64, 5x, 4096ul, bf16
 _WORDS = re.compile(rf"c10d?|{_DTYPE}|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:x\d+)*(?:x|ul?)?(?![a-z])|\d+")
+# Words that names of PyTorch, CUDA, ROCm and their libraries are made of, in lower case. Operators and autograd nodes:
+# the words of all that torch 2.13 registers. Kernels, runtime calls, template arguments: those of cuBLAS, cuDNN,
+# CUTLASS, CUB, NCCL, FBGEMM, Triton and at::native, as their public sources spell them.
+KERNEL_WORDS = frozenset(files("ddprof.report.redaction").joinpath("kernel_words.txt").read_text("utf-8").split())
 
 
 def renamed(name: str, alias: Callable[[str], str]) -> str:

@@ -7,58 +7,28 @@ such a name: what a new rule or a stranger's file puts into a sentence is hidden
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
+from importlib.resources import files
 from itertools import pairwise
-from pathlib import Path
 
 from ddprof.report.redaction.names import is_public
 
-# Packages whose texts stand in reports, and what of the files is text: a string within a line, a table of GPUs.
-PACKAGES = (
-    *("ddprof.analyzers", "ddprof.readers", "ddprof.report", "ddprof.slices"),
-    *("ddprof.dashboard.exhibits", "ddprof.dashboard.onefile", "ddprof.dashboard.timeline"),
-)
-BASIS = "ddprof"  # of this one the files at its top: causes, units, findings, tables
-_STRING = re.compile(r'"([^"\n]*)"|\'([^\'\n]*)\'')
-_PRIVATE = Path(__file__).parent  # the words of redaction itself are in no sentence of a report
-_UNREPORTED = re.compile(r"ddprof/slices/(?:trackers/|tuning/|\w+/\w*command)")  # what only commands print or send
-_NEVER = frozenset({"secret", "secrets", "private", "password", "passwd", "credential", "credentials", "hidden_size"})
-
 # Words joined by signs are one thing: all-reduce, torch.compile, GB/s; a name of a host or a file is one too.
-_COMPOUND = re.compile(r"[\w$\u0080-\U0010ffff]+(?:[-./\\@+~]+[\w$\u0080-\U0010ffff]+)*")
-_JOINT = re.compile(r"[-./\\@+~]+")
+COMPOUND = re.compile(r"[\w$\u0080-\U0010ffff]+(?:[-./\\@+~]+[\w$\u0080-\U0010ffff]+)*")
+JOINT = re.compile(r"[-./\\@+~]+")
 _SIGNS = re.compile(r"[×·±→←–—…µ≥≤≈²°◀▶✓•“”‘’ −]+")
 _SLASHED = ("/", "\\")
 # Of these pairs and triples a slash makes no path: GB/s, host/device, checkpoint/logging.
-_PAIRED = frozenset(
-    {"host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "CPU"}
-    | {
-        "GPU",
-        "I",
-        "O",
-        "s",
-        "step",
-        "steps",
-        "rank",
-        "sample",
-        "samples",
-        "us",
-        "ms",
-        "ns",
-        "B",
-        "KB",
-        "MB",
-        "GB",
-        "TB",
-    }
-    | {"checkpoint", "logging", "calls", "bytes", "n", "KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP"}
-)
-_SUFFIXES = frozenset(
-    {"py", "json", "gz", "pt", "pth", "zip", "tar", "sqlite", "pickle", "pkl", "yaml", "yml", "toml", "parquet", "html"}
-    | {"txt", "log", "jsonl", "csv", "bin", "sh", "so", "local", "internal", "com", "net", "org", "io", "lan"}
-)
+_PAIRED = frozenset({
+    "host", "device", "read", "write", "send", "recv", "forward", "backward", "input", "output", "start", "end", "step",
+    "steps", "rank", "sample", "samples", "checkpoint", "logging", "calls", "bytes", "n", "CPU", "GPU", "I", "O", "s",
+    "us", "ms", "ns", "B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "GFLOP", "TFLOP",
+})  # fmt: skip
+_SUFFIXES = frozenset({
+    "py", "json", "gz", "pt", "pth", "zip", "tar", "sqlite", "pickle", "pkl", "yaml", "yml", "toml", "parquet", "html",
+    "txt", "log", "jsonl", "csv", "bin", "sh", "so", "local", "internal", "com", "net", "org", "io", "lan",
+})  # fmt: skip
 # A line of a script as findings name it: train.py:88 evaluate(). All of it is hidden but for the line's number, even
 # where file or function are words of ddprof's own.
 _SCRIPT_LINE = re.compile(
@@ -71,7 +41,7 @@ _MEASURE = re.compile(r"\d{1,9}(?:x|×|ns|µs|us|ms|s|min|h|B|[KMGT]i?B|[KMGT]Hz
 
 def hidden(text: str, alias: Callable[[str], str]) -> str:
     """The text with everything in it that is neither a number nor a word of ddprof's replaced by its alias."""
-    return _COMPOUND.sub(lambda m: m.group() if _is_plain(m.group()) else alias(m.group()), text)
+    return COMPOUND.sub(lambda m: m.group() if _is_plain(m.group()) else alias(m.group()), text)
 
 
 def lines_hidden(text: str, alias: Callable[[str, str], str]) -> str:
@@ -101,7 +71,7 @@ def _is_plain(compound: str) -> bool:
     if kind != "name":
         parts = compound.split("/")
         return kind == "path" and all(part in _PAIRED or part.replace(".", "").isdecimal() for part in parts)
-    pieces = [piece for part in _JOINT.split(compound) for piece in _SIGNS.split(part) if piece]
+    pieces = [piece for part in JOINT.split(compound) for piece in _SIGNS.split(part) if piece]
     numbers = [_is_number(piece) for piece in pieces]
     if all(numbers):
         return True
@@ -121,28 +91,6 @@ def _is_word(piece: str) -> bool:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Words and compounds of the texts in ddprof's sources, in lower case."""
-    found: set[str] = set()
-    for text in _texts():
-        for compound in _COMPOUND.findall(text.lower()):
-            found.add(compound)
-            found.update(_JOINT.split(compound))
-    return frozenset(found) - _NEVER
-
-
-def _texts() -> Iterator[str]:
-    for file in _files():
-        source = file.read_text(encoding="utf-8")
-        if file.suffix == ".toml":
-            yield source
-        elif _PRIVATE not in file.parents and not _UNREPORTED.search(file.as_posix()):
-            yield from (m.group(1) or m.group(2) or "" for m in _STRING.finditer(source))
-
-
-def _files() -> Iterator[Path]:
-    """Sources of the installed packages; without sources nothing is known to be public, and everything is hidden."""
-    for package in (BASIS, *PACKAGES):
-        spec = find_spec(package)
-        for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
-            yield from sorted(folder.glob("*.toml"))
-            yield from sorted(folder.glob("*.py") if package == BASIS else folder.rglob("*.py"))
+    """Words and compounds of ddprof's texts, in lower case: what `.ci/prose_words.py` found in its sources."""
+    words = files("ddprof.report.redaction").joinpath("prose_words.txt").read_text("utf-8")
+    return frozenset(words.splitlines())

@@ -12,7 +12,8 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 from ddprof.causes import CAUSE_IDS
 from ddprof.findings import Evidence, Finding
@@ -20,13 +21,13 @@ from ddprof.model import RankTrace
 from ddprof.report.model import Failure, Report
 from ddprof.report.redaction.names import is_public, renamed
 from ddprof.report.redaction.prose import hidden, kind_of, lines_hidden
-from ddprof.report.redaction.rewrite import Something, rewritten
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Table
 
 _RANK = re.compile(r"rank \d+")
 _HASH_CHARACTERS = 8
 _LEAST_SECRET = 3  # characters
+Something = TypeVar("Something")
 
 
 class _Aliases:
@@ -179,3 +180,22 @@ def _scrubber(
         return hidden(text, lambda name: alias(kind_of(name), name))
 
     return scrub
+
+
+def rewritten(value: Something, text: Callable[[str], str], keys: bool = True) -> Something:
+    """A copy of plain data (dataclasses, sequences, mappings and `keys`) in which every text went through `text`."""
+    return _rewritten(value, text, keys)  # type: ignore[no-any-return]
+
+
+def _rewritten(value: Any, text: Callable[[str], str], keys: bool) -> Any:
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_rewritten(item, text, keys) for item in value)
+    if isinstance(value, Mapping):
+        return {
+            _rewritten(key, text, keys) if keys else key: _rewritten(item, text, keys) for key, item in value.items()
+        }
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _rewritten(getattr(value, f.name), text, keys) for f in fields(value)})
+    return value

@@ -6,10 +6,9 @@ from ddprof.causes import CAUSES
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, to_json
 from ddprof.report.comparison.text import headline, row_words
-from ddprof.report.html.markup import Markup, join, tag
+from ddprof.report.html.markup import Markup, join, table, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.report.html.svg import legend, step_bar
-from ddprof.report.html.tables import table
 from ddprof.report.model import Report
 
 

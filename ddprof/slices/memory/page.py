@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddprof.dashboard.assets import joined
-from ddprof.dashboard.onefile.exhibits import exhibit_section
-from ddprof.dashboard.onefile.pictures import library
+from ddprof.dashboard.onefile.exhibits import exhibit_section, library
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.slices.memory.document import memory_document

@@ -7,7 +7,7 @@ import pytest
 
 from ddprof.analyzers.facts.early import describe_early, is_early
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING
-from ddprof.analyzers.facts.stepping.marks import host_steps
+from ddprof.analyzers.facts.stepping.device_marks import host_steps
 from ddprof.tables import NULL, Table
 
 PERIOD, STEP_NS = 3, 1_000

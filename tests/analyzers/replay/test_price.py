@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.replay.price import scenario_of
 from ddprof.findings import Basis, Candidate, Change
 
 RELAXED = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -74,3 +76,18 @@ def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(
             script.step(step + 1, begin)
     made = LoadedRun("made", job_facts([s.facts(tmp_path, n, 2) for n, s in enumerate(scripts)]), ())
     assert 400.0 <= made.pricer.step_us((Change("on_time", (0,)),)) <= 600.0
+
+
+def test_changes_combine_in_any_order(labelled: Runs) -> None:
+    prices = labelled("straggler.compute").pricer
+    first, second = Change("scale_compute", (2,), (1.3,)), Change("no_sync")
+    assert prices.step_us((first, second)) == prices.step_us((second, first))
+    assert prices.step_us((first, second)) <= min(prices.step_us((first,)), prices.step_us((second,))) * (1 + 1e-6)
+
+
+def test_the_same_change_twice_is_that_change(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    change = Change("scale_compute", (2,), (1.3,))
+    once = scenario_of((change,), run.pricer.graph, run.measures)
+    twice = scenario_of((change, change), run.pricer.graph, run.measures)
+    assert np.array_equal(once.dur_ns[2], twice.dur_ns[2])

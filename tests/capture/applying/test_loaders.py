@@ -13,9 +13,8 @@ torch = pytest.importorskip("torch")
 from appliers import applying, told  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
 
-from ddprof.capture.applying import respawn  # noqa: E402
-from ddprof.capture.applying.loaders import LoaderSettingsApplier  # noqa: E402
-from ddprof.capture.applying.respawn import unsendable  # noqa: E402
+from ddprof.capture.applying import loaders  # noqa: E402
+from ddprof.capture.applying.loaders import LoaderSettingsApplier, unsendable  # noqa: E402
 
 pytestmark = pytest.mark.torch
 HERE = "tests/capture/applying/test_loaders.py"
@@ -168,5 +167,5 @@ def test_classes_are_found_by_the_import_that_the_script_has(monkeypatch: pytest
     def private(name: str, *arguments: Any) -> Any:
         raise ModuleNotFoundError(f"No module named '_{name}'")
 
-    monkeypatch.setitem(vars(respawn), "__builtins__", {**vars(builtins), "__import__": private})
+    monkeypatch.setitem(vars(loaders), "__builtins__", {**vars(builtins), "__import__": private})
     assert unsendable([("dataset", torch.utils.data.TensorDataset(torch.ones(3)))], "spawn") == ""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from runs import ddprof_run
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.launcher import run_folder
+from ddprof.capture.launcher.run_folder import create, private_folder
+
+NOBODY = 65534
 
 
 def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +27,90 @@ def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path, monkeypatch: pytest
     assert first.path == second.path == (tmp_path / "train-slurm77.0").resolve()
     assert first.manifest.name == "manifest.json"
     assert second.manifest.name == f"manifest.{host_label()}.{os.getpid()}.json"
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of all users."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def foreign(path: Path) -> None:
+    """A folder of another user, with code in the places where Python looks."""
+    for name in ("sitecustomize.py", ".shim/sitecustomize.py", "torch.py"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("print('STOLEN')\n")
+    if os.getuid() == 0:
+        for each in (path, *path.rglob("*")):
+            os.chown(each, NOBODY, NOBODY)
+    else:
+        path.chmod(0o777)
+
+
+def linked(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.mkdir(mode=0o700)
+    path.symlink_to(target)
+
+
+def opened(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o775)
+
+
+PLANTED: dict[str, Callable[[Path], object]] = {
+    "another user's": foreign,
+    "a link": linked,
+    "a link to nothing": lambda path: path.symlink_to("nowhere"),
+    "others may write": opened,
+    "a file": Path.touch,
+    "a FIFO": os.mkfifo,
+}
+
+
+def is_private(path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) == 0o700
+
+
+def test_the_processes_of_a_user_find_each_other(shared: Path) -> None:
+    first, refused = private_folder()
+    assert (first, refused) == (shared / f"ddprof-{os.getuid()}", None) and is_private(first)
+    assert private_folder() == (first, None)
+
+
+@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+def test_what_is_not_safely_ours_is_refused(shared: Path, planted: Callable[[Path], object]) -> None:
+    planted(shared / f"ddprof-{os.getuid()}")
+    path, refused = private_folder()
+    assert is_private(path) and path.parent == shared
+    assert refused is not None and refused.startswith(f"{shared}/ddprof-{os.getuid()} is not used (it")
+
+
+def test_ranks_of_one_job_share_the_private_folder(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    first, second = (create(None, "train", now_s) for now_s in (0.0, 5.0))
+    assert first.path == second.path == shared / f"ddprof-{os.getuid()}" / "train-slurm77.0"
+    assert first.manifest != second.manifest
+    blocked = shared / "file"
+    blocked.touch()
+    assert create(blocked / "runs", "train", 9.0).path == first.path  # a read-only folder: the same for all ranks, too
+
+
+@pytest.mark.parametrize("out", ["file://{}/store", "{}/file/runs"], ids=["URL", "read-only"])
+def test_foreign_code_in_the_temporary_folder_is_not_run(shared: Path, out: str) -> None:
+    (shared / "file").touch()
+    for name in ("ddprof-runs", f"ddprof-{os.getuid()}"):
+        foreign(shared / name)
+    run = ddprof_run(
+        shared, ["sh", "-c", "python -c 'print(6 * 7)'; exit 7"], "--out", out.format(shared), TMPDIR=str(shared)
+    )
+    assert run.code == 7 and "42\n" in run.output
+    assert "STOLEN" not in run.output and run.output.count(f"ddprof-{os.getuid()} is not used") == 1
+    assert "Traceback" not in run.output

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from ddprof.dashboard.exhibits.kernels import exhibits
+from ddprof.dashboard.exhibits.kernels import WARM_UP_STEPS, exhibits, ncu_command
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.figures.charts import Flame
 from ddprof.dashboard.onefile.document import render
@@ -20,6 +23,7 @@ from ddprof.report.model import Report
 from tests.dashboard.browsing import Page
 
 BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
+KERNEL = "void at::native::elementwise_kernel<128, 4, f(int)::{lambda(int)#1}>(int, f(int)::{lambda(int)#1})"
 
 
 @pytest.fixture
@@ -138,3 +142,18 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[...,
     page.js("document.querySelector('#exhibit-kernels td button').click()")
     assert page.css("#exhibit-kernels .tool-command pre").text.startswith("ncu ")
     assert page.trouble() == []
+
+
+def test_one_step_of_the_kernel_is_profiled() -> None:
+    words = shlex.split(ncu_command(KERNEL, 24.0, "torchrun train.py"))
+    assert words[0] == "ncu" and words[-2:] == ["torchrun", "train.py"]
+    option = dict(itertools.pairwise(words))
+    assert option["--launch-skip"] == str(24 * WARM_UP_STEPS) and option["--launch-count"] == "24"
+    kind, _, expression = option["--kernel-name"].partition(":")
+    assert kind == "regex"
+    assert re.search(expression, KERNEL)
+    assert not re.search(expression, KERNEL.replace("128", "256")) and not re.search(expression, f"{KERNEL} x")
+
+
+def test_a_kernel_that_few_steps_call_is_profiled_once() -> None:
+    assert "--launch-count 1 " in ncu_command("k", 0.2, "python train.py")

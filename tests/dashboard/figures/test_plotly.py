@@ -14,7 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from ddprof.dashboard.assets.library import PLOTLY_FILE, PLOTLY_SHA256, PLOTLY_VERSION
+from ddprof.dashboard.assets import PLOTLY_FILE, PLOTLY_SHA256, PLOTLY_VERSION
 from ddprof.dashboard.figures import charts as c
 from ddprof.dashboard.figures.plotly.base import LINE_CHARS, MAX_LABEL_CHARS, themed
 from ddprof.dashboard.figures.plotly.draw import draw

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ddprof.dashboard.assets.library import plotly_script
+from ddprof.dashboard.assets import plotly_script
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.onefile.document import render

@@ -8,11 +8,10 @@ import pytest
 
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.runs import open_run
-from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.open_run import KeptTimelines, OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.boundary import _VALUES
 from ddprof.dashboard.server.guard import Access
-from ddprof.dashboard.timeline.kept import KeptTimelines
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 
 CALL = "/_dash-update-component"

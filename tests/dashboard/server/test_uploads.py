@@ -18,12 +18,12 @@ import pytest
 
 from ddprof.dashboard.app import create_app
 from ddprof.dashboard.http import make_server
+from ddprof.dashboard.pages.data import FIELD, HEADER
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server import uploads as uploads_module
 from ddprof.dashboard.server.guard import UPLOAD_PATH, Access
 from ddprof.dashboard.server.uploads import stored_names
-from ddprof.dashboard.upload_form import FIELD, HEADER
 from ddprof.report.json.contract import to_contract
 
 LIMIT_BYTES = 3_000_000

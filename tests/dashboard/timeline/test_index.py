@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddprof.dashboard.timeline.host_lanes import disjoint_rows
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
-from ddprof.dashboard.timeline.rows import disjoint_rows
 
 CATEGORIES = 3
 lanes_of_cuts = st.lists(

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ddprof.model import Identity
-from ddprof.readers.admission.jobs import admission_notes, split_jobs
-from ddprof.readers.admission.recording import Recording
+from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 
 SECOND = 10**9
 WORLD = frozenset({(0, 1, 2, 3)})

@@ -9,7 +9,9 @@ import kineto_text as kt
 import pytest
 from reading import issues, trace_of
 
+from ddprof.readers.columns.groups import number_in_communicator
 from ddprof.readers.numbers import LARGEST_RANK
+from ddprof.tables import NULL
 
 pytestmark = pytest.mark.usefixtures("decoding")
 
@@ -49,3 +51,12 @@ def test_arguments_of_any_type_leave_a_group_whose_ranks_can_be(tmp_path: Path, 
 def test_a_group_whose_name_is_no_text_is_said(tmp_path: Path, name: Any) -> None:
     event = kt.kernel("nccl", 0, 10, **{"Collective name": "allreduce", "Process Group Name": name})
     assert "1 collectives whose group has no usable name" in issues(trace_of(tmp_path / "t.json", [event]))
+
+
+def test_functions_do_not_share_numbers_and_keep_their_order() -> None:
+    functions = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AlltoAll")
+    numbers = {(function, n): number_in_communicator(function, n) for function in functions for n in range(20)}
+    assert len(set(numbers.values())) == len(numbers)
+    for function in functions:
+        assert [numbers[function, n] for n in range(20)] == sorted(numbers[function, n] for n in range(20))
+    assert number_in_communicator("AllReduce", NULL) == NULL == number_in_communicator("AllReduce", 2**62)

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ddprof.readers import discover, read
-from ddprof.readers.companions.manifests import read_hardware, read_step_times
+from ddprof.readers.companions.manifests import Launch, RunEnd, launch_of, read_hardware, read_step_times, run_end
 from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
 
 UUID = "6ac9dd8a-22b2"
@@ -62,3 +64,31 @@ def test_timers_of_all_ranks_that_can_be_read(tmp_path: Path) -> None:
     found = read_step_times(str(folder / name) for name in ("manifest.json", "manifest.a.1.json", "gone.json"))
     timed = StepMedians(step_ns=10, data_ns=2, rest_ns=3)
     assert found == {0: timed, 4: StepMedians(step_ns=7), 5: timed}
+
+
+@pytest.mark.parametrize(
+    ("texts", "launch"),
+    [
+        (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Launch("python 'a b.py'", "/x")),
+        (['{"command": "node 0"}', '{"command": "node 1"}'], None),  # each node had its own
+        *(([text], None) for text in ("", "[]", "{", '{"command": 7}', '{"cwd": "/x"}', '{"command": null}')),
+        *(([], None), ([None], None)),
+    ],
+)
+def test_the_one_command_of_a_run_and_its_folder(tmp_path: Path, texts: list[str | None], launch: Any) -> None:
+    paths = [tmp_path / f"manifest.{number}.json" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text) if text is not None else None
+    assert launch_of([*map(str, paths)] * 2) == launch
+
+
+def test_the_exit_code_and_the_hang_are_those_of_the_manifest(tmp_path: Path) -> None:
+    assert run_end(str(tmp_path)) is None
+    (tmp_path / "manifest.json").write_text(json.dumps({"exit_code": 134, "hang": {"seen_ns": 5}, "host": "a"}))
+    assert run_end(str(tmp_path)) == RunEnd(134, {"seen_ns": 5})
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])
+def test_a_damaged_manifest_says_nothing(content: str, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    assert run_end(str(tmp_path)) in (None, RunEnd())

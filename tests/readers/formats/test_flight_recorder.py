@@ -10,7 +10,7 @@ import pytest
 from reading import FORMATS, traces
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.companions.flight_recorder import load_dump
+from ddprof.readers.companions.sidecar import load_dump
 
 
 def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from reading import FORMATS, names, traces
 
 from ddprof.model import Kind
-from ddprof.readers.columns.nccl_numbers import number_in_communicator
+from ddprof.readers.columns.groups import number_in_communicator
 
 
 def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir: Path) -> None:

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.json_text.decoder import Decoder
-from ddprof.readers.json_text.scanned import Block, is_native
+from ddprof.readers.json_text.scanned import Block, Decoder, is_native
 from ddprof.readers.numbers import InexactFloats
 
 pytestmark = pytest.mark.skipif(

@@ -12,10 +12,9 @@ from snapshots import FORWARD, MIB, Allocator, write
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
 from ddprof.readers.files.safe_pickle import UnsafePickle
-from ddprof.readers.files.shared_pickle import load_shared
 from ddprof.readers.source import Source
 from ddprof.slices.memory import content as reading
-from ddprof.slices.memory.content import read_snapshot
+from ddprof.slices.memory.content import load_shared, read_snapshot
 from ddprof.slices.memory.snapshot import NO_STACK, Action, Snapshot
 
 

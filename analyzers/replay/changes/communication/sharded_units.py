@@ -7,6 +7,7 @@ of what compute hides of them now, and scaled by how far the same schedule misse
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import unit_latency
 from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_passes
 from ddprof.analyzers.replay.changes.communication.retiming import Retimed
-from ddprof.analyzers.replay.changes.communication.unit_schedule import UnitSchedule, scheduled
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
 from ddprof.tables import Array
@@ -91,7 +91,7 @@ def _new_transfers(units: Units, block: Array, latency_ns: float, kinds: Set[str
     return rows[rows >= 0], times[rows >= 0]
 
 
-def _recorded(units: Units) -> tuple[UnitSchedule, bool]:
+def _recorded(units: Units) -> tuple[_UnitSchedule, bool]:
     """The schedule of the units as they are, and whether gathers are ahead in it: what comes closest to the record."""
     both = [(scheduled(units.gather_ns, units.compute_ns, units.reduce_ns, ahead), ahead) for ahead in (True, False)]
     return min(both, key=lambda pair: abs(pair[0].exposed_ns - units.exposed_ns))
@@ -113,3 +113,43 @@ def _of_operations(rank: RankGraph, made: Sequence[tuple[Array, Array]]) -> Reti
     at = np.minimum(at, len(comms) - 1)
     rows = np.flatnonzero(rank.ops.is_comm & (comms[order][at] == rank.ops.comm))
     return Retimed(rows, np.round(np.maximum(times[order][at[rows]], 0)).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _UnitSchedule:
+    """Exposed time of each unit's gather, and of the reductions that nothing follows; ns."""
+
+    stalls_ns: Array  # (units,), that compute waits before each unit
+    tail_ns: float  # communication after the last compute
+
+    @property
+    def exposed_ns(self) -> float:
+        """All of it."""
+        return float(self.stalls_ns.sum()) + self.tail_ns
+
+
+def scheduled(gather_ns: Array, compute_ns: Array, reduce_ns: Array, is_ahead: bool) -> _UnitSchedule:
+    """One pass; each array (units,), 0 where a unit has none. `is_ahead`: gathers are launched one unit early.
+
+    Units compute one after another; their communication shares one stream, in the order of launch
+    (torch.distributed.fsdp: compute of a unit starts when the unit before has ended and its own parameters are there; a
+    gather that is launched ahead starts when its stream is free and the compute before the unit before has ended; a
+    unit that is not gathered itself, such as the last of the forward pass at the begin of the backward pass, launches
+    none ahead).
+    """
+    count = len(compute_ns)
+    gathers, computes, reductions = (column.tolist() for column in (gather_ns, compute_ns, reduce_ns))
+    comm = compute = 0.0  # when the stream of communication, and compute, is free
+    ready = [0.0 if us > 0 else -1.0 for us in gathers]  # 0: to be gathered; -1: is there already
+    stalls = np.zeros(count)
+    for unit in range(count):
+        needed = (unit, unit + 1) if is_ahead and gathers[unit] > 0 else (unit,)
+        for other in needed:
+            if other < count and ready[other] == 0:
+                ready[other] = comm = max(comm, compute) + gathers[other]
+        begin = max(compute, ready[unit])
+        stalls[unit] = begin - compute
+        compute = begin + computes[unit]
+        if reductions[unit] > 0:
+            comm = max(comm, compute) + reductions[unit]
+    return _UnitSchedule(stalls, max(0.0, comm - compute))

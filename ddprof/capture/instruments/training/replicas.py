@@ -2,23 +2,32 @@
 
 Between two steps, after the window's trace has been written, when the profiler has waited for the device anyway. No
 collective: the checksums of the ranks are compared by the analysis.
+
+Models in DistributedDataParallel, and parameters that an optimizer updates outside any such model. Sharded parameters
+(FSDP, DTensor, ZeRO) differ between ranks by design: they are left out. Beside them, how many layers of batch
+normalisation take their statistics from this rank's batch alone.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import time
 import weakref
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.describe import replicas
-from ddprof.capture.describe.batch_norm import batch_norms
 from ddprof.capture.describe.origin import script_line
 from ddprof.capture.instruments.base import Instrumentor
 
 _MAX_MODELS = 64
 Line = dict[str, Any] | None
+_MAX_TENSORS = 1024  # of all models together
+_MAX_ELEMENTS = 512  # read of one tensor: its first half of them in a row, the others spread over it
+_SHARDED = ("fsdp1", "fsdp2", "deepspeed")
+Named = tuple[str, str, Any]  # name, "parameter" or "buffer", tensor
 
 
 class Replicas(Instrumentor):
@@ -52,7 +61,7 @@ class Replicas(Instrumentor):
         lines = {id(model): line for reference, line in self._made if (model := reference()) is not None}
         lines.update({id(optimizer): observed.made_at(optimizer) for optimizer in optimizers})
         models = [*observed.models(), *self._never_called()]
-        found = self.hub.guard.attempt("checksums", lambda: replicas.checksums(models, optimizers, lines))
+        found = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
         if found is not None:
             self._taken = {"step": last_step, "took_ns": time.perf_counter_ns() - began_ns, "models": found}
         self._norms = self.hub.guard.attempt("batch norm", lambda: batch_norms(models))
@@ -66,3 +75,149 @@ class Replicas(Instrumentor):
     def recorded(self) -> dict[str, Any]:
         """`replicas` and `batch_norms`: null before the first window was written."""
         return {"replicas": getattr(self, "_taken", None), "batch_norms": getattr(self, "_norms", None)}
+
+
+def checksums(
+    models: Sequence[tuple[str, Any]], optimizers: Sequence[Any], lines: Mapping[int, Any]
+) -> list[dict[str, Any]]:
+    """One entry per model. `models`: (kind, model) as met; `lines`: by id of a model or optimizer, where it was made.
+
+    Raises RuntimeError where torch cannot read a tensor.
+    """
+    wrapped = [model for kind, model in models if kind == "ddp"]
+    found, taken = [], set[int]()
+    room = _MAX_TENSORS
+    for model in wrapped:
+        tensors = list(_of_ddp(model))
+        taken.update(id(tensor) for _, _, tensor in tensors)
+        found.append({**_ddp(model), "line": lines.get(id(model)), **_summed(tensors[:room])})
+        room -= len(tensors[:room])
+    if not any(kind in _SHARDED for kind, _ in models):
+        plain = [model for kind, model in models if kind == "module"]
+        tensors = list(_unwrapped(plain, optimizers, taken))[:room]
+        if tensors:
+            name = type(plain[0]).__name__ if plain and not wrapped else None
+            line = lines.get(id(optimizers[0])) if len(optimizers) == 1 else None
+            found.append({"class": name, "kind": "module", "line": line, **_summed(tensors)})
+    return found
+
+
+def _ddp(model: Any) -> dict[str, Any]:
+    distributed = sys.modules["torch.distributed"]
+    return {
+        "class": type(model.module).__name__,
+        "kind": "ddp",
+        "ranks": list(distributed.get_process_group_ranks(model.process_group)),
+        "broadcast_buffers": bool(getattr(model, "broadcast_buffers", True)),
+    }
+
+
+def _of_ddp(model: Any) -> Iterator[Named]:
+    ignored = set(getattr(model, "parameters_to_ignore", ()) or ())
+    for kind, tensors in (("parameter", model.module.named_parameters()), ("buffer", model.module.named_buffers())):
+        yield from ((name, kind, tensor) for name, tensor in tensors if name not in ignored)
+
+
+def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]) -> Iterator[Named]:
+    """What optimizers update and no wrapper holds, and the buffers of the models that this belongs to."""
+    names = {id(p): name for model in reversed(models) for name, p in model.named_parameters()}
+    seen = set(taken)
+    for optimizer in optimizers:
+        for number, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+            if id(parameter) not in seen:
+                seen.add(id(parameter))
+                if parameter.requires_grad:
+                    shape = "x".join(map(str, parameter.shape))
+                    unnamed = f"{type(optimizer).__name__}[{number}] ({shape})"
+                    yield names.get(id(parameter), unnamed), "parameter", parameter
+    for model in models:
+        own = [id(p) for p in model.parameters()]
+        if any(i in seen and i not in taken for i in own) and not taken.intersection(own):
+            yield from ((name, "buffer", buffer) for name, buffer in model.named_buffers())
+
+
+def _summed(tensors: Sequence[Named]) -> dict[str, Any]:
+    """Columns, one entry per tensor that can be read; `checksums` are eight hexadecimal digits each, end to end.
+
+    `values`: the first number of each, which tells rounding from another state. All samples leave the device at once.
+    """
+    torch = sys.modules["torch"]
+    readable = [(name, kind, tensor.detach()) for name, kind, tensor in tensors if _is_readable(torch, tensor)]
+    with torch.no_grad():
+        samples = [_sample(tensor) for _, _, tensor in readable]
+        contents = _fetched(torch, samples)
+    return {
+        "names": [name for name, _, _ in readable],
+        "buffers": [at for at, (_, kind, _) in enumerate(readable) if kind == "buffer"],
+        "sizes_bytes": [tensor.numel() * tensor.element_size() for _, _, tensor in readable],
+        "checksums": "".join(f"{zlib.crc32(content.numpy()):08x}" for content in contents),
+        "values": [_first(content, sample) for content, sample in zip(contents, samples, strict=True)],
+    }
+
+
+def _is_readable(torch: Any, tensor: Any) -> bool:
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+    return bool(plain and tensor.device.type != "meta" and tensor.numel() and not tensor.is_quantized)
+
+
+def _sample(tensor: Any) -> Any:
+    """At most `_MAX_ELEMENTS` numbers of a tensor, always the same ones, in one dimension."""
+    flat = _flat(tensor)
+    half = _MAX_ELEMENTS // 2
+    if flat.numel() <= _MAX_ELEMENTS:
+        return flat
+    rest = flat[half:]
+    return sys.modules["torch"].cat([flat[:half], rest[:: -(-rest.numel() // half)]])
+
+
+def _flat(tensor: Any) -> Any:
+    """All numbers, without a copy where they lie together in some order (channels last, transposed)."""
+    order = sorted(range(tensor.dim()), key=lambda dim: (-tensor.stride(dim), dim))
+    laid = tensor.permute(order)
+    if laid.is_contiguous():
+        return laid.view(-1)
+    while tensor.dim() > 1 and tensor.numel() > _MAX_ELEMENTS:
+        tensor = tensor[0]
+    return tensor.reshape(-1)[:_MAX_ELEMENTS].contiguous()
+
+
+def _fetched(torch: Any, samples: Sequence[Any]) -> list[Any]:
+    """The bytes of each sample in host memory: one copy for each device."""
+    contents: dict[int, Any] = {}
+    by_device: dict[Any, list[int]] = {}
+    for at, sample in enumerate(samples):
+        by_device.setdefault(sample.device, []).append(at)
+    for device, places in by_device.items():
+        raw = [samples[at].contiguous().view(torch.uint8) for at in places]
+        if device.type != "cpu":
+            raw = torch.cat(raw).cpu().split([piece.numel() for piece in raw])
+        contents.update(zip(places, raw, strict=True))
+    return [contents[at] for at in range(len(samples))]
+
+
+def _first(content: Any, sample: Any) -> float | None:
+    """The first number of a sample; None where it is no finite real one."""
+    if not sample.is_floating_point():
+        return None
+    value = float(content[: sample.element_size()].clone().view(sample.dtype)[0])
+    return value if abs(value) < 1e300 else None
+
+
+def batch_norms(models: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """One entry per model, (kind, model) as met, that has such layers; layers in evaluation mode (frozen) are none."""
+    base = sys.modules["torch"].nn.modules.batchnorm._BatchNorm
+    seen: set[int] = set()
+    found = []
+    for kind, model in models:
+        inner = getattr(model, "module", model)
+        layers = [(name, layer) for name, layer in inner.named_modules() if isinstance(layer, base) and layer.training]
+        own = [name for name, layer in layers if id(layer) not in seen and not _is_synchronised(layer)]
+        seen.update(id(layer) for _, layer in layers)
+        if own:
+            found.append({"class": type(inner).__name__, "kind": kind, "layers": len(own), "first": own[0]})
+    return found
+
+
+def _is_synchronised(layer: Any) -> bool:
+    """SyncBatchNorm, torch's own or another library's (apex, inplace_abn)."""
+    return any("sync" in cls.__name__.lower() for cls in type(layer).__mro__)

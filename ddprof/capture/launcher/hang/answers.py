@@ -12,7 +12,7 @@ from typing import Any
 from ddprof.capture.files.last_resort import answer_signal, handles
 from ddprof.capture.files.layout import ANSWER_SUFFIX, FAULT_SUFFIX, RING_SUFFIX, host_label, parse_stem
 from ddprof.capture.files.storage import names_in, read_object
-from ddprof.capture.launcher.liveness import runs_here
+from ddprof.capture.launcher.live import runs_here
 
 _BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has all of it, one that polls a hundredth
 

@@ -16,15 +16,18 @@ from __future__ import annotations
 import math
 import os
 import signal
+import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ddprof.capture.files.control import WHERE, Request, send
-from ddprof.capture.files.layout import ANSWER_SUFFIX, CONTROL, FAULT_SUFFIX
+from ddprof.capture.files.layout import ANSWER_SUFFIX, CONTROL, FAULT_SUFFIX, RING_SUFFIX
+from ddprof.capture.files.ring import HEADER_BYTES, MAGIC, read_ring
 from ddprof.capture.files.storage import names_in
 from ddprof.capture.guard import say
 from ddprof.capture.launcher.hang.answers import (
@@ -36,8 +39,8 @@ from ddprof.capture.launcher.hang.answers import (
     is_busy,
     local_processes,
 )
-from ddprof.capture.launcher.hang.progress import progress, steps_written
-from ddprof.capture.launcher.liveness import runs_here
+from ddprof.capture.launcher.live import runs_here
+from ddprof.outside.regular_files import read_bounded
 
 LOOK_S = 5.0  # without a step before the ranks are asked: an answer costs them some ms
 LOOK_STEPS = 10  # usual steps, as in `ddprof status`; the larger of the two counts
@@ -51,6 +54,9 @@ _PROVEN = frozenset({"killed", "error", "mismatch", "skipped", "ended", "crossed
 _UNPROVEN_LOOKS = 3
 _ENDING_S = 16.0  # a rank takes 15 s at most to write what it knows (capture/signals.py)
 _DEFAULT_TIMEOUT_S = 1800.0  # of c10d for all backends but NCCL (torch.distributed.constants)
+_RECENT_STEPS = 64  # of a rank, whose median is the usual step
+_MAX_RING_BYTES = 16 << 20
+_WRITTEN = struct.Struct("<q72x")  # of a record of the ring: how many were written, this one included
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class HangWatch:
         if now < self._next:
             return None
         self._next = now + min(PERIOD_S, self._look_s)
-        before, self._written = self._written, steps_written(self._folder)
+        before, self._written = self._written, _steps_written(self._folder)
         if any(now_there > there for now_there, there in zip(self._written, before, strict=True)):
             self._went_on(self._written[0] > before[0], now)
         elif now >= self._next_request and self._is_long(now):
@@ -123,7 +129,7 @@ class HangWatch:
         self._next_request = now
 
     def _is_long(self, now: float) -> bool:
-        known = progress(self._folder)
+        known = _progress(self._folder)
         if known is None:
             return False
         first = max(FIRST_LOOK_S * self._look_s / LOOK_S, self._look_s)
@@ -175,3 +181,45 @@ class HangWatch:
             return None
         self._next, self._ending_until = math.inf, 0.0
         return signal.SIGTERM
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """What the step rings tell at next to no cost: `written` steps by all ranks together; `usual_ns`: the median of the
+    rank with the longest steps, None before the second step; `since_ns`: when the last step of any rank ended, or the
+    last rank began."""
+
+    written: int
+    usual_ns: int | None
+    since_ns: int
+
+
+def _steps_written(folder: Path) -> tuple[int, int]:
+    """How many steps all ranks have closed, one pass over the numbers of their records, and how many ranks began."""
+    total = ranks = 0
+    for path in names_in(folder, RING_SUFFIX):
+        try:
+            data = read_bounded(path, _MAX_RING_BYTES)
+        except OSError:
+            continue
+        records = data[HEADER_BYTES:]
+        whole = len(records) // _WRITTEN.size * _WRITTEN.size
+        if data[: len(MAGIC)] == MAGIC:
+            ranks += 1
+            total += max((number for (number,) in _WRITTEN.iter_unpack(records[:whole])), default=0)
+    return total, ranks
+
+
+def _progress(folder: Path) -> _Progress | None:
+    """How far the ranks are, and when; None where no rank runs."""
+    written, usual, since = 0, [], []
+    for path in names_in(folder, RING_SUFFIX):
+        try:
+            ring = read_ring(path, _RECENT_STEPS)
+        except (OSError, ValueError):
+            continue
+        written += ring.written
+        lengths = [step.end_ns - step.start_ns for step in ring.steps]
+        usual += [int(median(lengths))] if len(lengths) > 1 else []
+        since += [ring.steps[-1].end_ns] if ring.steps else [ring.started_ns or 0]
+    return _Progress(written, max(usual, default=None), max(since)) if since else None

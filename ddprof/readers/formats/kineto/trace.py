@@ -12,18 +12,15 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.assemble import assemble, missing_device_note, overlap_note
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
-from ddprof.readers.companions.flight_recorder import read_flight_recorder
 from ddprof.readers.companions.manifests import read_hardware
-from ddprof.readers.companions.sidecar import read_sidecar
+from ddprof.readers.companions.sidecar import read_flight_recorder, read_sidecar
 from ddprof.readers.companions.stacks import read_stacks, stacks_paths
-from ddprof.readers.companions.workers import read_fetches, summary, workers_path
+from ddprof.readers.companions.workers import IN_PROCESS, read_fetches, summary, workers_path
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto.header import Header, parse_header
-from ddprof.readers.formats.kineto.worker_lanes import add_lanes
 from ddprof.readers.json_text.damage import Damage
-from ddprof.readers.json_text.decoder import Decoder
-from ddprof.readers.json_text.scanned import Block
+from ddprof.readers.json_text.scanned import Block, Decoder
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
 from ddprof.readers.numbers import InexactFloats, one_int
@@ -32,10 +29,11 @@ from ddprof.readers.script.stacks import Script
 from ddprof.readers.script.worker_lines import worker_lines
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar, WorkerLine
-from ddprof.tables import NULL, Table, of_kinds
+from ddprof.tables import NULL, Array, Table, of_kinds
 
 Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
 UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
+_SPAN_NAME = "DataLoader worker: fetch"
 
 
 def read_kineto(source: Source) -> RankTrace:
@@ -116,7 +114,7 @@ def _with_companions(
     """The sidecar with its machine and what its loader's fetches cost, their spans as tracks of the trace."""
     fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
     if base_ns is not None:
-        add_lanes(columns, fetches, base_ns)
+        _add_lanes(columns, fetches, base_ns)
     hardware = read_hardware(source.manifest_paths, sidecar)
     return replace(sidecar, fetching=summary(fetches), hardware=hardware), notes
 
@@ -211,3 +209,27 @@ def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) 
             )
         )
     return notes
+
+
+def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
+    """Append each fetch within the trace as a span on a track of its worker (`Kind.OTHER`: part of nobody's step)."""
+    mine = fetches[fetches[:, 0] != IN_PROCESS]
+    first, last = _span_of(columns)
+    at = mine[:, 1] - base_time_ns
+    keep = (at <= last) & (at + mine[:, 2] >= first)
+    mine, at = mine[keep], at[keep]
+    if not len(mine):
+        return
+    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in mine[:, 0].tolist()]
+    for track in tracks:
+        columns.thread_names[track] = f"DataLoader {track[1]}"
+    columns.append(Kind.OTHER, [_SPAN_NAME] * len(mine), tracks, at, mine[:, 2])
+
+
+def _span_of(columns: EventColumns) -> tuple[int, int]:
+    """First start and last end of what the trace holds, on its own base."""
+    starts = [block[3] for block in columns.blocks if len(block[3])]
+    if not starts:
+        return 0, -1
+    ends = [(block[3] + block[4]).max() for block in columns.blocks if len(block[3])]
+    return int(min(start.min() for start in starts)), int(max(ends))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.companions.lenient import parse, unfit_note
-from ddprof.readers.companions.run_end import run_end
+from ddprof.readers.companions.manifests import run_end
 from ddprof.readers.files.names import file_name, rank_in_name
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote

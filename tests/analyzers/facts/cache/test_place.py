@@ -31,12 +31,12 @@ def test_what_was_kept_by_a_believed_user_is_found_under_its_key_alone(folder: F
     assert folder.load(KEYS[0], ME) == b"abc"
     assert folder.load(KEYS[1], ME) is None
     assert folder.load(KEYS[0], {os.getuid() + 1}) is None
-    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
+    assert _entries(folder) == [f"{KEYS[0]}.facts"]
 
 
 def test_a_pipe_or_a_folder_in_its_place_is_neither_read_nor_waited_for(folder: Folder) -> None:
-    os.makedirs(os.path.join(folder.path, f"{KEYS[0]}.arrow"))
-    os.mkfifo(os.path.join(folder.path, f"{KEYS[1]}.arrow"))
+    os.makedirs(os.path.join(folder.path, f"{KEYS[0]}.facts"))
+    os.mkfifo(os.path.join(folder.path, f"{KEYS[1]}.facts"))
     assert [folder.load(key, ME) for key in KEYS[:2]] == [None, None]
 
 
@@ -49,7 +49,7 @@ def test_a_write_that_fails_leaves_what_was_there(folder: Folder) -> None:
     with pytest.raises(OSError, match="no space left"):
         folder.save(KEYS[0], breaking())
     assert folder.load(KEYS[0], ME) == b"old"
-    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
+    assert _entries(folder) == [f"{KEYS[0]}.facts"]
 
 
 def test_who_reads_while_others_write_finds_one_whole_content(folder: Folder) -> None:
@@ -60,23 +60,23 @@ def test_who_reads_while_others_write_finds_one_whole_content(folder: Folder) ->
         found = {folder.load(KEYS[0], ME) for _ in range(200)}
     assert [write.exception() for write in writes if write.exception()] == []
     assert found <= set(contents)
-    assert _entries(folder) == [f"{KEYS[0]}.arrow"]
+    assert _entries(folder) == [f"{KEYS[0]}.facts"]
 
 
 def test_the_oldest_go_first_and_no_more_than_must(folder: Folder) -> None:
     for age_s, key in enumerate(reversed(KEYS)):  # the last key is the newest
         folder.save(key, [b"x" * 100])
-        os.utime(os.path.join(folder.path, f"{key}.arrow"), (time.time() - 100 * (len(KEYS) - age_s),) * 2)
+        os.utime(os.path.join(folder.path, f"{key}.facts"), (time.time() - 100 * (len(KEYS) - age_s),) * 2)
     assert folder.load(KEYS[-1], ME) is not None  # the oldest by writing, now used
     folder.prune()
-    assert _entries(folder) == sorted(f"{key}.arrow" for key in (*KEYS[:3], KEYS[-1]))
+    assert _entries(folder) == sorted(f"{key}.facts" for key in (*KEYS[:3], KEYS[-1]))
 
 
 def test_files_of_other_names_are_nobodys_to_remove_and_no_folder_is_made(folder: Folder) -> None:
     folder.prune()
     assert not os.path.exists(folder.path)
     os.makedirs(folder.path)
-    names = ["thesis.arrow", f"{KEYS[0]}.parquet", f"{KEYS[0]}.arrow.bak"]
+    names = ["thesis.facts", f"{KEYS[0]}.parquet", f"{KEYS[0]}.facts.bak"]
     for name in names:
         Path(folder.path, name).write_bytes(b"x" * 1000)
     folder.prune()

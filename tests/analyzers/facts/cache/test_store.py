@@ -50,7 +50,7 @@ def test_what_was_kept_is_found_under_its_key_alone(store: Store, monkeypatch: p
     store.save(KEYS[0], [b"a", memoryview(b"bc")])
     assert store.load(KEYS[0], NOBODY) == b"abc"
     assert store.load(KEYS[1], NOBODY) is None
-    assert _entries(store) == [f"{KEYS[0]}.arrow"]
+    assert _entries(store) == [f"{KEYS[0]}.facts"]
     store.save(KEYS[0], [b"later"])
     assert store.load(KEYS[0], NOBODY) == b"later"
     monkeypatch.setattr(store_module, "MAX_ENTRY_BYTES", 3)  # no more is read than an entry may have
@@ -60,10 +60,10 @@ def test_what_was_kept_is_found_under_its_key_alone(store: Store, monkeypatch: p
 def test_what_was_written_first_goes_first_and_no_more_than_must(memory: Store) -> None:
     for age, key in enumerate(KEYS):
         memory.save(key, [b"x" * 100])
-        files, path = fsspec.core.url_to_fs(f"{memory.url}/{key}.arrow")
+        files, path = fsspec.core.url_to_fs(f"{memory.url}/{key}.facts")
         files.store[path].created = datetime.now(tz=timezone.utc) - timedelta(hours=age)
     memory.prune()
-    assert _entries(memory) == sorted(f"{key}.arrow" for key in KEYS[:4])
+    assert _entries(memory) == sorted(f"{key}.facts" for key in KEYS[:4])
 
 
 def test_a_bucket_keeps_its_bound(bucket: str) -> None:
@@ -75,7 +75,7 @@ def test_a_bucket_keeps_its_bound(bucket: str) -> None:
 
 
 def test_objects_of_other_names_are_nobodys_to_remove(store: Store) -> None:
-    names = ["thesis.arrow", f"{KEYS[0]}.parquet", f"deep/{KEYS[1]}.arrow"]
+    names = ["thesis.facts", f"{KEYS[0]}.parquet", f"deep/{KEYS[1]}.facts"]
     for name in names:
         with fsspec.open(f"{store.url.rstrip('/')}/{name}", "wb") as file:
             file.write(b"x" * 1000)

@@ -9,8 +9,8 @@ import msgspec
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
+from ddprof.dashboard.exhibits.host import loading_words
 from ddprof.dashboard.exhibits.parts.answered_by import page_of_cause, page_of_finding
-from ddprof.dashboard.exhibits.parts.loading import loading_words
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.sidecar import LoaderSettings, TimedFetches
 

@@ -7,8 +7,7 @@ import io
 
 import pytest
 
-from ddprof.dashboard.exhibits.parts.exhibit import Named, Nested, Sheet, sheet
-from ddprof.dashboard.exhibits.parts.short_name import MOST_CHARS, short_name
+from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
 
 
 def test_csv_is_quoted_and_never_a_formula() -> None:

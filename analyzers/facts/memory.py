@@ -1,0 +1,215 @@
+"""Memory of a rank's device: how much it uses at most, what that is made of, and what is computed again to save it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
+from ddprof.intervals import Intervals
+from ddprof.model import RankTrace
+from ddprof.tables import NULL, Array, Table
+
+CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB
+IN_ORDER = 3  # kernels that follow one another as in the forward pass: fewer may do so by chance (two products)
+BACKWARD = "backward"
+PHASES = ("forward", "backward", "optimizer", "elsewhere")
+
+
+def device_memory(trace: RankTrace, ops: Table, steps: Table) -> dict[str, Any]:
+    """`memory_summary`, and `kept_bytes`: what keeping all activations would take per step, where some are computed
+    again. Peaks of the whole run from the capture, where the recording has none. {} where nothing is known.
+    """
+    found = memory_summary(trace)
+    marked = recomputed(ops, trace.strings)
+    if found and marked.any():
+        memory = trace.memory.take(np.flatnonzero(trace.memory["device"] != NULL))
+        kept = _kept_bytes(memory, recomputing(ops, marked), steps)
+        found |= {"kept_bytes": kept} if kept is not None else {}
+    counts, total = trace.sidecar.allocator, trace.device.total_memory_bytes or trace.sidecar.device.total_memory_bytes
+    if not found and counts.peak_allocated_bytes and total:
+        found = {"peak_allocated_bytes": counts.peak_allocated_bytes, "total_bytes": total}
+        found |= {"peak_reserved_bytes": counts.peak_reserved_bytes} if counts.peak_reserved_bytes else {}
+    return found
+
+
+def memory_summary(trace: RankTrace) -> dict[str, Any]:
+    """Device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`, and `curve`, the same
+    over time: `at_ns` (own clock), `allocated_bytes`, `reserved_bytes` (lists; null: not recorded). {} if not recorded.
+    """
+    table = trace.memory
+    device = table["device"] != NULL
+    found: dict[str, Any] = {}
+    for column in ("allocated_bytes", "reserved_bytes"):
+        values = table[column][device & (table[column] != NULL)]
+        if len(values):
+            found[f"peak_{column}"] = int(values.max())
+    if found:
+        found["curve"] = _memory_curve(table.take(np.flatnonzero(device)))
+    if found and trace.device.total_memory_bytes:
+        found["total_bytes"] = trace.device.total_memory_bytes
+    return found
+
+
+def _memory_curve(table: Table) -> dict[str, list[int | None]]:
+    """At most `CURVE_POINTS` points, each the maximum of its stretch of time, so that the peak is never lost."""
+    order = np.argsort(table["ts_ns"], kind="stable")
+    cuts = np.unique(np.linspace(0, len(order), CURVE_POINTS + 1).astype(np.int64))[:-1]
+    curve: dict[str, list[int | None]] = {"at_ns": table["ts_ns"][order][cuts].tolist()}
+    for column in ("allocated_bytes", "reserved_bytes"):
+        highest = np.maximum.reduceat(table[column][order], cuts)
+        curve[column] = [None if value == NULL else value for value in highest.tolist()]
+    return curve
+
+
+def recomputed(ops: Table, strings: Sequence[str]) -> Array:
+    """Which device operations compute the forward pass again (activation checkpointing); bool, shape (device_ops,).
+
+    The autograd engine's thread launches the kernels of backward operators. Where it launches the same operators and
+    kernels in the same order as the forward pass, and among them operators that have a backward operator of their own
+    (`aten::native_layer_norm`, `aten::native_layer_norm_backward`), it computes activations again that were not kept.
+    """
+    marked = np.zeros(len(ops), bool)
+    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (ops["launch_ns"] != NULL) & (ops["operator"] != NO_STRING))
+    rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
+    operator, thread = ops["operator"][rows], ops["thread"][rows]
+    used = np.unique(operator)
+    backwards = used[[BACKWARD in strings[int(code)].lower() for code in used]] if len(used) else used
+    engine = thread[np.isin(operator, backwards)]
+    if not len(engine):
+        return marked
+    found, counts = np.unique(engine, return_counts=True)
+    back = thread == found[np.argmax(counts)]
+    anchors = _with_backward(np.unique(operator[~back]), backwards, strings)
+    again = np.isin(operator, anchors) & back
+    if not again.any():
+        return marked
+    _, kind = np.unique(np.stack((operator, ops["name"][rows])), axis=1, return_inverse=True)
+    kind = kind.ravel().astype(np.int64)
+    repeats = _repeats(kind[~back], kind[back])
+    run = np.cumsum(np.append(True, repeats[1:] != repeats[:-1]))
+    real = np.isin(run, run[again[back] & repeats])
+    marked[rows[back][repeats & real]] = True
+    return marked
+
+
+def _with_backward(forward: Array, backwards: Array, strings: Sequence[str]) -> Array:
+    """Operators of the forward pass (codes) whose backward operator was launched too."""
+    known = [strings[int(code)] for code in backwards]
+    stems = {code: strings[int(code)].removesuffix("_forward") + "_" + BACKWARD for code in forward.tolist()}
+    return np.array([c for c, stem in stems.items() if any(name.startswith(stem) for name in known)], np.int64)
+
+
+def _repeats(forward: Array, backward: Array) -> Array:
+    """Which kernels of the backward pass are part of IN_ORDER that follow one another in the forward pass too."""
+    repeats = np.zeros(len(backward), bool)
+    if min(len(forward), len(backward)) < IN_ORDER:
+        return repeats
+    starts = np.isin(_in_order(backward), _in_order(forward))
+    for offset in range(IN_ORDER):
+        repeats[offset : len(backward) - IN_ORDER + 1 + offset] |= starts
+    return repeats
+
+
+def _in_order(kinds: Array) -> Array:
+    """A number for every IN_ORDER consecutive kinds, shape (kinds - IN_ORDER + 1,)."""
+    base = 1 << 20  # more kinds of kernels than any program has
+    number = np.zeros(len(kinds) - IN_ORDER + 1, np.int64)
+    for offset in range(IN_ORDER):
+        number = number * base + kinds[offset : len(kinds) - IN_ORDER + 1 + offset]
+    return number
+
+
+def recomputing(ops: Table, marked: Array) -> Intervals:
+    """When the host launches what is computed again, block by block: between which it launches nothing else."""
+    rows = np.flatnonzero((ops["launch_ns"] != NULL) & (ops["work"] == Work.COMPUTE))
+    rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
+    again = marked[rows]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], again, [False])).astype(np.int8)))
+    first, last = rows[edges[::2]], rows[edges[1::2] - 1]
+    return ops["launch_ns"][first], ops["launch_end_ns"][last]
+
+
+def _kept_bytes(memory: Table, blocks: Intervals, steps: Table) -> int | None:
+    """Memory per step that holding what is computed again would take: by how much tensors grow while it is computed.
+
+    `memory`: of the device alone. None where the allocator was not recorded.
+    """
+    known = np.flatnonzero(memory["allocated_bytes"] != NULL)
+    known = known[np.argsort(memory["ts_ns"][known], kind="stable")]
+    if not len(known) or not len(steps):
+        return None
+    start, end = blocks
+    inside = (start >= steps["mark_ns"][0]) & (end <= steps["mark_end_ns"][-1])
+    at, held = memory["ts_ns"][known], memory["allocated_bytes"][known]
+    edges = [np.searchsorted(at, moment[inside], side="right") - 1 for moment in (start, end)]
+    before, after = (held[np.maximum(edge, 0)] for edge in edges)
+    return int(np.maximum(after - before, 0).sum() / len(steps))
+
+
+def recompute_time(ops: Table, marked: Array) -> Intervals:
+    """When the device computes the forward pass again."""
+    return intervals.union(*ops.take(marked).bounds)
+
+
+@dataclass(frozen=True)
+class PeakParts:
+    """Bytes of tensors at the fullest moment inside the steps: `before`, when the step began, and what each of PHASES
+    added net until then; they sum to `peak`. `step`: position; `phase`: which the moment lies in.
+    """
+
+    peak: int
+    step: int
+    at_ns: int
+    phase: str
+    before: int
+    grown: tuple[int, ...]
+
+
+def peak_parts(facts: RankFacts) -> PeakParts | None:
+    """What the rank's memory is at its fullest; None where totals over time, steps or phases were not recorded.
+
+    Which tensor is a parameter, a gradient or a state of the optimizer is not in totals, and is not guessed. Of
+    recordings with more than CURVE_POINTS totals each stands for the largest of some that follow one another.
+    """
+    at, held = _curve(facts)
+    spans = _phases(facts)
+    inside = facts.is_issued_in_steps(at)
+    if not inside.any() or not any(len(start) for start, _ in spans):
+        return None
+    top = int(np.flatnonzero(inside)[held[inside].argmax()])
+    step = int(np.searchsorted(facts.steps["mark_ns"], at[top], side="right")) - 1
+    first = int(np.searchsorted(at, facts.steps["mark_ns"][step]))
+    begin = max(0, first - 1)  # what was held when the step began: the last total before it, or its first
+    change = np.diff(held[begin : top + 1])
+    phase = np.full(len(at), len(spans))
+    for number, span in reversed(list(enumerate(spans))):
+        phase[intervals.contains(span, at)] = number
+    grown = np.bincount(phase[begin + 1 : top + 1], weights=change, minlength=len(PHASES))
+    return PeakParts(
+        int(held[top]),
+        step,
+        int(at[top]),
+        PHASES[int(phase[top])],
+        int(held[begin]),
+        tuple(int(value) for value in grown),
+    )
+
+
+def _curve(facts: RankFacts) -> tuple[Array, Array]:
+    """When totals were recorded, ns, and the bytes of tensors then."""
+    known = facts.memory.get("curve") or {}
+    at = np.array(known.get("at_ns") or [], np.int64)
+    held = np.array([NULL if value is None else value for value in known.get("allocated_bytes") or []], np.int64)
+    return at[held != NULL], held[held != NULL]
+
+
+def _phases(facts: RankFacts) -> list[Intervals]:
+    backward = facts.phase_time(Phase.BACKWARD)
+    if not len(backward[0]):
+        backward = intervals.union(*facts.engine_passes.bounds)
+    return [facts.phase_time(Phase.FORWARD), backward, facts.phase_time(Phase.OPTIMIZER)]

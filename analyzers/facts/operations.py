@@ -1,0 +1,195 @@
+"""What a rank ran and which of it each busy moment is of: kernels, collectives and copies; on a CPU rank operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
+from ddprof.analyzers.facts.cpu.rank import training_threads
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import matches
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Column, Schema, Table, concat
+
+OPERATIONS = Schema(
+    "operations",
+    (
+        Column("start_ns", "int64", "start"),
+        Column("end_ns", "int64", "end"),
+        Column("work", "uint8", "facts.model.Work"),
+        Column("name", "int32", "kernel; on a CPU rank an operator; -2147483648 for work of no operator"),
+        Column("operator", "int32", "innermost operator above the launch; on a CPU rank the outermost around"),
+        Column("shape", "int32", "shapes of that operator; -2147483648 if not recorded"),
+        Column("track", "int64", "stream or thread", nullable=True),
+        Column("called_ns", "int64", "when the host called it", nullable=True),
+        Column("thread", "int64", "host track of that call", nullable=True),
+    ),
+)
+BUSY = Schema(
+    "busy",
+    (
+        Column("start_ns", "int64", "from here, inside a step"),
+        Column("end_ns", "int64", "to here; no moment of a rank is in two rows"),
+        Column("operation", "int64", "row of operations that has this time"),
+        Column("step", "int64", "row of steps"),
+    ),
+)
+Pieces = tuple[Array, Array, Array]  # start, end, row of operations; each moment in one piece
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """OPERATIONS and BUSY of one rank. The rows of BUSY sum to what the ledger books to compute, exposed communication
+    and exposed copies: where several operations run at once, computing comes before communication before copies, and
+    of equals the one that ends last has the time.
+    """
+
+    operations: Table
+    busy: Table
+
+
+def rank_work(facts: RankFacts, read_again: Callable[[str], RankTrace]) -> RankWork:
+    """The operations of a rank in its steps. `read_again`: the trace by the path of the facts, of a CPU rank."""
+    return _device_work(facts) if facts.is_device_rank else _cpu_work(facts, read_again(facts.path))
+
+
+def runs_operators(facts: RankFacts) -> bool:
+    """Whether the operations are the operators of a CPU rank rather than kernels."""
+    return not facts.is_device_rank
+
+
+def held(operations: Table, rows: Array) -> Pieces:
+    """The time of some operations; where several run, it is that of the one that ends last."""
+    start, end, row = intervals.holders(operations["start_ns"][rows], operations["end_ns"][rows])
+    return start, end, rows[row]
+
+
+def _busy_table(parts: Sequence[Pieces], steps: Table) -> Table:
+    """BUSY from pieces that do not overlap: what of them lies in a step."""
+    start, end, row = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.argsort(start, kind="stable")
+    start, end, row = start[order], end[order], row[order]
+    lo, hi, piece, step = intervals.intersect_rows((start, end), steps.bounds)
+    return BUSY.table({"start_ns": lo, "end_ns": hi, "operation": row[piece], "step": step})
+
+
+def _device_work(facts: RankFacts) -> RankWork:
+    """The operations of a rank on a device."""
+    ops = facts.device_ops
+    own = np.flatnonzero(ops["work"] != Work.COMM)
+    operations = concat(OPERATIONS, [_kernels(ops.take(own)), _comm_operations(facts)])
+    compute = np.flatnonzero(operations["work"] == Work.COMPUTE)
+    copies = np.flatnonzero(operations["work"] == Work.COPY)
+    exposed = facts.gaps_of("memcpy").bounds
+    start, end, row = held(operations, copies)
+    copy_start, copy_end, piece, _ = intervals.intersect_rows((start, end), exposed)
+    parts = [held(operations, compute), (copy_start, copy_end, row[piece]), _comm_pieces(facts, len(own))]
+    return RankWork(operations, _busy_table(parts, facts.steps))
+
+
+def _comm_operations(facts: RankFacts) -> Table:
+    """COMMS as operations."""
+    comms, ops = facts.comms, facts.device_ops
+    known = comms["device_op"] != NULL
+
+    def above(column: str, missing: int) -> Array:
+        found = np.full(len(comms), missing, np.int64)
+        found[known] = ops[column][comms["device_op"][known]]
+        return found
+
+    return OPERATIONS.table(
+        {
+            "start_ns": comms["start_ns"],
+            "end_ns": comms["end_ns"],
+            "work": np.full(len(comms), Work.COMM),
+            "name": comms["name"],
+            "operator": above("operator", NO_STRING),
+            "shape": np.full(len(comms), NO_STRING),
+            "track": comms["track"].astype(np.int64),
+            "called_ns": comms["launch_ns"],
+            "thread": above("thread", NULL),
+        }
+    )
+
+
+def _comm_pieces(facts: RankFacts, first: int) -> tuple[Array, Array, Array]:
+    """Exposed communication as pieces; `first`: row of operations where COMMS begin."""
+    exposed = facts.exposed
+    return exposed["start_ns"], exposed["end_ns"], exposed["comm"] + first
+
+
+def _kernels(ops: Table) -> Table:
+    return OPERATIONS.table(
+        {
+            **{name: ops[name] for name in ("start_ns", "end_ns", "work", "name", "operator", "shape", "thread")},
+            "track": ops["track"].astype(np.int64),
+            "called_ns": ops["launch_ns"],
+        }
+    )
+
+
+def _cpu_work(facts: RankFacts, trace: RankTrace) -> RankWork:
+    """The operators of a CPU rank, each without those that it calls, and its collectives.
+
+    Facts hold the outermost operators alone: the others are read from the trace again. Where two threads compute at
+    once, the first has the time: a rank has one.
+    """
+    threads = training_threads(trace, facts.main_thread) if facts.main_thread is not None else np.empty(0, np.int64)
+    wanted = (trace.events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[trace.events["name"]]
+    tables: list[Table] = []
+    parts: list[Pieces] = []
+    left, first = facts.host_work.bounds, 0
+    for thread in threads.tolist():
+        mine = wanted & (trace.events["track"] == thread) & (trace.events["dur_ns"] > 0)
+        operators, (start, end, row) = _own_time(trace, np.flatnonzero(mine), thread)
+        lo, hi, piece, _ = intervals.intersect_rows((start, end), left)
+        parts.append((lo, hi, row[piece] + first))
+        left = intervals.subtract(left, intervals.union(start, end))
+        tables.append(operators)
+        first += len(operators)
+    nobodys = _of_nobody(left)
+    parts += [(*left, np.arange(len(left[0])) + first), _comm_pieces(facts, first + len(nobodys))]
+    operations = concat(OPERATIONS, [*tables, nobodys, _comm_operations(facts)])
+    return RankWork(operations, _busy_table(parts, facts.steps))
+
+
+def _own_time(trace: RankTrace, rows: Array, thread: int) -> tuple[Table, Pieces]:
+    """The operators of a thread, and when each runs and none that it calls does."""
+    events = trace.events
+    rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
+    start_ns, dur_ns, name = events["ts_ns"][rows], events["dur_ns"][rows], events["name"][rows]
+    outermost, pieces = np.arange(len(rows)), (rows, rows, rows)
+    if len(rows):
+        end_ns, parent, depth = intervals.nested(start_ns, start_ns + dur_ns)
+        for level in range(2, int(depth.max()) + 1):
+            here = np.flatnonzero(depth == level)
+            outermost[here] = outermost[parent[here]]
+        at_ns, owner, is_start = intervals.bounds(np.zeros(len(rows), np.int64), start_ns, end_ns)
+        innermost = np.where(is_start, owner, parent[owner])[:-1]
+        keep = (innermost >= 0) & (np.diff(at_ns) > 0)
+        pieces = at_ns[:-1][keep], at_ns[1:][keep], innermost[keep]
+    of_thread = np.full(len(rows), thread)
+    table = {
+        "start_ns": start_ns,
+        "end_ns": start_ns + dur_ns,
+        "work": np.full(len(rows), Work.COMPUTE),
+        "name": name,
+        "operator": name[outermost],
+        "shape": shapes_of(trace, rows),
+        "track": of_thread,
+        "called_ns": start_ns,
+        "thread": of_thread,
+    }
+    return OPERATIONS.table(table), pieces
+
+
+def _of_nobody(left: intervals.Intervals) -> Table:
+    """Computing that no operator of a training thread covers."""
+    count = len(left[0])
+    columns = {c.name: np.full(count, NULL if c.nullable else NO_STRING) for c in OPERATIONS.columns}
+    columns |= {"start_ns": left[0], "end_ns": left[1], "work": np.full(count, Work.COMPUTE)}
+    return OPERATIONS.table(columns)

@@ -1,0 +1,194 @@
+"""Long stops of a host, inside calls that usually return at once (a starved CPU, page faults, a lock), and in none.
+
+The calls that a rank's launching threads make repeat, layer by layer and step by step. Between two neighbouring bounds
+of their events (a call begins or ends) nothing is recorded; a pair of bounds that occurs again and again says how long
+the host usually takes from one to the other. A host that takes far longer once is held by something that is not its
+program. What it takes every time, however long, is its program and no stall. Of several launching threads one works at
+a time (forward on the training thread, backward on autograd's), so their bounds are one sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
+from ddprof.intervals import Intervals
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table, among, of_kinds
+
+TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
+USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
+MIN_OCCURRENCES = 3  # of a place; fewer have no usual time
+NEAR = 64  # events looked at first for the one around a stall; most calls are shallow
+# A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us; a launch
+# takes about 5. Shorter stops are the scatter of ordinary calls.
+MIN_STOP_NS = 100_000
+CALLS = (Kind.CPU_OP, Kind.RUNTIME)  # compiled code: what lies between its bounds does not depend on a script
+_HOST = (*CALLS, Kind.ANNOTATION, Kind.PYTHON)
+
+
+@dataclass(frozen=True)
+class HostBounds:
+    """Starts and ends of host events in order. `rows`: the events, rows of the trace, by start."""
+
+    rows: Array
+    at_ns: Array  # (bounds,)
+    owner: Array  # (bounds,), row of the event that begins or ends
+    begins: Array  # (bounds,), bool: it begins
+
+    @property
+    def stops(self) -> Array:
+        """Bounds after which nothing begins or ends for MIN_STOP_NS; indices."""
+        return np.flatnonzero(np.diff(self.at_ns) >= MIN_STOP_NS)
+
+
+def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
+    """Bounds of the events of some threads (`threads`: host tracks)."""
+    events = trace.events
+    rows = np.flatnonzero(of_kinds(events["kind"], _HOST))
+    rows = rows[among(events["track"][rows], threads) & (events["dur_ns"][rows] >= 0)]
+    start = events["ts_ns"][rows]
+    at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
+    order = np.argsort(at_ns, kind="stable")
+    return HostBounds(rows, at_ns[order], np.concatenate((rows, rows))[order], order < len(rows))
+
+
+def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) -> Table:
+    """STALLS of the launching threads (`bounds`: of their events), by start.
+
+    Left out are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in
+    the queue, the first call of each name and the first launch of each kernel, in which libraries and modules are
+    loaded.
+    """
+    events, rows, at_ns, owner = trace.events, bounds.rows, bounds.at_ns, bounds.owner
+    long = bounds.stops
+    if len(rows) < MIN_OCCURRENCES or not len(long):
+        return STALLS.empty()
+    place = 2 * events["name"][owner].astype(np.int64) + ~bounds.begins  # + 1 for an end
+    length = np.diff(at_ns)
+    usual, is_first = _usual(place, length, long, _fallback(trace, place, owner))
+    is_stall = (usual > 0) & (length[long] >= TIMES_USUAL * usual) & ~is_first
+    long, usual = long[is_stall], usual[is_stall]
+    start, end = at_ns[long], at_ns[long + 1]
+    drained = _is_drained(ops, end)
+    order = np.argsort(ops["launch_ns"], kind="stable")
+    launches = ops.take(order[ops["launch_ns"][order] != NULL])
+    _, first = np.unique(launches["name"], return_index=True)
+    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(launches.take(np.sort(first))), start, end)
+    keep &= drained | ~_within(_calls(launches), start, end)
+    kept = np.flatnonzero(keep)
+    around = _innermost(trace, rows, start[kept], end[kept])
+    placed = _is_placed(events["kind"], owner[long[kept]], owner[long[kept] + 1], around)
+    kept, around = kept[placed], around[placed]
+    return STALLS.table(
+        {
+            "start_ns": start[kept],
+            "end_ns": end[kept],
+            "usual_ns": usual[kept],
+            "name": np.where(around >= 0, events["name"][around], NO_STRING),
+            "drains": drained[kept],
+        }
+    )
+
+
+def _fallback(trace: RankTrace, place: Array, owner: Array) -> Array:
+    """For each bound but the last what to compare its stretch by where the pair of bounds is rare; NULL for nothing.
+
+    A stretch at the beginning of a compiled call is of that call, whatever follows. Any other is of the code around.
+    """
+    begins_call = (place % 2 == 0) & of_kinds(trace.events["kind"], CALLS)[owner]
+    return np.asarray(np.where(begins_call, place, NULL)[:-1])
+
+
+def _usual(place: Array, length: Array, long: Array, fallback: Array) -> tuple[Array, Array]:
+    """Usual length (ns) of the place of each long stretch, 0 where it has none, and whether it is the place's first."""
+    pair = place[:-1] * (int(place.max()) + 1) + place[1:]
+    usual, is_first = _usual_of(pair, length, long)
+    rare = np.flatnonzero(usual == 0)
+    usual[rare], is_first[rare] = _usual_of(fallback, length, long[rare])
+    return usual, is_first
+
+
+def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
+    """Usual length of the stretches of each long stretch's key, 0 for rare keys and NULL; and who is the first."""
+    wanted = np.unique(key[long][key[long] != NULL])
+    if not len(wanted):
+        return np.zeros(len(long), np.int64), np.zeros(len(long), bool)
+    rows = np.flatnonzero(wanted[np.minimum(np.searchsorted(wanted, key), len(wanted) - 1)] == key)
+    rows = rows[np.lexsort((length[rows], key[rows]))]
+    begin = np.searchsorted(key[rows], wanted)
+    count = np.searchsorted(key[rows], wanted, side="right") - begin
+    upper = length[rows][begin + (USUAL_PERCENT * (count - 1)) // 100]
+    first = np.minimum.reduceat(rows, begin)
+    at = np.minimum(np.searchsorted(wanted, key[long]), len(wanted) - 1)
+    known = (wanted[at] == key[long]) & (count[at] >= MIN_OCCURRENCES)
+    return np.where(known, np.maximum(upper[at], 1), 0), known & (first[at] == long)
+
+
+def _calls(launches: Table) -> Intervals:
+    return launches["launch_ns"], launches["launch_end_ns"]
+
+
+def _within(spans: Intervals, start: Array, end: Array) -> Array:
+    """Which stretches lie inside one of some spans, which are sorted by start and may overlap."""
+    if not len(spans[0]):
+        return np.zeros(len(start), bool)
+    reach = np.maximum.accumulate(spans[1])
+    at = np.searchsorted(spans[0], start, side="right") - 1
+    return np.asarray((at >= 0) & (reach[np.maximum(at, 0)] >= end))
+
+
+def _is_drained(ops: Table, at_ns: Array) -> Array:
+    """Whether the device has begun all that was launched before each instant: only then it waits for the host."""
+    known = ops["launch_ns"] != NULL
+    launched = np.searchsorted(np.sort(ops["launch_end_ns"][known]), at_ns, side="left")
+    begun = np.searchsorted(np.sort(ops["start_ns"][known]), at_ns, side="right")
+    return np.asarray(launched <= begun)
+
+
+def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array:
+    """Whether a stretch has a place: it lies inside a call, or an operator or range begins or ends it.
+
+    Between two launches without operators any part of the script may run, so that those stretches are not alike.
+    `before`, `after`: event rows of the bounds; `around`: of the innermost event around, -1 for none.
+    """
+    inside = (around >= 0) & of_kinds(kind[around], CALLS)
+    return np.asarray(inside | (kind[before] != Kind.RUNTIME) | (kind[after] != Kind.RUNTIME))
+
+
+def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array:
+    """Row of the event around each stretch that began last; -1 where the host was in none."""
+    events = trace.events
+    begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
+    found = np.full(len(start), -1, np.int64)
+    behind = np.searchsorted(begun, start, side="right")
+    for stretch, (last, hi) in enumerate(zip(behind.tolist(), end.tolist(), strict=True)):  # stalls, not events
+        reach = NEAR
+        while last > 0 and found[stretch] < 0:  # backwards from the last event that has begun, further each time
+            first = max(0, last - reach)
+            around = np.flatnonzero(ended[first:last] >= hi)
+            if len(around):
+                found[stretch] = rows[first + around[-1]]
+            last, reach = first, 8 * reach
+    return found
+
+
+def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:
+    """SILENCES, by start: no call is open, and nothing begins or ends. Without what `spans` (HOST_SPANS) name:
+    fetching, saving, collecting.
+
+    What the host does then, the trace does not say: Python between calls, a lock, or a wait for another rank. Ranges
+    and Python frames may be open around a silence; a call that is open is what the host does.
+    """
+    stops = bounds.stops
+    if not len(stops):
+        return SILENCES.empty()
+    is_call = of_kinds(trace.events["kind"], CALLS)[bounds.owner]
+    is_open = np.cumsum(np.where(is_call, np.where(bounds.begins, 1, -1), 0))
+    silent = stops[is_open[stops] == 0]
+    start, end = bounds.at_ns[silent], bounds.at_ns[silent + 1]
+    named = intervals.overlap(intervals.union(*spans.bounds), start, end) > 0
+    return SILENCES.table({"start_ns": start[~named], "end_ns": end[~named]})

@@ -1,0 +1,131 @@
+"""Fewer collectives: small ones that share buckets (one latency per bucket, and the volume at the trace's own costs),
+and those that are not called any more: barriers, those of Python objects, and what could go (job/needless)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.script.meetings import is_meeting
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
+from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.analyzers.replay.changes.communication.transfers import has_role, sizes_bytes
+from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.findings import Change
+from ddprof.tables import NULL, Array
+
+VOLUME_SHARE = 0.1  # of a call's cost, where the trace holds one size only: such calls are far below any link's rate
+# Where the trace holds no sizes, calls are taken to be of 1 MiB, and never so many share a bucket that nothing is left
+# to overlap.
+MOST_PER_BUCKET = 25  # calls: DDP's default bucket is 25 MiB
+FEWEST_BUCKETS = 3  # per step
+
+
+def merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
+    roles = {rank.position: has_role(rank, measures, change.target) for rank in graph.ranks}
+    transfers = _merged_transfers(graph, roles, change.values[0])
+    host = {}
+    for rank in graph.ranks:
+        comms = rank.facts.comms
+        merged = roles[rank.position] & (transfers[rank.position] == 0) & (rank.ops.transfer_ns > 0)
+        rows = rank.ops.comm[merged]
+        rows = rows[comms["launch_end_ns"][rows] != NULL]
+        # A call that is not made any more takes no host time either.
+        host[rank.position] = (((comms["launch_ns"][rows], comms["launch_end_ns"][rows]), 0.0),)
+    return Scenario(transfer_ns=transfers, host_scale=host)
+
+
+def _merged_transfers(graph: Graph, chosen: Mapping[int, Array], cap_bytes: float) -> dict[int, Array]:
+    """New transfers (ns) by position, where consecutive `chosen` operations of a step share buckets of `cap_bytes`.
+
+    The last operation of a bucket carries all of it; the others take no time.
+    """
+    result = {}
+    for rank in graph.ranks:
+        transfer = rank.ops.transfer_ns.astype(np.float64).copy()
+        rows = np.flatnonzero(chosen[rank.position])
+        rows = rows[np.argsort(rank.ops.issued_ns[rows], kind="stable")]
+        sizes = sizes_bytes(rank, rows)
+        if not sizes.any():
+            calls = len(rows) / max(1, len(rank.marks_ns))
+            sizes[:] = cap_bytes / min(MOST_PER_BUCKET, max(2, calls // FEWEST_BUCKETS))
+        step = np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right")
+        model = fit_cost(sizes, transfer[rows])
+        for bucket in _buckets(sizes, step, cap_bytes):
+            members = rows[bucket]
+            before = transfer[members].sum()
+            transfer[members] = 0.0
+            transfer[members[-1]] = min(before, _bucket_ns(model, sizes[bucket], before))
+        result[rank.position] = np.round(transfer).astype(np.int64)
+    return result
+
+
+def _bucket_ns(model: CostModel | None, sizes: Array, before_ns: float) -> float:
+    """Cost of one bucket; without a model, the cost of one member and VOLUME_SHARE of the others'."""
+    if model is not None:
+        return model.time_ns(float(sizes.sum()))
+    mean = before_ns / len(sizes)
+    return mean * (1 + VOLUME_SHARE * (len(sizes) - 1))
+
+
+def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:
+    buckets: list[list[int]] = []
+    filled = 0.0
+    for i, size in enumerate(sizes.tolist()):
+        fresh = not buckets or step[i] != step[buckets[-1][-1]] or filled + size > cap_bytes
+        if fresh:
+            buckets.append([i])
+            filled = size
+        else:
+            buckets[-1].append(i)
+            filled += size
+    return [np.array(b) for b in buckets]
+
+
+def drop_meetings(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """The ranks do not meet in barriers and collectives of Python objects."""
+    gone = {rank.position: is_meeting(rank.facts) for rank in graph.ranks}
+    calls = {rank.position: intervals.union(*rank.facts.meetings.bounds) for rank in graph.ranks}
+    return _dropped(change, graph, measures, gone, calls)
+
+
+def drop_needless(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """What could go of the kind `target` (analyzers/job/needless) goes."""
+    kind = measures.needless.get(change.target)
+    if kind is None:
+        return Scenario()
+    gone = {rank.position: kind.comms[rank.position] for rank in graph.ranks}
+    calls = {rank.position: kind.host[rank.position] for rank in graph.ranks}
+    return _dropped(change, graph, measures, gone, calls)
+
+
+def _dropped(
+    change: Change,
+    graph: Graph,
+    measures: Measures,
+    gone_by_rank: Mapping[int, Array],
+    calls_by_rank: Mapping[int, intervals.Intervals],
+) -> Scenario:
+    """The calls take no time, and what waits for them waits no more.
+
+    A rank that is late at one of them stays late: the next collective waits for it.
+    """
+    transfer, host, freed, dissolved = {}, {}, {}, set[int]()
+    members = measures.job.members
+    for rank, _ in chosen(change, graph, measures):
+        ops, gone = rank.ops, gone_by_rank[rank.position]
+        mine = members_of(members, rank.position)
+        dissolved |= set(members["instance"][mine[gone[members["comm"][mine]]]].tolist())
+        here = ops.is_comm & gone[np.maximum(ops.comm, 0)] if len(gone) else ops.is_comm & False
+        transfer[rank.position] = np.where(here, 0, ops.transfer_ns)
+        calls = calls_by_rank[rank.position]
+        host[rank.position] = ((calls, 0.0),)
+        waits = intervals.contains(calls, rank.anchors.start_ns)
+        waits |= (rank.anchors.target >= 0) & here[np.maximum(rank.anchors.target, 0)] if len(here) else waits
+        freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
+    return Scenario(transfer_ns=transfer, host_scale=host, freed=freed, dissolved=frozenset(dissolved))

@@ -1,1 +1,0 @@
-"""Memory: of a run's ranks, and of a memory snapshot."""

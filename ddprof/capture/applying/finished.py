@@ -1,0 +1,227 @@
+"""Appliers that change an object once its constructor, or the function that wraps it, has made it: gradients that DDP
+exchanges in another precision, units of fully_shard that gather the parameters of the next ones ahead of time."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.describe.origin import script_line
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.settings.catalogue import COMM_HOOK, PREFETCHING
+from ddprof.settings.wanted import WantedFix
+
+if TYPE_CHECKING:
+    from ddprof.capture.applying.applier import Place
+    from ddprof.capture.hub import Hub
+
+# setting -> the method of a unit that takes the list, the attribute of its state that holds it
+_LISTS = {
+    "forward_prefetch_units": ("set_modules_to_forward_prefetch", "_states_to_forward_prefetch"),
+    "backward_prefetch_units": ("set_modules_to_backward_prefetch", "_states_to_backward_prefetch"),
+}
+
+
+class FinishedObjectApplier(Instrumentor):
+    """Is told of each object that `watch` sees made, with the fixes for it."""
+
+    target = ""
+
+    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
+        super().__init__(hub)
+        self.outcomes = outcomes
+        self._within = threading.local()  # units that a wrapper makes inside itself are part of it
+
+    def watch(self, owner: Any, name: str) -> None:
+        """See what calls of `owner.name` make from now on: their first argument where it is a constructor, else what
+        they return. A name under which another module has it too is left alone."""
+        original: Callable[..., Any] = getattr(owner, name)
+        mark = f"_ddprof_finishes_{self.target}"
+        if getattr(original, mark, False):
+            return
+        find, made = self.outcomes.guard.wrap(self._meant), self.outcomes.guard.wrap(self._made)
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            if getattr(self._within, "construction", False):
+                return original(*args, **kwargs)
+            self._within.construction = True
+            try:
+                meant = find()
+                result = original(*args, **kwargs)
+                if meant:
+                    made(args[0] if name == "__init__" else result, *meant)
+                return result
+            finally:
+                self._within.construction = False
+
+        setattr(replacement, mark, True)
+        self.patches.add(owner, name, replacement)
+
+    def _meant(self) -> tuple[list[WantedFix], Place] | None:
+        place = script_line()
+        fixes = self.outcomes.meant_for(self.target, place)
+        return (fixes, place) if fixes else None
+
+    def _made(self, made: Any, fixes: Sequence[WantedFix], place: Place) -> None:
+        for thing in made if isinstance(made, list) else [made]:
+            self.made(thing, fixes, place)
+
+    @abstractmethod
+    def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
+        """An object has been made; under the guard."""
+
+
+class FirstBackward:
+    """Calls what waits as the next backward pass of the script begins: by then a model is whole and has run, and no
+    gradient has been exchanged."""
+
+    def __init__(self, applier: Instrumentor, run: Callable[[], object]) -> None:
+        self.waiting = False
+        self._applier, self._run = applier, run
+
+    def install(self, torch: ModuleType) -> None:
+        """Put the hook in place; the applier's patches take it away."""
+        source: Any = torch
+        original, is_compiling, run = source.autograd.backward, source.compiler.is_compiling, self._run
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> None:
+            if self.waiting and not is_compiling():
+                self.waiting = False
+                run()
+            original(*args, **kwargs)
+
+        self._applier.patches.add(source.autograd, "backward", backward)
+
+
+class GradientCompressionApplier(FinishedObjectApplier):
+    """Registers the hook as the first backward pass begins: DDP takes only one, and the script may have its own."""
+
+    target = COMM_HOOK
+
+    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
+        super().__init__(hub, outcomes)
+        self._models: list[tuple[weakref.ref[Any], Sequence[WantedFix], Place]] = []
+        self._first = FirstBackward(self, outcomes.guard.wrap(self._register))
+
+    def _install(self, module: ModuleType) -> None:
+        self._first.install(module)
+        self.watch(module.nn.parallel.DistributedDataParallel, "__init__")
+
+    def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
+        """A DDP exists."""
+        self._models.append((weakref.ref(thing), fixes, place))
+        self._first.waiting = True
+        for fix in fixes:
+            self.outcomes.awaited(fix, "no backward pass has begun")
+
+    def _register(self) -> None:
+        models, self._models = self._models, []
+        for reference, fixes, place in models:
+            model = reference()
+            if model is not None:
+                why = _registered(model)
+                for fix in fixes:
+                    if why:
+                        self.outcomes.refused(fix, self.target, place, why)
+                    else:
+                        self.outcomes.applied(fix, self.target, place, {})
+
+
+def _registered(model: Any) -> str:
+    """Register the hook. Why not, in words; "" where done."""
+    if getattr(model, "_comm_hooks", None):
+        return "the script registers a communication hook of its own"
+    if exchanged_on_cpu(model):
+        return "gradients of CPU ranks are exchanged by gloo: torch has the hook for NCCL"
+    hooks = import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+    try:
+        model.register_comm_hook(model.process_group, hooks.bf16_compress_hook)
+    except (RuntimeError, TypeError, ValueError) as error:
+        return " ".join(str(error).split())[:200]
+    return ""
+
+
+def exchanged_on_cpu(model: Any) -> bool:
+    """Whether NCCL has no part in it."""
+    return any(parameter.device.type == "cpu" for parameter in model.parameters())
+
+
+class PrefetchApplier(FinishedObjectApplier):
+    """Gives each unit its list as the first backward pass begins: all units are known by then, and so is whether the
+    script has lists of its own."""
+
+    target = PREFETCHING
+
+    def __init__(self, hub: Hub, outcomes: Outcomes, module: str) -> None:
+        super().__init__(hub, outcomes)
+        self.module = module
+        self._units: list[tuple[weakref.ref[Any], Sequence[WantedFix], Place]] = []
+        self._first = FirstBackward(self, outcomes.guard.wrap(self._apply))
+
+    def _install(self, module: ModuleType) -> None:
+        self._first.install(sys.modules["torch"])
+        self.watch(module, "fully_shard")
+
+    def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
+        """A unit exists."""
+        self._units.append((weakref.ref(thing), fixes, place))
+        self._first.waiting = True
+        for fix in fixes:
+            self.outcomes.awaited(fix, "no backward pass has begun")
+
+    def _apply(self) -> None:
+        held = [(unit, fixes, place) for reference, fixes, place in self._units if (unit := reference()) is not None]
+        self._units = []
+        places = {id(unit): place for unit, _, place in held}
+        meant = {id(unit): _effective(fixes) for unit, fixes, _ in held}
+        for root in _roots([unit for unit, _, _ in held]):
+            units = [module for module in root.modules() if module is not root and id(module) in meant] or [root]
+            for fix in self.outcomes.fixes:
+                its = [unit for unit in units if fix in meant[id(unit)]]
+                if its:
+                    self._give(fix, its, places[id(its[0])])
+
+    def _give(self, fix: WantedFix, units: Sequence[Any], place: Place) -> None:
+        why = _why_not(fix, units)
+        if why:
+            self.outcomes.refused(fix, self.target, place, why)
+            return
+        for name, count in fix.values.items():
+            in_order = units if name == "forward_prefetch_units" else units[::-1]
+            for at, unit in enumerate(in_order):
+                getattr(unit, _LISTS[name][0])(list(in_order[at + 1 : at + 1 + int(count)]))
+        self.outcomes.applied(fix, self.target, place, {})
+
+
+def _why_not(fix: WantedFix, units: Sequence[Any]) -> str:
+    if len(units) < 2:
+        return "it is the only unit: none comes before or after it"
+    for name in fix.values:
+        method, states = _LISTS[name]
+        if not hasattr(units[0], method):
+            return f"{name}: this torch has no {method}"
+        if any(getattr(unit._get_fsdp_state(), states, None) for unit in units):
+            return f"the script calls {method} itself"
+    return ""
+
+
+def _effective(fixes: Sequence[WantedFix]) -> list[WantedFix]:
+    """Those of which no setting is replaced by a later one."""
+    last = {name: fix for fix in fixes for name in fix.values}
+    return [fix for fix in fixes if all(last[name] is fix for name in fix.values)]
+
+
+def _roots(units: Sequence[Any]) -> list[Any]:
+    """Those that no other unit contains."""
+    inside = {id(module) for unit in units for module in unit.modules() if module is not unit}
+    return [unit for unit in units if id(unit) not in inside]

@@ -1,1 +1,0 @@
-"""The objects of a job that settings belong to: who makes them."""

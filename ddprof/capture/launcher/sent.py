@@ -1,0 +1,234 @@
+"""A run sent elsewhere while it goes on: its folder to a store, itself to experiment trackers.
+
+Ranks only write files, on local disk. The launcher's process sends them, file by file, on a thread of its own, the rest
+when the job has ended: no step waits for a store. A process beside the job writes to trackers (ddprof/cli/follow.py).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddprof.capture.files.layout import CALLS_SUFFIX, CONTROL, MANIFEST, RING_SUFFIX, host_label
+from ddprof.capture.guard import Guard, say
+from ddprof.outside.stores import driver_options
+
+LOOK_S = 10.0  # a file of the same size and time at two looks has been written; one that grows later is sent again
+GIVE_UP = 3  # failures one after another, each of which the driver has repeated: the store does not answer
+_GROWING = (".tmp", RING_SUFFIX, CALLS_SUFFIX, CONTROL)  # sent when the job has ended: rings change without a new time
+Stamp = tuple[int, int]  # size in bytes, time of the last change
+# For the analysis and the last writes once the job has ended; DDPROF_LOG_END_S sets it.
+_END_S = 300.0
+_SETTLE_S = 5.0
+
+
+def is_url(out: str) -> bool:
+    """Whether `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
+    return "://" in out
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What came of it: the folder's address in the store, how many files are there and which are not, and why."""
+
+    address: str
+    sent: int
+    kept: tuple[str, ...] = ()
+    reason: str = ""
+
+    def line(self, folder: Path) -> str:
+        """What to tell."""
+        if not self.kept:
+            return f"uploaded to {self.address}"
+        which = self.kept[0] if len(self.kept) == 1 else f"{len(self.kept)} of {len(self.kept) + self.sent} files"
+        return f"{which} could not be uploaded to {self.address} ({self.reason}): kept in {folder}"
+
+
+class RunUpload:
+    """The files of a run folder on their way to a store below `url`."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder = folder
+        self._url = f"{url.rstrip('/')}/{folder.name}"
+        self._store: _Store | None = None
+        self._seen: dict[str, Stamp] = {}
+        self._sent: dict[str, Stamp] = {}
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._said = False
+
+    def start(self) -> None:
+        """Begin to send what is finished. Once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ddprof-upload", daemon=True)
+            self._thread.start()
+
+    def end(self) -> Uploaded:
+        """Send what is left, once the job and the files are done."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        left, reason, failures = {}, "", 0
+        for name, stamp in _files(self._folder).items():
+            if self._sent.get(name) == stamp:
+                continue
+            failed = "the store does not answer" if failures >= GIVE_UP else self._send(name, stamp)
+            failures = failures + 1 if failed else 0
+            if failed:
+                left[name] = stamp
+                reason = reason or failed
+        return Uploaded(self._url, len(self._sent.keys() - left.keys()), tuple(left), reason)
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            files = _files(self._folder)
+            settled = [name for name, stamp in files.items() if self._seen.get(name) == stamp]
+            self._seen = files
+            self._forget(files)
+            for name in settled:
+                if self._ended.is_set():
+                    return
+                if self._sent.get(name) != files[name] and not name.endswith(_GROWING):
+                    failed = self._send(name, files[name])
+                    if failed:
+                        self._say_once(failed)
+                        break  # until the next look
+
+    def _send(self, name: str, stamp: Stamp) -> str:
+        """Why a file could not be sent; "" where it was, or is no longer there."""
+        guard = Guard()
+        sent = guard.attempt("upload", lambda: self._opened().put(self._folder / name))
+        if sent:
+            self._sent[name] = stamp
+        if sent or not os.path.lexists(self._folder / name):
+            return ""
+        return guard.faults[0].removeprefix("upload: ") if guard.faults else "no reason given"
+
+    def _forget(self, files: dict[str, Stamp]) -> None:
+        """Remove what is no longer in the folder: a trace that has been compressed meanwhile would be there twice."""
+        for name in [name for name in self._sent if name not in files]:
+            if Guard().attempt("upload", lambda name=name: self._opened().remove(name)):  # type: ignore[misc]
+                del self._sent[name]
+
+    def _opened(self) -> _Store:
+        if self._store is None:
+            self._store = _Store(self._url)
+        return self._store
+
+    def _say_once(self, reason: str) -> None:
+        if not self._said:
+            self._said = True
+            say(f"{self._url}: no upload so far ({reason}); tried again until the job has ended")
+
+
+class _Store:
+    """A folder of a store. Its methods raise OSError or whatever the store's driver raises."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec  # heavy, and only the launching process needs it
+
+        self._files: Any
+        self._files, self._target = fsspec.core.url_to_fs(url, **driver_options(url))
+        if "file" in self._files.protocol:  # other drivers make folders as they are needed, where there are any
+            self._files.makedirs(self._target, exist_ok=True)
+        self._manifest: str | None = None
+
+    def put(self, path: Path) -> bool:
+        """Copy a file there; True."""
+        self._files.put_file(str(path), f"{self._target}/{self._name(path.name)}")
+        return True
+
+    def remove(self, name: str) -> bool:
+        """Remove a file that was copied there; True."""
+        self._files.rm_file(f"{self._target}/{self._name(name)}")
+        return True
+
+    def _name(self, name: str) -> str:
+        """Tasks of one job on several hosts, each with a folder of its own, meet there: a second manifest gets a name
+        of its own."""
+        if name != MANIFEST:
+            return name
+        if self._manifest is None:
+            again = self._files.exists(f"{self._target}/{MANIFEST}")
+            self._manifest = f"manifest.{host_label()}.{os.getpid()}.json" if again else MANIFEST
+        return self._manifest
+
+
+def _files(folder: Path) -> dict[str, Stamp]:
+    """The regular files of a folder; a link may lead to a file that was never meant to leave this host."""
+    found = {}
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            found[entry.name] = status.st_size, status.st_mtime_ns
+    return found
+
+
+class LogTo:
+    """The trackers that a run is written to while it goes on, by the module `follower`.
+
+    Started once the job is there, ended with it.
+    """
+
+    def __init__(self, folder: Path, name: str, targets: Sequence[str], follower: str) -> None:
+        self._folder = folder
+        options = [word for target in targets for word in ("--log-to", target)]
+        self._command = [sys.executable, "-m", follower, str(folder), "--name", name, *options]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
+
+    def start(self) -> None:
+        """Start it, once. In a session of its own: Ctrl-C is for the job, and the verdict comes after it."""
+        if self._started:
+            return
+        self._started = True
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            # The working folder is the user's: a script there that is named like a tracker is none.
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
+        )
+
+    def end(self) -> None:
+        """Say that the job has ended and wait for the verdict to be written; KeyboardInterrupt ends the waiting."""
+        self.start()  # of a job that was over before the first tick
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(_end_s())
+        except subprocess.TimeoutExpired:
+            say(f"the trackers take too long: ddprof report {self._folder} --to NAME writes the verdict to them")
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                _wait_or_kill(process)
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_SETTLE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _end_s() -> float:
+    try:
+        return max(float(os.environ.get("DDPROF_LOG_END_S", "")), 0.1)
+    except ValueError:
+        return _END_S

@@ -1,1 +1,0 @@
-"""What of a run is sent elsewhere while the job goes on: the run folder to a store, numbers to experiment trackers."""

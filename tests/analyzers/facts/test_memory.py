@@ -1,0 +1,93 @@
+"""Forward kernels in the backward pass, told from the backward pass's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.engine import load_runs
+from ddprof.analyzers.facts.memory import PHASES, peak_parts, recomputed
+from ddprof.analyzers.facts.model import PHASES as PHASE_TABLE
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.work import step_of_launch
+
+LAYERS, OPERATORS = 4, 10  # of the model in corpus.py, and of the forward pass of one of its layers
+SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [("needless recomputation", LAYERS), ("recomputation of unknown use", LAYERS // 2), ("clean.ddp", 0)],
+)
+def test_what_runs_again(labelled: Runs, name: str, layers: int) -> None:
+    """Every operator of the layers that are not kept, and no operator of backward."""
+    facts = labelled(name).job.ranks[0]
+    marked = recomputed(facts.device_ops, facts.strings)
+    inside = step_of_launch(facts) >= 0
+    assert int((marked & inside).sum()) == layers * OPERATORS * len(facts.steps)
+    operators = {facts.strings[int(code)] for code in np.unique(facts.device_ops["operator"][marked])}
+    assert not any("backward" in operator for operator in operators)
+
+
+def test_a_pass_without_operators_says_nothing(labelled: Runs) -> None:
+    facts = labelled("needless recomputation").job.ranks[0]
+    unnamed = facts.device_ops.replace(operator=np.full(len(facts.device_ops), -(2**31), np.int32))
+    assert not recomputed(unnamed, facts.strings).any()
+
+
+def test_what_keeping_takes_is_how_much_tensors_grow_meanwhile(labelled: Runs) -> None:
+    run = labelled("needless recomputation")
+    memory = run.job.ranks[0].memory
+    assert memory["kept_bytes"] == pytest.approx(0.4 * memory["total_bytes"], rel=0.01)
+
+
+@pytest.fixture(scope="module")
+def facts() -> RankFacts:
+    return next(iter(load_runs([SAMPLES / "full_memory"]))).job.ranks[0]
+
+
+def test_the_parts_sum_to_the_recorded_peak(facts: RankFacts) -> None:
+    found = peak_parts(facts)
+    assert found is not None
+    assert found.before + sum(found.grown) == found.peak == facts.memory["peak_allocated_bytes"]
+
+
+def _with_totals(facts: RankFacts, *totals_mib: int) -> RankFacts:
+    """The rank with a phase each quarter of its first step, and totals before it and in the middle of each."""
+    start, end = int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][0])
+    quarter = (end - start) // 4
+    begin = [start, start + quarter, start + 2 * quarter]
+    phases = PHASE_TABLE.table(
+        {
+            "start_ns": begin,
+            "end_ns": [at + quarter for at in begin],
+            "phase": [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER],
+            "name": [0, 0, 0],
+        }
+    )
+    at = [start - 1, *(at + quarter // 2 for at in (*begin, start + 3 * quarter))]
+    curve = {"at_ns": at[: len(totals_mib)], "allocated_bytes": [value * MIB for value in totals_mib]}
+    return replace(facts, phases=phases, memory={"curve": curve})
+
+
+def test_each_phase_has_what_it_added_until_the_peak(facts: RankFacts) -> None:
+    found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
+    assert found is not None and found.phase == "optimizer" and found.step == 0
+    assert found.before == 100 * MIB
+    assert dict(zip(PHASES, found.grown, strict=True)) == {
+        "forward": 60 * MIB,
+        "backward": -10 * MIB,
+        "optimizer": 40 * MIB,
+        "elsewhere": 0,
+    }
+
+
+def test_without_phases_or_totals_nothing_is_said(facts: RankFacts) -> None:
+    none = PHASE_TABLE.empty()
+    assert peak_parts(replace(facts, phases=none, engine_passes=facts.engine_passes.take([]))) is None
+    assert peak_parts(replace(facts, memory={})) is None

@@ -1,0 +1,103 @@
+"""The busy time of a rank, divided among what it ran, is that of the ledger to the nanosecond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import gloo_traces as gloo
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.facts.model import Work
+from ddprof.analyzers.facts.operations import RankWork, rank_work, runs_operators
+from ddprof.causes import CAUSE_CODE
+from ddprof.readers import read
+
+OF_WORK = {
+    Work.COMPUTE: ("compute",),
+    Work.COMM: ("comm_wait", "comm_transfer", "pipeline_bubble"),  # a bubble is waiting for another stage
+    Work.COPY: ("memcpy",),
+}
+LABELLED = ("clean.fsdp", "pipeline.bubble", "input.pageable_copy", "comm.no_overlap", "host.checkpoint")
+REAL = (
+    "traces/cpu_gloo/fsdp2-tf-2r-base",
+    "traces/cpu_gloo/ddp-cnn-2r-slowrank",
+    "traces/multi_rank/dlrm_ddp_v100_8ranks",
+    "traces/multi_rank/megatron_pp_last_stage_slow_8gpu",
+    "traces/single_rank/torchrec_v100_rank1",
+    "traces/formats/horovod_timeline",
+    "oracle_samples/09_slow_stage_pp2/traces",
+)
+
+
+def works(run: LoadedRun) -> list[RankWork]:
+    return [rank_work(facts, lambda path: read(run.sources[path])) for facts in run.job.ranks]
+
+
+def check(run: LoadedRun) -> None:
+    """Each kind of work has the ledger's time of its causes, in every step, and no moment is in two pieces."""
+    for position, work in enumerate(works(run)):
+        busy, facts = work.busy, run.job.ranks[position]
+        kind = work.operations["work"][busy["operation"]]
+        ledger = run.job.ledger.take(run.job.ledger["rank"] == position)
+        for of, causes in OF_WORK.items():
+            booked, found = np.zeros((2, len(facts.steps)), np.int64)
+            for cause in causes:
+                mine = ledger["cause"] == CAUSE_CODE[cause]
+                np.add.at(booked, ledger["step"][mine], ledger["dur_ns"][mine])
+            np.add.at(found, busy["step"][kind == of], (busy["end_ns"] - busy["start_ns"])[kind == of])
+            assert found.tolist() == booked.tolist(), (run.label, position, of)
+        order = np.argsort(busy["start_ns"])
+        assert (busy["start_ns"][order][1:] >= busy["end_ns"][order][:-1]).all()
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_it_sums_to_the_ledger_of_every_step(labelled: Runs, name: str) -> None:
+    check(labelled(name).run)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_it_sums_to_the_ledger_of_real_traces(shared_run: Callable[[str], Path], name: str) -> None:
+    for run in load_runs([str(shared_run(name))], Options(workers=1, cache=False)):
+        check(run)
+
+
+@pytest.fixture
+def cpu_run(tmp_path: Path) -> LoadedRun:
+    """Two ranks whose training thread calls aten::linear, which calls aten::addmm, and then waits for its peer."""
+
+    def events(rank: int) -> gloo.Events:
+        found: gloo.Events = []
+        for step in range(3):
+            at = 1_000.0 + step * 10_000
+            found += [
+                gloo.annotation(rank, f"ProfilerStep#{step}", at, 10_000),
+                gloo.operator(rank, "aten::linear", at + 100, 5_000),
+                gloo.operator(rank, "aten::addmm", at + 600, 4_000),
+                gloo.operator(rank, "aten::copy_", at + 700, 1_000),
+                gloo.operator(rank, "aten::add_", at + 6_000, 500),
+            ]
+        return found
+
+    (run,) = load_runs([str(gloo.write(tmp_path / "run", [events(0), events(1)]))], Options(workers=1, cache=False))
+    return run
+
+
+def test_an_operator_of_a_cpu_rank_has_its_own_time_alone(cpu_run: LoadedRun) -> None:
+    check(cpu_run)
+    for facts, work in zip(cpu_run.job.ranks, works(cpu_run), strict=True):
+        assert runs_operators(facts)
+        names = [facts.strings[n] for n in work.operations["name"][work.busy["operation"]].tolist()]
+        around = [facts.strings[n] for n in work.operations["operator"][work.busy["operation"]].tolist()]
+        own: dict[tuple[str, str], int] = {}
+        for name, outer, length in zip(names, around, work.busy["end_ns"] - work.busy["start_ns"], strict=True):
+            own[name, outer] = own.get((name, outer), 0) + int(length)
+        assert own == {
+            ("aten::linear", "aten::linear"): 3 * 1_000_000,
+            ("aten::addmm", "aten::linear"): 3 * 3_000_000,
+            ("aten::copy_", "aten::linear"): 3 * 1_000_000,
+            ("aten::add_", "aten::add_"): 3 * 500_000,
+        }

@@ -1,0 +1,132 @@
+"""The kernel table of whole runs: its sums are the report's, and what it says of ranks is what they ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.facts.kernels import operator_flops
+from ddprof.analyzers.kernel_table.merged import by_step_us, inclusive_us, merged
+from ddprof.analyzers.kernel_table.of_run import kernels_of, least_bytes, path_of
+from ddprof.errors import NoUsableInput
+from ddprof.hardware import memory_bandwidth
+from ddprof.tables import NULL
+
+BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
+BF16 = 2
+
+
+def loaded(folder: Path) -> LoadedRun:
+    (run,) = load_runs([str(folder)], Options(workers=1, cache=False))
+    return run
+
+
+@pytest.mark.parametrize("name", ["straggler.compute", "clean.pp", "clean.tpdp", "compute.precision"])
+def test_rows_sum_to_the_ledger_of_each_rank_and_of_the_job(labelled: Runs, name: str) -> None:
+    run = labelled(name).run
+    table, ledger = kernels_of(run), run.report.ledger
+    for rank, row in ledger.per_rank.items():
+        mine = table.rows.take(table.rows["rank"] == rank)
+        assert mine["busy_us"].sum() == pytest.approx(sum(row[cause] for cause in BUSY), abs=1e-3)
+        assert (mine["total_us"] >= mine["busy_us"] - 1e-6).all()
+        assert mine["step_share"].sum() * row["wall_us"] == pytest.approx(mine["busy_us"].sum(), rel=1e-6)
+    for by in (("kernel", "operator", "kind"), ("operator",), ("module",), ("line",)):
+        rows = merged(table, by)
+        assert sum(r.busy_us for r in rows) == pytest.approx(sum(ledger.job[cause] for cause in BUSY), abs=1e-3)
+        assert all(r.lowest_us <= r.highest_us for r in rows)
+
+
+def test_a_slow_rank_is_the_slowest_of_the_kernels_that_compute(labelled: Runs) -> None:
+    run = labelled("straggler.compute").run
+    rows = [r for r in merged(kernels_of(run), ("kernel", "kind")) if r.key[1] == "compute"]
+    (culprit,) = run.report.ranked_findings()[0].ranks
+    assert all(r.slowest == culprit for r in rows[:3])
+    assert all(r.highest_us > 1.1 * r.lowest_us for r in rows[:3])
+
+
+def test_the_critical_path_is_shared_out_and_never_more_than_whole(labelled: Runs) -> None:
+    run = labelled("straggler.compute").run
+    table = kernels_of(run)
+    share = table.rows["path_share"].sum()
+    assert 0.5 < share <= 1 + 1e-9
+    path = path_of(run)
+    on_device = path["end_ns"] - path["start_ns"]
+    assert share * on_device.sum() <= on_device.sum() + 1
+
+
+def test_steps_of_a_kernel_are_its_mean(labelled: Runs) -> None:
+    table = kernels_of(labelled("straggler.compute").run)
+    by_step = by_step_us(table)
+    for row in merged(table, ("kernel", "kind")):
+        name, kind = row.key
+        assert sum(by_step[name, kind]) / len(by_step[name, kind]) == pytest.approx(row.busy_us)
+
+
+def test_a_filter_of_ranks_leaves_their_rows(labelled: Runs) -> None:
+    table = kernels_of(labelled("straggler.compute").run)
+    rows = merged(table, ("kernel",), lambda rank: rank == 1)
+    assert {r.slowest for r in rows} == {1} and {r.ranks for r in rows} == {1}
+    assert merged(table, ("kernel",), lambda rank: False) == []
+
+
+def test_modules_and_lines_of_a_real_trace(shared_run: Callable[[str], Path]) -> None:
+    run = loaded(shared_run("traces/single_rank/qwen_h100"))
+    rows = merged(kernels_of(run), ("module",))
+    inside = inclusive_us(rows)
+    assert inside["Qwen2Model_0"] == pytest.approx(sum(r.busy_us for r in rows))
+    layers = [path for path in inside if path.count(" > ") == 1 and "DecoderLayer" in path]
+    assert len(layers) == 24
+    assert {r.key[0].rpartition(" ")[2] for r in merged(kernels_of(run), ("line",))} == {"run_on_input()"}
+    product = next(r for r in merged(kernels_of(run), ("operator",)) if r.key[0] == "aten::mm")
+    assert product.flops_per_s is not None and 5e14 < product.flops_per_s < 989e12
+    assert product.roofline_share is not None and 0.5 < product.roofline_share < 1
+
+
+def test_cpu_ranks_say_that_their_rows_are_operators(shared_run: Callable[[str], Path]) -> None:
+    table = kernels_of(loaded(shared_run("traces/cpu_gloo/ddp-cnn-2r-base")))
+    assert table.runs_operators
+    assert {"aten::mkldnn_convolution", "aten::convolution_backward"} & set(table.rows["kernel"].tolist())
+
+
+def test_a_trace_that_is_gone_is_one_line(labelled: Runs, shared_run: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for file in shared_run("traces/cpu_gloo/ddp-cnn-2r-base").glob("*.gz"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    run = loaded(folder)
+    for file in folder.glob("*.gz"):
+        file.unlink()
+    with pytest.raises(NoUsableInput) as told:
+        kernels_of(run)
+    assert len(str(told.value).splitlines()) == 1
+
+
+def test_a_product_reads_both_operands_and_writes_its_result() -> None:
+    assert least_bytes("mm", [[64, 32], [32, 128]], BF16) == BF16 * (64 * 32 + 32 * 128 + 64 * 128)
+    assert least_bytes("addmm", [[128], [64, 32], [32, 128]], BF16) == least_bytes("mm", [[64, 32], [32, 128]], BF16)
+    assert least_bytes("linear", [[8, 64, 32], [128, 32]], BF16) == BF16 * (8 * 64 * 32 + 128 * 32 + 8 * 64 * 128)
+    assert math.isnan(least_bytes("mm", [[64, 32], [32, 128]], NULL))
+    assert math.isnan(least_bytes("mul", [[64, 32], [64, 32]], BF16))
+
+
+def test_attention_has_tokens_and_heads_where_each_operator_has_them() -> None:
+    batch, heads, tokens, width = 2, 8, 512, 64
+    exact = 4.0 * batch * heads * tokens * tokens * width  # queries by keys, then by values
+    called = [[batch, heads, tokens, width]] * 3
+    launched = [[batch, tokens, heads, width]] * 3
+    assert operator_flops("aten::_scaled_dot_product_flash_attention", called) == exact
+    assert operator_flops("aten::_flash_attention_forward", launched) == exact
+    assert operator_flops("aten::_flash_attention_backward", launched) == 2.5 * exact
+    assert least_bytes("_flash_attention_forward", launched, BF16) == BF16 * 4 * batch * heads * tokens * width
+
+
+def test_known_devices_have_a_memory_rate() -> None:
+    assert memory_bandwidth("NVIDIA H100 80GB HBM3") == pytest.approx(3.35e12)
+    assert memory_bandwidth("NVIDIA A100-SXM4-80GB") == pytest.approx(2.039e12)
+    assert memory_bandwidth("NVIDIA A100-SXM4-40GB") == pytest.approx(1.555e12)
+    assert memory_bandwidth("a device of tomorrow") is None

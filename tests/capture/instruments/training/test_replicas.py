@@ -1,0 +1,86 @@
+"""Checksums of parameters and buffers: the same for the same content, bounded, and never of shards."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ddprof.capture.instruments.training.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
+
+pytestmark = pytest.mark.torch
+torch: Any = pytest.importorskip("torch")
+
+
+def summed(*tensors: Any) -> dict[str, Any]:
+    return _summed([(str(at), "parameter", tensor) for at, tensor in enumerate(tensors)])
+
+
+def test_equal_bits_have_equal_checksums_and_what_cannot_be_read_is_left_out() -> None:
+    one, other = torch.arange(12.0), torch.arange(12.0)
+    assert summed(one) == summed(other)
+    other[11] = torch.nextafter(other[11], torch.tensor(torch.inf))
+    assert summed(one)["checksums"] != summed(other)["checksums"]
+    found = summed(torch.zeros(3, device="meta"), torch.zeros(0), torch.eye(3).to_sparse(), torch.ones(2))
+    assert found["names"] == ["3"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64"])
+def test_every_type_is_read(dtype: str) -> None:
+    found = summed(torch.ones(3, 5, dtype=getattr(torch, dtype)), torch.zeros((), dtype=getattr(torch, dtype)))
+    assert len(found["checksums"]) == 16
+    assert found["values"] == ([1.0, 0.0] if "float" in dtype else [None, None])
+
+
+def test_large_tensors_are_read_in_part_whatever_their_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = (64, 32, 8, 8)
+    for tensor in (
+        torch.zeros(shape),
+        torch.zeros(shape).to(memory_format=torch.channels_last),
+        torch.zeros(512, 512).t(),
+    ):
+        read: list[int] = []
+        monkeypatch.setattr("zlib.crc32", lambda content, read=read: read.append(content.nbytes) or 0)
+        summed(tensor)
+        assert 0 < read[0] <= 4 * _MAX_ELEMENTS
+    holes = torch.zeros(4000, 100)[:, ::2]
+    summed(holes)
+    assert read[-1] <= 4 * _MAX_ELEMENTS
+
+
+def test_reading_leaves_parameters_and_random_numbers_alone() -> None:
+    layer = torch.nn.Linear(64, 64)
+    before, state, version = layer.weight.clone(), torch.get_rng_state(), layer.weight._version
+    summed(layer.weight)
+    assert torch.equal(before, layer.weight) and torch.equal(state, torch.get_rng_state())
+    assert layer.weight._version == version and layer.weight.grad is None
+
+
+def test_of_a_model_without_a_wrapper_what_the_optimizer_updates_is_read() -> None:
+    model, loose = (
+        torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)),
+        torch.zeros(3, requires_grad=True),
+    )
+    model[0].bias.requires_grad_(False)
+    optimizer = torch.optim.SGD([*model.parameters(), loose], 0.1)
+    (found,) = checksums([("module", model)], [optimizer], {id(optimizer): {"line": 3}})
+    buffers = ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    assert found["names"] == ["0.weight", "1.weight", "1.bias", "SGD[4] (3)", *buffers]
+    assert found["buffers"] == [4, 5, 6] and found["class"] == "Sequential" and found["line"] == {"line": 3}
+
+
+@pytest.mark.parametrize("kind", ["fsdp1", "fsdp2", "deepspeed"])
+def test_shards_are_not_read(kind: str) -> None:
+    model = torch.nn.Linear(2, 2)
+    assert checksums([(kind, model), ("module", model)], [torch.optim.SGD(model.parameters(), 0.1)], {}) == []
+
+
+def test_batch_norms_that_are_frozen_or_synchronised_are_not_counted() -> None:
+    class SyncNorm(torch.nn.BatchNorm1d):  # type: ignore[misc, name-defined]
+        """Another library's."""
+
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), SyncNorm(2), torch.nn.BatchNorm2d(2), torch.nn.LayerNorm(2))
+    model[0].eval()
+    found = batch_norms([("ddp", SimpleNamespace(module=model)), ("module", model)])
+    assert found == [{"class": "Sequential", "kind": "ddp", "layers": 1, "first": "2"}]

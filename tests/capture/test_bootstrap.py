@@ -1,0 +1,62 @@
+"""How processes end: no thread of capture outlives the interpreter, whatever became of capture."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import atexit, os, signal, sys, threading, types
+from ddprof.capture.files.control import ControlReader
+from ddprof.capture.guard import Guard
+from ddprof.capture.bootstrap import follow_children
+from ddprof.capture.signals import Watchdog
+from ddprof.capture.stacks.sampler import StackSampler
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+guard = Guard()
+nothing = lambda *_: None
+tracker = types.SimpleNamespace(thread=threading.get_ident(), phase=5, index=9)
+class Session: ...
+
+
+session = Session()
+session.guard, session.restart_in_child, session.finish = guard, nothing, guard.wrap(nothing)
+session.control = ControlReader(folder, nothing, nothing, nothing)
+session.stacks = StackSampler(tracker, lambda: True, nothing, hz=1000)
+session.clock = types.SimpleNamespace(stop=lambda: sys.argv[2] == "signal" and os.kill(os.getpid(), signal.SIGTERM))
+session.watchdog = Watchdog(lambda _: print("flushed in the middle", flush=True))
+session.watchdog.arm(folder / "threads.txt")
+session.stacks.start(folder / "a.stacks.jsonl", {})
+session.control.start()
+
+
+def told() -> None:
+    print([name for thread in threading.enumerate() if (name := thread.name) in ("ddprof-stacks", "ddprof-control")])
+
+
+atexit.register(told)  # called last
+follow_children(session)
+guard.disable()
+for number in range(200_000):
+    str(number)
+"""
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize(("event", "code", "said"), [("none", 0, "[]\n"), ("signal", -signal.SIGTERM, "")])
+def test_no_thread_of_capture_is_left_where_capture_is_off(
+    tmp_path: Path, native: str, event: str, code: int, said: str
+) -> None:
+    """A signal that comes as they are ended waits until they are: its handler would wait for locks that are held."""
+    environment = {**os.environ, "DDPROF_NATIVE": native}
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path), event]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
+    assert '"kind":"end"' in (tmp_path / "a.stacks.jsonl").read_text()

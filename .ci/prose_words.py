@@ -40,9 +40,8 @@ def _texts() -> Iterator[str]:
     for table in (ROOT / BASIS).glob("*.toml"):
         yield table.read_text(encoding="utf-8")
     for file in _sources():
-        if LIST.parent not in file.parents and not _UNREPORTED.search(
-            file.as_posix()
-        ):  # the words of redaction itself are in no sentence of a report
+        # The words of redaction itself are in no sentence of a report.
+        if LIST.parent not in file.parents and not _UNREPORTED.search(file.as_posix()):
             yield from (m.group(1) or m.group(2) or "" for m in _STRING.finditer(file.read_text(encoding="utf-8")))
 
 

@@ -25,11 +25,12 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "remembered",
 }
 VOCABULARY = BASIS | {"findings", "hangs"}
-PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = tuple(
+PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in (
         "facts",
         "job",
+        "attribution",
         "execution",
         "rules",
         "replay",
@@ -67,9 +68,10 @@ ALLOWED: dict[str, set[str]] = {
     | {"flight_recorder", "hangs", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
+    ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
     RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
-    | {FACTS, JOB, EXECUTION, REPLAY},
+    | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     PLANNING: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
@@ -81,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
     | {PLANNING, RUN_FOLDER},
     "analyzers": VOCABULARY
     | {"settings"}
-    | {FACTS, JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
+    | {FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, PLANNING, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, PLANNING, KERNEL_TABLE, "readers", "api"}
@@ -132,7 +134,7 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},  # and protobuf, by name: messages.py
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
+    **{unit: {"numpy"} for unit in (JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, PLANNING, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
 from ddprof.findings import Candidate
 from ddprof.units import format_ranks, format_us
@@ -16,23 +17,30 @@ from ddprof.units import format_ranks, format_us
 _BY_OWN_TIME = ("input.straggler", "straggler.unexplained")
 
 
-def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
-    """Why a finding on late ranks is withdrawn; None where it stands: where their own time is longer than the other
-    ranks' by a good part of what those wait for them. One that began later, and takes no longer, is waited for until it
-    has caught up.
+def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:
+    """Whether the own time of one of these ranks is longer than the other ranks' by a good part of what those wait for
+    it. One that began later, and takes no longer, is waited for until it has caught up: no step ends earlier if it
+    does. Clear timers of the whole run outvote the few traced steps. Where the ranks' own time was not recorded, it is
+    taken to be longer.
     """
     job = measures.job
-    late = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
+    late = [p for p, rank in enumerate(job.rank_ids) if rank in numbers]
     others = np.setdiff1d(np.arange(len(job.ranks)), late)
-    if not late or not len(others) or candidate.id not in _BY_OWN_TIME:
+    if not late or not len(others) or out_of_scope(job) is not None:
+        return True
+    if (measures.timed_us[late] > 0).any():
+        return True
+    more = {p: float(measures.own_us[p]) - float(np.median(measures.own_us[others])) for p in late}
+    return any(us > 0 and us >= MOST_SHARE * lateness_us(job.ranks, job.blame, p) for p, us in more.items())
+
+
+def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
+    """Why a finding on late ranks is withdrawn; None where it stands: where they take longer."""
+    if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks):
         return None
-    own_us = measures.own_us
-    usual_us = float(np.median(own_us[others]))
-    more = {p: float(own_us[p]) - usual_us for p in late}
-    if any(us > 0 and us >= MOST_SHARE * lateness_us(job.ranks, job.blame, p) for p, us in more.items()):
-        return None
-    mine = format_us(float(own_us[late].max()))
+    late = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
+    mine, usual = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
     return (
-        f"{format_ranks(candidate.ranks)} takes {mine} per step without its waits, the other ranks "
-        f"{format_us(usual_us)}: nobody waits for it because of that"
+        f"{format_ranks(candidate.ranks)} takes {format_us(float(mine))} per step without its waits, the other ranks "
+        f"{format_us(float(usual))}: nobody waits for it because of that"
     )

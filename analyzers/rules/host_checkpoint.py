@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
 from ddprof.analyzers.job.script.occupying import SeenSaving, occupying_line, seen_evaluating, seen_saving
@@ -56,9 +57,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, ONE_STEP)
         return
     worst = int(np.argmax(spent))
-    savers = np.flatnonzero(spent > 0.25 * spent.max())
-    alone = len(savers) <= len(spent) / 2
-    numbers = measures.ranks(savers) if alone else ()
+    numbers = measures.ranks(whose(spent))
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
     seen = occurrences(measures, worst, "checkpoint")
     often = "".join(f": {said.text}" for said in seen.evidence)
@@ -77,6 +76,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(FIX if line is None or not EVALUATES.search(line) else _evaluation(line),),
         doubts=(Doubt.ONE_EVENT,) if outside is None and seen.is_once else (),
+        times_us=tuple(spent.tolist()),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.names import is_evaluation
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
 from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops
 from ddprof.analyzers.job.compared.hot_shards import HotShard, hot_shards
@@ -29,7 +30,7 @@ from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.analyzers.job.whole_run.own_times import late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
-from ddprof.tables import Array
+from ddprof.tables import Array, Table
 from ddprof.units import format_ranks
 
 
@@ -47,6 +48,7 @@ class Measures:
     host: Slowdown
     comm: CommStats
     host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
+    evaluating_us: Array  # (ranks,), with a model in evaluation mode, as captured: a part of "checkpoint"
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
     # Idle per step before launches not yet made, by reason (job/starved.py), each (ranks,): the cost of launching,
     # stops inside any call, what else held the host for long, Python of the script between the phases (job/script,
@@ -121,6 +123,7 @@ def measure(job: JobFacts) -> Measures:
         host=host_slowdown(ranks, job.pipeline),
         comm=comm_stats(job, needless),
         host_spans_us=spans,
+        evaluating_us=np.array([_during_us(f, intervals.union(*evaluations(f).bounds)) for f in ranks]),
         host_counts=counts,
         launching_us=np.array([_per_step_us(f, spans) for f, spans in zip(ranks, launching, strict=True)]),
         stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
@@ -155,6 +158,12 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
 
 def _span_us(facts: RankFacts, cause: str) -> float:
     return _during_us(facts, intervals.union(*facts.spans_of(cause).bounds))
+
+
+def evaluations(facts: RankFacts) -> Table:
+    """HOST_SPANS in which a model is in evaluation mode, as captured."""
+    spans = facts.spans_of("checkpoint")
+    return spans.take(is_evaluation(facts.strings)[spans["name"]])
 
 
 def _during_us(facts: RankFacts, spans: intervals.Intervals) -> float:

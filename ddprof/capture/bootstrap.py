@@ -15,6 +15,7 @@ from ddprof.capture.instruments.communication.collectives import Collectives
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
 from ddprof.capture.instruments.dataloader import DataLoading
+from ddprof.capture.instruments.evaluation import EvaluationMode
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
@@ -82,6 +83,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         CommHooks(hub),
         GarbageCollection(hub),
         TorchSave(hub),
+        EvaluationMode(hub),
         HostSyncs(hub),
         CpuContention(hub),
         GradientTimes(hub),

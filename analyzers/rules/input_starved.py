@@ -84,7 +84,7 @@ def _alone(measures: Measures, late: Array) -> bool:
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
-    if _fetch_themselves(measures):
+    if fetch_themselves(measures):
         return len(np.setdiff1d(late, whose(loader_us))) == 0
     if _are_starved(measures, late, others, _busy_us(measures, late)):
         return False
@@ -96,7 +96,7 @@ def _alone(measures: Measures, late: Array) -> bool:
     return clear or float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[others].max())
 
 
-def _fetch_themselves(measures: Measures) -> bool:
+def fetch_themselves(measures: Measures) -> bool:
     """Whether the training threads of all ranks make their batches: no queue fills on one while it waits for another,
     and what each spends on it is its own."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]

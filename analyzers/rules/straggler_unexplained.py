@@ -81,7 +81,7 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
         ranks=(rank,),
         lost_us=late_us * (len(job.ranks) - 1) / len(job.ranks),
         changes=(),
-        basis=Basis.TESTED,
+        basis=Basis.TIMED,
         evidence=(
             Evidence(
                 f"timers of the steps outside the trace: {format_share(share)} of a step longer than the typical rank "

@@ -10,7 +10,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.job.script.beside import BACKWARD, MIN_SAMPLES, REST, run_samples
+from ddprof.analyzers.job.script.beside import BACKWARD, DATA, MIN_SAMPLES, REST, run_samples
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
@@ -106,9 +106,12 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
 
 
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
-    """By the samples of the whole run outside the backward passes, where the timers say that the rank is late there:
-    they need only say in which line."""
-    mine, *peers = ({**rank.samples, **dict.fromkeys(run_samples(rank.facts, BACKWARD), 0)} for rank in (late, *others))
+    """By the samples of the whole run outside the backward passes and the loader, where the timers say that the rank is
+    late there: they need only say in which line."""
+    mine, *peers = (
+        {**rank.samples, **dict.fromkeys((*run_samples(rank.facts, BACKWARD), *run_samples(rank.facts, DATA)), 0)}
+        for rank in (late, *others)
+    )
     total = sum(mine.values())
     if not total:
         return None

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from ddprof.analyzers.attribution.own_time import takes_no_longer
+from ddprof.analyzers.attribution.whose import as_theirs
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.coverage import left_out
 from ddprof.analyzers.execution.choose import execution_of
@@ -20,7 +22,6 @@ from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
 from ddprof.analyzers.trust.doubts import doubts_of
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
-from ddprof.analyzers.trust.own_time import takes_no_longer
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Rule, severity
 from ddprof.report.model import WhatIf
@@ -89,7 +90,7 @@ class _Heard:
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)
-        said = [_unless_chance(one, measures) if isinstance(one, Candidate) else one for one in heard]
+        said = [_unless_chance(as_theirs(c, measures), measures) if isinstance(c, Candidate) else c for c in heard]
         said = said or [*left_out(rule, measures)]
         found = [c for c in said if isinstance(c, Candidate)]
         self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found

@@ -69,7 +69,7 @@ _ROWS = (
           explained_by=("host.gc",)),
     Cause("checkpoint", "checkpoint/logging", "idle: checkpoint, logging, evaluation",
           "K", "#00788A", "#3FC3D6", "host", host_precedence=3,
-          explained_by=("host.checkpoint",)),
+          explained_by=("host.checkpoint", "host.evaluation")),
     Cause("pipeline_bubble", "pipeline bubble", "idle: another pipeline stage",
           "B", "#8A6D3B", "#CBB083", "pipeline"),
     Cause("other", "other idle", "idle: other known work",

@@ -114,6 +114,8 @@ class Candidate:
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
     doubts: tuple[Doubt, ...] = ()  # of this finding alone, beside those about the recording
+    # Of what it is about, us per step of each rank in order: what few ranks alone have is no finding on the whole job.
+    times_us: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

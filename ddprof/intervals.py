@@ -148,6 +148,15 @@ def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
     return end_ns, parent, depth
 
 
+def innermost(start_ns: Int64, end_ns: Int64, parent: Int64) -> tuple[Int64, Int64, Int64]:
+    """When each frame of a thread runs and none that it calls does, in pieces: start, end, row of the frame; sorted.
+    `end_ns`, `parent`: as `nested` gives them."""
+    at_ns, owner, is_start = bounds(np.zeros(len(start_ns), np.int64), start_ns, end_ns)
+    inner = np.where(is_start, owner, parent[owner])[:-1]
+    keep = (inner >= 0) & (np.diff(at_ns) > 0)
+    return at_ns[:-1][keep], at_ns[1:][keep], inner[keep]
+
+
 def bounds(track: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
     """Starts and ends of nested frames in the order of each thread: when, whose, and whether it is a start.
 

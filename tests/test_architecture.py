@@ -25,11 +25,12 @@ BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors"
     "remembered",
 }
 VOCABULARY = BASIS | {"findings"}
-PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
+PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in (
         "facts",
         "job",
+        "attribution",
         "execution",
         "rules",
         "replay",
@@ -65,9 +66,10 @@ ALLOWED: dict[str, set[str]] = {
     "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"} | {"flight_recorder", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
+    ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
     RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
-    | {FACTS, JOB, EXECUTION, REPLAY},
+    | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
@@ -76,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
     "trials": {"findings", "errors", "units", "outside", "settings", "report"},
     "analyzers": VOCABULARY
     | {"settings", "slice"}
-    | {FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
+    | {FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
@@ -125,7 +127,7 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, KERNEL_TABLE)},
+    **{unit: {"numpy"} for unit in (JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},

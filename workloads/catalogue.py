@@ -116,7 +116,10 @@ _LOADER_PROCESSES = {
 _NEVER = "another job does it"
 _FIRST = {
     "first-evaluates": Fault(
-        "host.checkpoint", {"never": _NEVER}, FIRST, also=("straggler.host", "straggler.unexplained")
+        "host.evaluation",
+        {"never": _NEVER},
+        FIRST,
+        also=("host.checkpoint", "straggler.host", "straggler.unexplained"),
     ),
     "first-statistics": Fault(
         "straggler.unexplained",

@@ -15,6 +15,7 @@ from ddprof.analyzers.facts.names import (
     is_checkpoint,
     is_comm_annotation,
     is_dataloader,
+    is_evaluation,
     is_evaluation_fetch,
     is_gc,
     is_sync_call,
@@ -64,11 +65,14 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
     named = _spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])
+    in_phase = phase_times(phases(trace))
+    trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
+    named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
     tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
     tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
     tables.append(_prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
-        tables.append(prepared_in_loop(trace, threads, phase_times(phases(trace)), marks_ns))
+        tables.append(prepared_in_loop(trace, threads, in_phase, marks_ns))
     spans = concat(HOST_SPANS, tables)
     return spans.take(np.argsort(spans["start_ns"], kind="stable"))
 

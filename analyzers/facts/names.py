@@ -71,6 +71,7 @@ _COMM_KERNEL = re.compile(
 _COMM_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):", re.IGNORECASE)
 
 PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
+_EVALUATION = re.compile(r"^ddprof::evaluation$")
 _EVALUATION_FETCH = re.compile(r"^ddprof::evaluation_data$")
 _FETCH_FROM_WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
 _DATALOADER = re.compile(
@@ -159,6 +160,11 @@ def is_sync_call(strings: Sequence[str]) -> Array:
 def is_allocator_call(strings: Sequence[str]) -> Array:
     """Runtime calls that allocate or free device or pinned memory."""
     return matches(_ALLOCATOR_CALL, strings)
+
+
+def is_evaluation(strings: Sequence[str]) -> Array:
+    """Host ranges in which a model is in evaluation mode, as capture names them."""
+    return matches(_EVALUATION, strings)
 
 
 def is_gc(strings: Sequence[str]) -> Array:

@@ -168,10 +168,7 @@ def _own_time(trace: RankTrace, rows: Array, thread: int) -> tuple[Table, Pieces
         for level in range(2, int(depth.max()) + 1):
             here = np.flatnonzero(depth == level)
             outermost[here] = outermost[parent[here]]
-        at_ns, owner, is_start = intervals.bounds(np.zeros(len(rows), np.int64), start_ns, end_ns)
-        innermost = np.where(is_start, owner, parent[owner])[:-1]
-        keep = (innermost >= 0) & (np.diff(at_ns) > 0)
-        pieces = at_ns[:-1][keep], at_ns[1:][keep], innermost[keep]
+        pieces = intervals.innermost(start_ns, end_ns, parent)
     of_thread = np.full(len(rows), thread)
     table = {
         "start_ns": start_ns,

@@ -12,6 +12,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.names import is_evaluation
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
 from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops
 from ddprof.analyzers.job.compared.hot_shards import HotShard, hot_shards
@@ -20,15 +21,16 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.needless.find import find_needless
 from ddprof.analyzers.job.pipelines.bubble import stage_work_ns
 from ddprof.analyzers.job.pipelines.pace import stage_pace
-from ddprof.analyzers.job.script.alone import Alone, alone_by_rank
+from ddprof.analyzers.job.script.alone import Alone, all_lateness_us, alone_by_rank
 from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.starved import starved
 from ddprof.analyzers.job.traffic.needless import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
+from ddprof.analyzers.job.whole_run.own_times import late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
-from ddprof.tables import Array
+from ddprof.tables import Array, Table
 from ddprof.units import format_ranks
 
 
@@ -46,6 +48,7 @@ class Measures:
     host: Slowdown
     comm: CommStats
     host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
+    evaluating_us: Array  # (ranks,), with a model in evaluation mode, as captured: a part of "checkpoint"
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
     # Idle per step before launches not yet made, by reason (job/starved.py), each (ranks,): the cost of launching,
     # stops inside any call, what else held the host for long, Python of the script between the phases (job/script,
@@ -67,6 +70,8 @@ class Measures:
     stage_work_us: Array  # (ranks,), forward + backward compute per step
     hot: tuple[HotShard, ...]  # ranks whose experts or embedding tables are asked for more than their peers
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
+    late_us: Array  # (ranks,), how long the others wait for it: as blamed, or by clear timers of the whole run
+    timed_us: Array  # (ranks,), by these timers alone, in proportion to the step; 0 where they are not clear
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/needless)
     cpu_stops: CpuStops | None  # of CPU ranks
     settings: Sidecar  # of the lowest captured rank, empty if there is none
@@ -106,6 +111,7 @@ def measure(job: JobFacts) -> Measures:
     held = [intervals.subtract(s.held, own.idle) for s, own in zip(hungry, script, strict=True)]
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
+    timed_us, own_us = (share * job.step_ns / 1e3 for share in late_shares(ranks))
     return Measures(
         job=job,
         step_us=job.step_ns / 1e3,
@@ -117,6 +123,7 @@ def measure(job: JobFacts) -> Measures:
         host=host_slowdown(ranks, job.pipeline),
         comm=comm_stats(job, needless),
         host_spans_us=spans,
+        evaluating_us=np.array([_during_us(f, intervals.union(*evaluations(f).bounds)) for f in ranks]),
         host_counts=counts,
         launching_us=np.array([_per_step_us(f, spans) for f, spans in zip(ranks, launching, strict=True)]),
         stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
@@ -133,7 +140,9 @@ def measure(job: JobFacts) -> Measures:
         kernels_per_step=np.array([_kernels(f) for f in ranks]) / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         hot=hot_shards(ranks),
-        alone=alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script),
+        alone=alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script, (timed_us, own_us)),
+        late_us=np.maximum(all_lateness_us(ranks, job.blame), timed_us),
+        timed_us=timed_us,
         needless=needless,
         cpu_stops=cpu_stops(job.ranks),
         settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),
@@ -148,9 +157,19 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
 
 
 def _span_us(facts: RankFacts, cause: str) -> float:
+    return _during_us(facts, intervals.union(*facts.spans_of(cause).bounds))
+
+
+def evaluations(facts: RankFacts) -> Table:
+    """HOST_SPANS in which a model is in evaluation mode, as captured."""
+    spans = facts.spans_of("checkpoint")
+    return spans.take(is_evaluation(facts.strings)[spans["name"]])
+
+
+def _during_us(facts: RankFacts, spans: intervals.Intervals) -> float:
+    """Time on the host, inside the steps."""
     if not len(facts.steps):
         return 0.0
-    spans = intervals.union(*facts.spans_of(cause).bounds)
     return float(intervals.overlap(spans, *facts.marks).sum()) / len(facts.steps) / 1e3
 
 

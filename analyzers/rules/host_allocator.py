@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
@@ -49,8 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield _retrying(retried)
         return
     worst = int(np.argmax(spent))
-    heavy = np.flatnonzero(spent > 0.25 * spent.max())
-    numbers = measures.ranks(heavy) if len(heavy) <= len(spent) / 2 else ()
+    numbers = measures.ranks(whose(spent))
     whom = measures.whom(numbers)
     verb = "allocates" if whom.startswith("rank ") else "allocate"
     calls = float(measures.host_counts["allocator"].max())
@@ -59,6 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"{whom} {verb} device memory inside steps",
         ranks=numbers,
         lost_us=float(measures.cause_us("allocator").mean()),
+        times_us=tuple(spent.tolist()),
         changes=(Change("remove_host", target="allocator"),),
         basis=Basis.RECORDED,
         evidence=(

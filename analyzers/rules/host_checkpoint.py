@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
 from ddprof.analyzers.job.script.occupying import SeenSaving, occupying_line, seen_evaluating, seen_saving
@@ -31,6 +32,7 @@ from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidenc
 from ddprof.units import format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
+LEAST_US = 1.0  # per step: less is the rounding of a difference
 ONE_STEP = "the one recorded step saves state: how often the job does, and what a step takes without it, is not known"
 FIX = Fix(
     setting="checkpointing",
@@ -44,9 +46,9 @@ FIX = Fix(
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Saves inside steps."""
-    spent = measures.host_spans_us["checkpoint"]
+    spent = measures.host_spans_us["checkpoint"] - measures.evaluating_us  # host.evaluation
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
-    if not spent.any():
+    if spent.max(initial=0.0) < LEAST_US:
         if outside is not None and outside.share >= MIN_SHARE:
             yield _over_the_run(measures, outside)
         else:
@@ -56,9 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, ONE_STEP)
         return
     worst = int(np.argmax(spent))
-    savers = np.flatnonzero(spent > 0.25 * spent.max())
-    alone = len(savers) <= len(spent) / 2
-    numbers = measures.ranks(savers) if alone else ()
+    numbers = measures.ranks(whose(spent))
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
     seen = occurrences(measures, worst, "checkpoint")
     often = "".join(f": {said.text}" for said in seen.evidence)
@@ -77,6 +77,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(FIX if line is None or not EVALUATES.search(line) else _evaluation(line),),
         doubts=(Doubt.ONE_EVENT,) if outside is None and seen.is_once else (),
+        times_us=tuple(spent.tolist()),
     )
 
 
@@ -120,7 +121,8 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
     """What one rank alone was seen to do again and again over the whole run: saving and logging by name, which the
     traced steps do not show, and evaluating by name or by the model that it calls beside its steps."""
     saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
-    evaluating = _alone([seen_evaluating(facts) for facts in measures.job.ranks])
+    timed = any(facts.sidecar.evaluations for facts in measures.job.ranks)
+    evaluating = None if timed else _alone([seen_evaluating(facts) for facts in measures.job.ranks])
     found = [one for one in (saving, evaluating) if one is not None]
     if not found:
         return

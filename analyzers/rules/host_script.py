@@ -106,6 +106,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=tuple(_fix(line, what, steps) for line, what in zip(told, kind, strict=True)),
         ceiling_us=(1 - left) * cost_us,
         band=0.25,
+        times_us=tuple(np.minimum(idle, OTHER_FACTOR * runs_us).tolist()),
     )
 
 

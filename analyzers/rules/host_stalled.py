@@ -22,6 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.attribution.whose import having
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
@@ -36,7 +37,6 @@ from ddprof.units import format_ranks, format_share, format_us
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
 MIN_STALLS = 3  # one stop, or two, may be anything
-OWN_SHARE = 0.25  # of the worst rank's stalls: ranks with less are not among those that stall
 MOST_NAME_CHARS = 60  # of a call in a sentence
 
 
@@ -51,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if starved[worst] < MIN_SHARE * measures.step_us or counts[worst] < MIN_STALLS:
         return
     lengths_us = np.array([_total_us(table) for table in inside]) / max(1, measures.steps)
-    stalling = np.flatnonzero((lengths_us >= OWN_SHARE * lengths_us.max()) & (counts > 0))
+    stalling = having(np.where(counts > 0, lengths_us, 0.0))
     is_lone = len(ranks) == 1 and len(measures.job.missing_ranks) > 0  # of the others nothing is known
     numbers = measures.ranks(stalling) if is_lone or len(stalling) <= len(ranks) / 2 else ()
     limits = execution_of(measures.job).limits
@@ -64,6 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"{_subject(measures, numbers)} inside calls that usually return at once",
         ranks=numbers,
         lost_us=float(starved.mean()),
+        times_us=tuple(lengths_us.tolist()),
         changes=(Change("no_stalls", numbers),),
         basis=Basis.RECORDED,
         evidence=(

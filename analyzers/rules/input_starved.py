@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof import averages
+from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
@@ -83,6 +84,8 @@ def _alone(measures: Measures, late: Array) -> bool:
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
+    if fetch_themselves(measures):
+        return len(np.setdiff1d(late, whose(loader_us))) == 0
     if _are_starved(measures, late, others, _busy_us(measures, late)):
         return False
     if _prepare_alike(measures, int(late[np.argmax(loader_us[late])]), others):
@@ -91,6 +94,13 @@ def _alone(measures: Measures, late: Array) -> bool:
         return True
     clear = float(longest_us[others].max()) < CLEAR_SHARE * float(longest_us[late].min())
     return clear or float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[others].max())
+
+
+def fetch_themselves(measures: Measures) -> bool:
+    """Whether the training threads of all ranks make their batches: no queue fills on one while it waits for another,
+    and what each spends on it is its own."""
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks]
+    return all(one is not None and one.workers == 0 for one in timed)
 
 
 def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:

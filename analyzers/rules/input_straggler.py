@@ -18,8 +18,9 @@ from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import loads_for_evaluation
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
+from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
-from ddprof.analyzers.rules.input_starved import late_loaders, rank_demand, workers_fix
+from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
 from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
@@ -40,7 +41,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(late[np.argmax(loader_us[late])])
     typical, waited_us = averages.typical(loader_us), float(loader_us[worst])
     cost = fetch_cost(measures.job.ranks[worst])
-    yield Candidate(
+    found = Candidate(
         id=RULE.id,
         summary=f"the data loader of {format_ranks(numbers)} is late and the other ranks wait for it",
         ranks=numbers,
@@ -64,6 +65,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst)),
         ),
     )
+    yield with_line(measures, found) if fetch_themselves(measures) else found
 
 
 RULE = Rule("input.straggler", "Some ranks' loaders are late", detect, bound="input", compares_ranks=True)

@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof import averages
+from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.compared.cpu_stops import held_between
@@ -108,7 +109,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not len(chosen):
         for last in _late(measures, SURE_CHARGED_SHARE):
             # Who is waited for is named even where nothing is won by it.
-            yield last if _is_busier(measures, last) else replace(last, ceiling_us=0.0)
+            yield last if takes_longer(measures, last.ranks) else replace(last, ceiling_us=0.0)
         return
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
@@ -220,21 +221,6 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         is_bound=unseen,
     )
     return [late]
-
-
-def _is_busier(measures: Measures, late: Candidate) -> bool:
-    """Whether the host of the late rank has more to do than its peers', by a good part of what they wait for it.
-
-    Ranks that began apart stay apart: the last one idles for what holds every host, and the others meanwhile wait for
-    it. No step ends earlier if it catches up. Where the host's time is not known, it is taken to be busier.
-    """
-    job, host_us = measures.job, measures.host.time_us
-    position = job.rank_ids.index(late.ranks[0])
-    if out_of_scope(job) is not None or not np.isfinite(measures.host.factor[position]):
-        return True
-    lateness_us = late.lost_us * len(job.ranks) / (len(job.ranks) - 1)
-    more_us = float(host_us[position]) - averages.typical(np.delete(host_us, position))
-    return more_us >= MOST_SHARE * lateness_us
 
 
 def _charged_words(found: LatestRank) -> str:

@@ -6,6 +6,8 @@ How the gain is priced: where ranks are named, the run is replayed with nobody w
 removing the reason would save at most what the ranks wait; little of that can be told from scatter, so below a tenth
 of the step it has no price. Nor has waiting that is in one step alone.
 How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
+Over the whole run: a rank that takes longer outside its backward passes by a tenth of the step, by the timers of the
+steps that were not traced, is named whatever the few traced steps hold; its gain is that share of the step.
 Limits: a rank is named where it is late in more steps than chance explains, or for nearly all of the waiting. Waiting
 for ranks without a trace names nobody, nor does waiting for a rank that began later and takes no longer. Stages of a
 pipeline wait by design and are judged by its own rules.
@@ -53,9 +55,45 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
         yield Abstention(RULE.id, words)
     left = blame.take(~nobody & ~_explained(measures, blame, found))
     waited_us = _waited_us(measures, left)
-    if waited_us < floor:
-        return
-    yield _late(measures, left, waited_us)
+    timed = _timed(measures, found)
+    if waited_us >= floor:
+        said = _late(measures, left, waited_us)
+        if timed is None or (said.ranks == timed.ranks and said.ceiling_us):
+            yield said
+            return
+    if timed is not None:
+        yield timed
+
+
+def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
+    """The rank that the timers of the whole run show late, whatever the few traced steps hold of it; None where there
+    is none, or a finding names it, or says of all ranks what takes that long."""
+    job, worst = measures.job, int(np.argmax(measures.timed_us))
+    late_us, rank = float(measures.timed_us[worst]), job.rank_ids[worst]
+    if not late_us or any(rank in one.ranks or (not one.ranks and one.lost_us >= late_us) for one in found):
+        return None
+    share = late_us / measures.step_us
+    line = worst in measures.alone
+    return Candidate(
+        id=RULE.id,
+        summary=f"rank {rank} takes longer than the others by {format_share(share)} of the step over the whole run"
+        + ("" if line else "; no known cause explains it"),
+        ranks=(rank,),
+        lost_us=late_us * (len(job.ranks) - 1) / len(job.ranks),
+        changes=(),
+        basis=Basis.TIMED,
+        evidence=(
+            Evidence(
+                f"timers of the steps outside the trace: {format_share(share)} of a step longer than the typical rank "
+                "outside its backward passes, beyond chance",
+                rank,
+            ),
+            *largest_wait(measures, worst),
+        ),
+        fixes=(_look((rank,)),),
+        ceiling_us=late_us,
+        band=0.3,
+    )
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:

@@ -9,10 +9,9 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
+from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
 from ddprof.findings import CRITICAL_SHARE, Candidate
-from ddprof.sidecar import StepTimes
-from ddprof.tables import Array
 from ddprof.units import format_us
 
 _ON_RANKS = "straggler."
@@ -36,8 +35,8 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
 def _contradicted(measures: Measures, position: int) -> str | None:
     ranks = measures.job.ranks
-    traced = [_own_ns([step for step in facts.sidecar.steps if step.profiled]) for facts in ranks]
-    others = [_own_ns(unprofiled_steps(facts)) for facts in ranks]
+    traced = [own_ns([step for step in facts.sidecar.steps if step.profiled]) for facts in ranks]
+    others = [own_ns(unprofiled_steps(facts)) for facts in ranks]
     if not all(len(own) for own in traced) or not all(len(own) >= MIN_STEPS for own in others):
         return None
     inside, outside = (np.array([own.mean() for own in every]) for every in (traced, others))
@@ -66,10 +65,3 @@ def _is_clear(ranks: Sequence[RankFacts], left_ns: float, at_least_ns: float) ->
     traced steps show one, however much later it was in these."""
     lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
     return left_ns > 0 and at_least_ns >= CRITICAL_SHARE * float(np.mean(lengths))
-
-
-def _own_ns(steps: Sequence[StepTimes]) -> Array:
-    """Time of each step outside its backward pass; steps whose timers do not know it are left out."""
-    return np.array(
-        [s.length_ns - s.backward_ns for s in steps if s.length_ns is not None and s.backward_ns is not None], float
-    )

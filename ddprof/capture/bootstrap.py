@@ -21,6 +21,7 @@ from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
 from ddprof.capture.instruments.creation import creation_lines
 from ddprof.capture.instruments.dataloader import DataLoading
+from ddprof.capture.instruments.evaluation import EvaluationMode
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
@@ -88,6 +89,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         CommHooks(hub),
         GarbageCollection(hub),
         TorchSave(hub),
+        EvaluationMode(hub),
         HostSyncs(hub),
         CpuContention(hub),
         GradientTimes(hub),

@@ -77,6 +77,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         "windows": list(journal.windows),
         "gc": list(journal.gc),
         "checkpoints": list(journal.checkpoints),
+        "evaluations": list(journal.evaluations),
         "syncs": _syncs(journal.syncs),
         "batch": journal.batch,
         "batches": journal.batches(),

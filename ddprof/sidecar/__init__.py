@@ -350,6 +350,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     windows: tuple[TracedWindow, ...] = ()
     gc: tuple[Pause, ...] = ()
     checkpoints: tuple[Pause, ...] = ()
+    evaluations: tuple[Pause, ...] = ()
     syncs: tuple[HostWait, ...] = ()
     window_calls: tuple[ScriptCall, ...] = ()
     models: tuple[WrappedModel, ...] = ()

@@ -33,19 +33,21 @@ _RESUME_NS = 1_000_000  # a thread that waited resumes within this of the end, o
 _MIN_SHARE = 0.5  # of the communication after the call, in which the thread runs nothing (ends are stamped late)
 
 
-def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals) -> Table:
+def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals, python: Intervals) -> Table:
     """HOST_OPERATORS of the training threads, in time order, without communication and what runs while the host is
-    `occupied` with something else than training (loading, saving)."""
+    `occupied` with something else than training (loading, saving). How long each takes is without the Python in it.
+    """
     events = trace.events
     wanted = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
     rows = [_outermost(events, np.flatnonzero(wanted & (events["track"] == thread))) for thread in threads.tolist()]
     row = np.concatenate(rows) if rows else np.empty(0, np.int64)
     row = row[~intervals.contains(occupied, events["ts_ns"][row])]
     row = row[np.argsort(events["ts_ns"][row], kind="stable")]
+    start_ns, dur_ns = events["ts_ns"][row], events["dur_ns"][row]
     return HOST_OPERATORS.table(
         {
-            "start_ns": events["ts_ns"][row],
-            "dur_ns": events["dur_ns"][row],
+            "start_ns": start_ns,
+            "dur_ns": dur_ns - intervals.overlap(python, start_ns, start_ns + dur_ns),
             "name": events["name"][row],
             "shape": shapes_of(trace, row),
         }

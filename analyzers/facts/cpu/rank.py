@@ -1,8 +1,8 @@
 """Facts of a CPU rank: its training thread and its backward thread are the device.
 
-Operators are compute. A communication lasts from its call (the rank's arrival) to the end of its execution on the
-backend's own thread. Fetching a batch in the training process is loading, whatever operators it runs. The rest of the
-thread's time is Python between operators.
+Operators are compute, but for Python in them. A communication lasts from its call (the rank's arrival) to the end of
+its execution on the backend's own thread. Fetching a batch in the training process is loading, whatever operators it
+runs. The rest of the thread's time is Python between operators.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.cpu.inside import python_inside
 from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outermost_operators, shapes_of, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
@@ -42,7 +43,8 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
     comms, messages = cpu_messages(trace, collectives, call)
     occupied = intervals.union(*of_cause(spans, *HOST_OCCUPANTS).bounds)
     work = _operators(trace, threads, collectives, call)
-    work = intervals.subtract(work, occupied)
+    python = intervals.merge(*(python_inside(trace, thread) for thread in threads.tolist()))
+    work = intervals.subtract(work, intervals.merge(occupied, python))
     held, of = holding(comms, work)
     exposed = exposed_comm(held, work)
     return {
@@ -50,7 +52,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
         "messages": messages,
         "host_spans": spans,
         "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
-        "host_operators": outermost_operators(trace, threads, occupied),
+        "host_operators": outermost_operators(trace, threads, occupied, python),
         "exposed": exposed.replace(comm=of[exposed["comm"]]),
         "gaps": find_gaps(DEVICE_OPS.empty(), spans, step_marks(steps), intervals.union(*held.bounds), work),
     }

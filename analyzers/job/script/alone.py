@@ -10,7 +10,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.job.script.beside import MIN_SAMPLES, REST, run_samples
+from ddprof.analyzers.job.script.beside import BACKWARD, DATA, MIN_SAMPLES, REST, run_samples
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
@@ -50,9 +50,11 @@ class Alone:
     @property
     def held(self) -> str:
         """The one place to open, after a rank's name: the function or the line that it runs alone, or where its time
-        goes: the line of a loop that all ranks run says less than what is called there."""
+        goes: a helper that a loop of all ranks calls is told with the line that calls it."""
         if self.peers_us < 1 and not self.line.endswith("<module>") and not (self.in_shared and self.inside):
             return f"alone runs {self.line}"
+        if self.in_shared and self.inside:
+            return f"is held in {self.inside}, called from {self.line}"
         return f"is held in {self.inside or self.line}"  # ten times as long as its peers, where those run it too
 
 
@@ -101,6 +103,26 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
     often = {path: time for path, time in mine.items() if late.seen[path] >= FEWEST_SAMPLES}
     found = _apart(often, peers, lateness_us, mine)
     return None if found is None else replace(found, samples=int(sum(late.samples.values())))
+
+
+def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
+    """By the samples of the whole run outside the backward passes and the loader, where the timers say that the rank is
+    late there: they need only say in which line."""
+    mine, *peers = (
+        {**rank.samples, **dict.fromkeys((*run_samples(rank.facts, BACKWARD), *run_samples(rank.facts, DATA)), 0)}
+        for rank in (late, *others)
+    )
+    total = sum(mine.values())
+    if not total:
+        return None
+    each_us = own_us / total
+    seen = {path: count * each_us for path, count in by_path(late.facts, mine).items()}
+    often = {path: time for path, time in seen.items() if time >= MIN_SAMPLES * each_us}
+    theirs = [
+        by_path(rank.facts, {s: n * each_us for s, n in own.items()}) for rank, own in zip(others, peers, strict=True)
+    ]
+    found = _apart(often, theirs, lateness_us, seen)
+    return None if found is None else replace(found, samples=int(total))
 
 
 def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -155,13 +177,22 @@ def _told(mine: dict[Path, float], outer: Path, peers_us: float, seen: dict[Path
 
 
 def alone_by_rank(
-    ranks: Sequence[RankFacts], blame: Table, step_us: float, script: Sequence[ScriptTime] = ()
+    ranks: Sequence[RankFacts],
+    blame: Table,
+    step_us: float,
+    script: Sequence[ScriptTime] = (),
+    timed: tuple[Array, Array] | None = None,
 ) -> dict[int, Alone]:
-    """What makes ranks late and their peers do not run, by position: of ranks that others wait for clearly."""
+    """What makes ranks late and their peers do not run, by position: of ranks that others wait for clearly in the
+    traced steps, or by the timers of the whole run. `timed`: what these show of that (us, 0 for nothing), and what each
+    rank takes outside its backward passes, both of shape (ranks,)."""
     found = {}
     seen = _seen(ranks, step_us, script)
-    for late, lateness in enumerate(_lateness_us(ranks, blame).tolist()):
+    for late, lateness in enumerate(all_lateness_us(ranks, blame).tolist()):
         alone = _alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
+        if alone is None and timed is not None and timed[0][late] > 0:
+            others = [rank for position, rank in enumerate(seen) if position != late]
+            alone = _by_timers(seen[late], others, float(timed[0][late]), float(timed[1][late]))
         if alone is not None:
             found[late] = alone
     return found
@@ -169,11 +200,11 @@ def alone_by_rank(
 
 def lateness_us(ranks: Sequence[RankFacts], blame: Table, late: int) -> float:
     """How long each of the other ranks waits for a rank (a position), us per step."""
-    return float(_lateness_us(ranks, blame)[late])
+    return float(all_lateness_us(ranks, blame)[late])
 
 
-def _lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
-    """The same of every rank."""
+def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
+    """The same of every rank, shape (ranks,)."""
     steps = min((len(facts.steps) for facts in ranks), default=0)
     is_known = blame["culprit"] != NULL
     charged = np.zeros(len(ranks), np.int64)

@@ -19,7 +19,7 @@ from ddprof.causes import SPAN_CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
-TRAINING, REST, OPTIMIZER = "", "rest", "optimizer"  # of script_totals
+TRAINING, REST, OPTIMIZER, BACKWARD, DATA = "", "rest", "optimizer", "backward", "data"  # of script_totals
 START_UP = "start-up"  # the phase of samples before the third step
 MIN_SAMPLES = 3  # of a line; fewer may be chance
 

@@ -23,6 +23,7 @@ from ddprof.analyzers.job.script.beside import (
     sampled_beside,
     time_beside,
 )
+from ddprof.analyzers.job.script.inside import held_again
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
 from ddprof.analyzers.job.starved import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.causes import SPAN_CAUSES
@@ -94,9 +95,20 @@ def script_time(facts: RankFacts) -> ScriptTime:
         stepping_ns = own_optimizer(facts, tree, phases)
         time_ns += stepping_ns
         where = intervals.merge(where, phases.optimizer) if stepping_ns.any() else where
+        inside, inside_ns = _inside(facts, own, intervals.merge(phases.forward, phases.backward, phases.loss))
+        where, time_ns = intervals.merge(where, inside), time_ns + inside_ns
     length = intervals.length(intervals.intersect(where, intervals.union(*facts.marks)))
     share = min(1.0, float(time_ns.sum()) / length) if length else 0.0
     return ScriptTime(where, where if computes(facts) else beside, share, time_ns)
+
+
+def _inside(facts: RankFacts, own: Array, phases: Intervals) -> tuple[Intervals, Array]:
+    """Python that holds the thread inside phases of most steps, and its time by stack: all of it is that of the user's
+    stacks (`own`) that were seen there."""
+    inside = intervals.intersect(held_again(facts), phases)
+    seen_ns = np.where(own, time_by_stack(facts, inside), 0.0)
+    total_ns = float(seen_ns.sum())
+    return (inside, seen_ns * (intervals.length(inside) / total_ns)) if total_ns else (EMPTY, seen_ns)
 
 
 def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:

@@ -12,7 +12,8 @@ from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around,
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import REST, run_samples
-from ddprof.analyzers.job.script.lines import has_frames, lines_in
+from ddprof.analyzers.job.script.lines import has_frames, lines_in, time_by_stack
+from ddprof.intervals import Intervals
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,26 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
         return None
     most = max(by_line, key=lambda line: by_line[line])
     return SeenSaving(most, int(sum(by_line.values())), int(sum(every.values())), is_evaluation=True)
+
+
+def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
+    """The line of the script, in words, from which a model is called `during` evaluation, else beside the phases of the
+    whole run; "" where no sample says it."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
+    for found in (seen, run_samples(facts, REST)):
+        by_line: dict[str, float] = {}
+        for stack, amount in found.items():
+            if not amount or not tree.is_forward[stack] or tree.is_backward[stack]:
+                continue
+            while tree.outer[stack] >= 0 and tree.is_forward[stack]:
+                stack = int(tree.outer[stack])
+            if tree.folded[stack] >= 0:
+                line = tree.words(int(tree.frame[tree.folded[stack]]))
+                by_line[line] = by_line.get(line, 0.0) + amount
+        if by_line:
+            return max(by_line, key=lambda line: by_line[line])
+    return ""
 
 
 def _frames_to(tree: CallTree, stack: int) -> list[int]:

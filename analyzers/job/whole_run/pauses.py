@@ -13,7 +13,7 @@ from ddprof.sidecar import Pause, Sidecar
 
 WARM_STEPS = 10  # lazy initialisation, first allocations, collections of what imports left behind
 MAX_RECORDED = 4096  # pauses of a kind: capture keeps the latest
-FEW_SHARE = 0.25  # of the pauses of the worst rank: one with less has no part in it (host.checkpoint counts alike)
+FEW_SHARE = 0.25  # of the pauses of the worst rank: one with less has no part in it (as attribution/whose.py)
 MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a longer one
 
 

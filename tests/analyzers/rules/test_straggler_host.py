@@ -8,12 +8,13 @@ import numpy as np
 from captured import fed
 from labelled_runs import Runs, abstains, fires
 
+from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.rules.straggler_host import _is_busier, slow_hosts
-from ddprof.findings import Basis, Candidate
+from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.findings import Candidate
 from ddprof.tables import NULL
 
 ID = "straggler.host"
@@ -45,10 +46,8 @@ def test_a_rank_that_only_began_later_has_no_slow_host(labelled: Runs) -> None:
     """It is last in everything, and its host has as much to do as its peers'."""
     run = labelled("launches of sharded units")
     assert not [f for f in run.report.findings if f.id == ID and run.report.severity_of(f) != "info"]
-    late = Candidate(ID, "", (run.measures.job.rank_ids[0],), 0.2 * run.measures.step_us, (), Basis.TESTED)
-    assert not _is_busier(run.measures, late)
-    slow = labelled(ID)
-    assert _is_busier(slow.measures, replace(late, ranks=(1,), lost_us=0.01 * slow.measures.step_us))
+    assert not takes_longer(run.measures, (run.measures.job.rank_ids[0],))
+    assert takes_longer(labelled(ID).measures, (1,))
 
 
 def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> None:

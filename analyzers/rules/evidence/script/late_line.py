@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone, lateness_us
+from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.findings import Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
@@ -20,7 +20,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
         return _with_thread(measures, candidate)
     position, line = found
     rank = measures.job.rank_ids[position]
-    late_us = lateness_us(measures.job.ranks, measures.job.blame, position)
+    late_us = float(measures.late_us[position])
     if late_us < MOST_SHARE * candidate.lost_us:
         return candidate  # what it is late by in the traced steps is not what the finding is of
     share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"

@@ -62,6 +62,12 @@ def test_the_function_that_only_the_late_rank_runs(tmp_path: Path) -> None:
     assert found.peers_us == 0.0
 
 
+def test_a_helper_is_named_with_the_line_that_calls_it() -> None:
+    helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
+    assert helper.held == "is held in train.py:30 audit(), called from train.py:59 main()"
+    assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
+
+
 def test_what_explains_little_of_the_lateness_is_not_named(tmp_path: Path) -> None:
     """A rank that is slow everywhere runs nothing alone."""
     assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
+from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
-from ddprof.analyzers.trust.own_time import takes_no_longer
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Basis, Candidate
 

@@ -1,0 +1,65 @@
+"""What each rank takes outside its backward passes in the steps of the whole run: there it waits for nobody, as a rule,
+and one that takes longer than its peers is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
+from ddprof.sidecar import StepTimes
+from ddprof.tables import Array
+
+LEAST_SHARE = 0.1  # of a step: ranks of healthy jobs on a busy machine of two cores differed by up to that
+SURE = 4.0  # standard errors: chance exceeds them once in 30,000 times, and stops come in groups
+
+
+def own_ns(steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
+    """Time of each step outside its backward pass; steps whose timers do not know it are left out. `beside_loader`:
+    without the wait for the batch, whose workers may have had no CPU: rules on loaders look at that."""
+    own = [
+        step.length_ns - step.backward_ns - (step.data_ns or 0 if beside_loader else 0)
+        for step in steps
+        if step.length_ns is not None and step.backward_ns is not None
+    ]
+    return np.array(own, float)
+
+
+def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
+    """By how much each rank takes longer than the typical one beside its loader, and what it takes, as shares of the
+    step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
+    steps were timed."""
+    own = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
+    if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own):
+        return np.zeros(len(ranks)), np.zeros(len(ranks))
+    lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
+    averaged = [[f(one) for one in own] for f, _ in _AVERAGES]
+    found = [_excess(mean, [g(one) for one in own]) for mean, (_, g) in zip(averaged, _AVERAGES, strict=True)]
+    late, every = (np.max(each, axis=0) / np.mean(lengths) for each in (found, averaged))
+    # What a rank waited for a CPU beyond its peers may be the machine's doing: it must be late by more than that.
+    waited = np.nan_to_num(run_shares(ranks).waited)
+    chance = np.maximum(0.0, waited - averages.typical(waited))
+    return np.where(late - chance >= LEAST_SHARE, late, 0.0), every
+
+
+def _excess(average: list[float], error: list[float]) -> Array:
+    """By how much each is above the typical one, ns; 0 where that may be chance."""
+    more = np.array(average) - averages.typical(average)
+    return np.where(more >= SURE * np.hypot(error, np.median(error)), more, 0.0)
+
+
+def _scatter(own: Array) -> float:
+    """Standard error of a median, from the median absolute deviation: sqrt(pi / 2) times that of a mean."""
+    return float(1.2533 * averages.NORMAL_MAD * np.median(np.abs(own - np.median(own))) / len(own) ** 0.5)
+
+
+# What comes now and then is in the mean alone; what comes in most steps is in the median, whatever stops some of them.
+_AVERAGES: tuple[tuple[Callable[[Array], float], Callable[[Array], float]], ...] = (
+    (lambda own: float(own.mean()), lambda own: float(own.std(ddof=1)) / len(own) ** 0.5),
+    (lambda own: float(np.median(own)), _scatter),
+)

@@ -1,0 +1,91 @@
+"""Evaluation takes a part of the training.
+
+What it detects: a model in evaluation mode (from `eval()` to `train()`, nothing trained meanwhile), on one rank alone
+or for a large part of the run on all of them.
+Why it costs: no step is trained meanwhile; where one rank evaluates alone, all others wait in the next collective.
+How the gain is priced: its share of the run's time as the capture recorded it, else of the traced steps; at most that,
+since a part of it is wanted.
+How to fix: evaluate on all ranks, each its part; less often; on fewer batches; beside the training.
+Limits: seen where ddprof captured the run. A model that is never switched back is taken for a teacher or for frozen
+layers. Evaluating without `eval()` is told by its function's name, or by samples of one rank alone (host.checkpoint).
+Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.DistributedSampler documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.attribution.whose import whose
+from ddprof.analyzers.job.measures import Measures, evaluations
+from ddprof.analyzers.job.script.occupying import line_that_evaluates
+from ddprof.analyzers.job.whole_run.pauses import worst_pauses
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
+from ddprof.analyzers.rules.evidence.spans import run_evidence
+from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
+from ddprof.units import format_share, format_us
+
+LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
+FEWEST_TIMES = 2  # over the run: one evaluation says nothing of how often more come
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Time with a model in evaluation mode."""
+    outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.evaluations)
+    traced_us = measures.evaluating_us
+    if outside is not None and outside.count >= FEWEST_TIMES:
+        worst, share, alone = outside.position, outside.share, outside.is_alone
+        seen = run_evidence(measures, outside, "evaluations")
+    elif traced_us.any():
+        worst = int(np.argmax(traced_us))
+        share = float(traced_us[worst]) / measures.step_us
+        alone = len(whose(traced_us)) == 1
+        seen = Evidence(f"{format_us(float(traced_us[worst]))} per traced step", measures.job.rank_ids[worst])
+    else:
+        return
+    if share < (MIN_SHARE if alone else LARGE_SHARE):
+        return
+    numbers = measures.ranks([worst]) if alone else ()
+    facts = measures.job.ranks[worst]
+    line = line_that_evaluates(facts, intervals.union(*evaluations(facts).bounds))
+    where = measures.whom(numbers) + (" alone" if alone else "")
+    lost_us = share * measures.step_us
+    yield Candidate(
+        id=RULE.id,
+        summary=f"evaluation takes {format_share(share)} of the time on {where}" + (f", in {line}" if line else ""),
+        ranks=numbers,
+        lost_us=lost_us,
+        changes=(),
+        basis=Basis.TIMED if outside is not None else Basis.RECORDED,
+        evidence=(seen,),
+        fixes=(_alone(line) if alone else _less(line),),
+        ceiling_us=lost_us,
+        band=0.5,
+        times_us=tuple(traced_us.tolist()) if outside is None else (),
+        is_bound=not alone,
+    )
+
+
+def _alone(line: str) -> Fix:
+    return Fix(
+        setting=line or "evaluation",
+        suggested="evaluate on all ranks at once (sharded), less often, or in a job of its own",
+        patch="sampler = DistributedSampler(validation, shuffle=False)  # each rank its part; then all_reduce the sums",
+        why="ranks that do not evaluate wait for those that do in the next collective",
+        source="torch.utils.data.distributed.DistributedSampler documentation",
+    )
+
+
+def _less(line: str) -> Fix:
+    return Fix(
+        setting=line or "evaluation",
+        suggested="less often, on fewer batches, under torch.inference_mode(), or in a job of its own",
+        patch="if step % N == 0:\n    with torch.inference_mode(): ...",
+        why="nothing is trained meanwhile",
+        source="torch.autograd.grad_mode.inference_mode documentation",
+    )
+
+
+RULE = Rule("host.evaluation", "Evaluation takes a part of the training", detect, bound="host")

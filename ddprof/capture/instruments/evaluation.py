@@ -1,0 +1,55 @@
+"""A model in evaluation mode: from `eval()` to `train()`, where nothing is trained meanwhile."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from types import ModuleType
+from typing import Any
+
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.window.annotate import Range
+
+RANGE = "ddprof::evaluation"
+MOST_STEPS = 1  # a model that evaluates may be what the next step is told by; one that goes on for more is trained
+
+
+class EvaluationMode(Instrumentor):
+    """Times the outermost model that the training thread switches, once training has begun. A model that is never
+    switched back (a teacher, frozen layers) is none that evaluates."""
+
+    def _install(self, module: ModuleType) -> None:
+        self._open: tuple[int, int, int, Range | None] | None = None  # id, start, step, range
+        base: Any = module.nn.Module
+        original = base.train
+        switched, inside = self.hub.guard.wrap(self._switched), threading.local()
+
+        @functools.wraps(original)
+        def train(model: Any, mode: bool = True) -> Any:
+            if getattr(inside, "it", False):  # the modules inside a model are switched with it
+                return original(model, mode)
+            was, inside.it = model.training, True
+            try:
+                return original(model, mode)
+            finally:
+                inside.it = False
+                switched(model, was, mode)
+
+        self.patches.add(base, "train", train)
+
+    def _switched(self, model: Any, was: bool, mode: bool) -> None:
+        if threading.get_ident() != self.hub.observed.training_thread:
+            return
+        tracker = self.hub.tracker
+        if was and not mode and self._open is None:
+            self._open = id(model), time.time_ns(), tracker.index, self.hub.annotator.open(RANGE)
+        elif mode and self._open is not None and self._open[0] == id(model):
+            (_, started_ns, step, opened), self._open = self._open, None
+            if opened is not None:
+                opened.close()
+            if tracker.index - step <= MOST_STEPS:
+                self.hub.journal.evaluations.append({"start_ns": started_ns, "dur_ns": time.time_ns() - started_ns})
+        elif was and not mode and self._open is not None and tracker.index - self._open[2] > MOST_STEPS:
+            self._open = None  # never switched back
+            self._switched(model, was, mode)

@@ -1,0 +1,60 @@
+"""A rank that takes longer than its peers over the whole run is told by its timers, whatever the traced steps hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from captured import with_sidecars
+from labelled_runs import Runs
+
+from ddprof.analyzers.attribution.own_time import takes_longer
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import measure
+from ddprof.analyzers.job.whole_run.own_times import late_shares
+from ddprof.findings import Candidate
+
+MS, STEP_MS, BACKWARD_MS = 1_000_000, 30.0, 18.0
+
+
+def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> dict[str, Any]:
+    """Steps of 30 ms, of which a rank takes 4 outside its backward pass, `more_ms` more in every n-th step and 15 more
+    in `stopped` of seven."""
+    steps = []
+    for index in range(count):
+        own = (
+            4.0 + 0.3 * (index % 5) + (more_ms if index % every == 0 else 0.0) + (15.0 if index % 7 < stopped else 0.0)
+        )
+        start = int(index * STEP_MS * MS)
+        length = {"start_ns": start, "end_ns": start + int(STEP_MS * MS)}
+        steps.append(
+            {"index": index, **length, "backward_ns": int((STEP_MS - own) * MS), "profiled": index in range(5, 10)}
+        )
+    return {"steps": steps}
+
+
+@pytest.mark.parametrize(
+    ("late", "others", "share"),
+    [
+        (timed(8.0), timed(0.0), 8 / STEP_MS),
+        (timed(18.0, every=3), timed(0.0), 6 / STEP_MS),  # in the mean alone
+        (timed(8.0), timed(0.0, stopped=3), 8 / STEP_MS),  # the machine stops the others: in the median alone
+        (timed(2.0), timed(0.0), 0.0),  # little
+        (timed(0.0, stopped=1), timed(0.0), 0.0),  # chance
+        (timed(8.0, count=12), timed(0.0, count=12), 0.0),  # a short run
+    ],
+)
+def test_who_is_late_over_the_whole_run(
+    labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float
+) -> None:
+    run = labelled("clean.ddp")
+    count = len(run.job.ranks)
+    measures = measure(with_sidecars(run, *[late if at == 1 else others for at in range(count)]).job)
+    found, _ = late_shares(measures.job.ranks)
+    assert found.tolist() == pytest.approx([share if at == 1 else 0.0 for at in range(count)], abs=0.03)
+    said = [one for one in catalogue()["straggler.unexplained"].detect(measures) if isinstance(one, Candidate)]
+    rank = measures.job.rank_ids[1]
+    assert [one.ranks for one in said] == ([(rank,)] if share else [])
+    assert not share or takes_longer(measures, (rank,))
+    assert not share or np.isclose(said[0].ceiling_us, measures.timed_us[1])

@@ -4,8 +4,6 @@ CPU seconds of the test and of all processes below it, so that a busy machine fa
 (session, package, module, class) cost is theirs. The root conftest registers this plugin.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Four ranks and three steps where that is enough: every run is generated and analyzed once per session (see conftest.py).
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A labelled run and every stage of its analysis, and what one rule says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -5,8 +5,6 @@ what was asked for, `size` of a block is that rounded up to 512 bytes; a segment
 lists that events share.
 """
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 It ends with whoever started it: when nothing is left to read on its standard input.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`import ddprof; ddprof.analyze(...)`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from html import unescape

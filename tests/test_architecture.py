@@ -1,7 +1,5 @@
 """The rules of the house, enforced on the source itself: who may import whom, sizes, errors, docstrings, packages."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

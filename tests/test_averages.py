@@ -1,7 +1,5 @@
 """Averages that a few odd values do not move."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """A fast test above its CPU budget fails by name; what is shared, slow or cheap does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of causes is the only one: what screens and documents say of a cause is derived from it or checked."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Set laws of interval arithmetic, checked against sets of integers."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

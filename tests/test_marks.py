@@ -1,7 +1,5 @@
 """`ddprof.step()` and `ddprof.annotate`: nothing without a capture, and what they ask of one."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is derived of an object is worked out once for it, and never for another."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import dataclass, replace
 

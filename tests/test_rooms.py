@@ -1,7 +1,5 @@
 """The file tree alone answers a stranger: rooms are one sentence, and tests lie where their sources lie."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

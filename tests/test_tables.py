@@ -1,7 +1,5 @@
 """Tables and schemas: what is checked, what is sent between processes, and choosing rows."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What people read: never an exponent, and the unit changes where rounding says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

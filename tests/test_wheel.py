@@ -1,7 +1,5 @@
 """What `pip install ddprof` brings: the wheel is whole, and works where nothing else of this checkout is."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Two gloo ranks that run the same operators in every step, and where their threads are held meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs as if ddprof's capture had recorded more about them, or less."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

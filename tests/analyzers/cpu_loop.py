@@ -1,7 +1,5 @@
 """A training loop on a CPU rank, with frames: what its script does beside the phases is given by the test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@ knows every instant: a message is there `TRANSFER_US` after both sides have post
 for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

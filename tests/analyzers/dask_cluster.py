@@ -1,7 +1,5 @@
 """A Dask scheduler and workers on this machine, each a process of its own that ends with the test."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Traces of ranks on one gloo group, event by event: for runs of which every instant is known."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

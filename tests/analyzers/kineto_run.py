@@ -1,7 +1,5 @@
 """Small Kineto files by hand, one event after another: what the trace generator does not draw."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

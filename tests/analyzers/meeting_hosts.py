@@ -1,7 +1,5 @@
 """Ranks whose hosts meet at the end of each step without a trace of it, written event by event."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A mutation takes the files of a run (name -> document, `traceEvents` included) a
 It never makes a rank slow: whoever is named afterwards is accused by the damage.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json

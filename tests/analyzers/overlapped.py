@@ -1,7 +1,5 @@
 """Two gloo ranks whose work overlaps an all-reduce, every instant known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write

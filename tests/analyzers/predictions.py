@@ -1,7 +1,5 @@
 """Predictions for settings of a labelled run."""
 
-from __future__ import annotations
-
 from labelled_runs import Labelled
 
 from ddprof.analyzers.settings.knobs import parse_setting

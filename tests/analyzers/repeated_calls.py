@@ -3,8 +3,6 @@
 Every instant is known: nothing runs beside communication, so a step without a call is shorter by what the call takes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The same run told differently: changes to trace files that change nothing of what happened, or lose a part of it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """Two gloo ranks and records of their steps, as if capture had timed them inside and outside the window."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The evidence that the facts of a file give for which job it is of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

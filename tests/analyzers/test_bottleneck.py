@@ -1,7 +1,5 @@
 """What holds the step once changes are made."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs
 from predictions import predicted
 

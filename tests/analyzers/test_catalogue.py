@@ -1,7 +1,5 @@
 """The catalogue: every identifier of the contract once, each with a documentation page, a test file and its manners."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The whole chain on runs whose truth is known: right causes, right ranks, nobody accused falsely, true prices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

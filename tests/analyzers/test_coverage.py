@@ -1,7 +1,5 @@
 """A rule that found nothing in a part of the job says what it could not look at."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs
 
 from ddprof.analyzers.catalogue import catalogue

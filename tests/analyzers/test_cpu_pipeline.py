@@ -1,7 +1,5 @@
 """Pipelines of CPU ranks: what schedule and slow stage cost is told apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Damage does not accuse: healthy runs whose files were cut, sampled, shifted, mixed or lost name nobody."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How findings are ordered and give way to one another."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Labelled, Runs
 

@@ -1,7 +1,5 @@
 """The engine beside a job that still writes, and with headers that state a job of any size."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

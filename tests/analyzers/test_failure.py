@@ -1,7 +1,5 @@
 """Why a job failed, asked only of jobs that did."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

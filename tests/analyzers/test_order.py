@@ -1,7 +1,5 @@
 """What leads: a cause before the waiting that it makes, else the largest gain."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs
 

@@ -1,7 +1,5 @@
 """Every price against the ledger's: no finding gains more than is booked to its cause, and two estimates agree."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is true of the real traces, measured from the files by hand: who, what, and what must not be said."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

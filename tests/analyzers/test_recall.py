@@ -1,7 +1,5 @@
 """What is kept is used for the same files only, and lies in the user's cache or where it was told to."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The verdict follows from what happened, not from how the files tell it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path

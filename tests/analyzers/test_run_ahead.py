@@ -1,7 +1,5 @@
 """Hosts that run ahead of their device are judged like others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of one folder that are not of one job: each is analyzed alone, and the reports say so."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

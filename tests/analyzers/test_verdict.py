@@ -1,7 +1,5 @@
 """The headline names what bounds the step."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs
 

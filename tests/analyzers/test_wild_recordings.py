@@ -1,7 +1,5 @@
 """Real, messy recordings by others, with what was measured by hand: what must be said of each, and what must not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """The faults of the workloads: every one is switched somewhere, and takes as long as it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The arithmetic of the regression suite: what is right, how far a prediction is off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What stays of the records of a job that took turns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

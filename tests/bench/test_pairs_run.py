@@ -1,7 +1,5 @@
 """Pairs of runs: the fault is found with its rank, and is gone with its fix. Recorded ones in the fast tests."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Counting how often findings are right, and `ddprof dev score --precision`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The score itself: what counts as found, as named, as false; and `ddprof dev score` around it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

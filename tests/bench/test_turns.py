@@ -1,7 +1,5 @@
 """Jobs that take turns: they are really held, their own turns are what counts, and a broken one says why."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

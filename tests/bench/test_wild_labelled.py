@@ -1,7 +1,5 @@
 """Labelled messy runs made by others: their labels are read, and what came out right once stays right."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Real captured runs shared by the tests of this folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import signal
 import sys

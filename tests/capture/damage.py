@@ -1,7 +1,5 @@
 """Damages of the files of a run folder: every field of a sidecar, every kind of file in place of one."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs real jobs under `ddprof run` and reads back what it left."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

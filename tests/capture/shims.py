@@ -1,7 +1,5 @@
 """The environment of a job as `ddprof run` makes it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

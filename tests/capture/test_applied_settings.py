@@ -1,7 +1,5 @@
 """Real jobs whose script stays as it is, and whose objects are made with other settings."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How processes end: no thread of capture outlives the interpreter, whatever became of capture."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

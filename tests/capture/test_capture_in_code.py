@@ -1,7 +1,5 @@
 """`with ddprof.capture():` in a script, under a real `ddprof run`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The thread that tells other hosts the time: where it listens, and what callers can ask of it."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

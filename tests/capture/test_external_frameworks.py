@@ -1,7 +1,5 @@
 """Trainers built on torch, where they are installed: steps and phases counted exactly on two real ranks."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Whatever happens to a job happens just as without ddprof, and what was captured stays readable."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

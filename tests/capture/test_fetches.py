@@ -1,7 +1,5 @@
 """DataLoader workers, forked and spawned: their fetches are kept, and they are not taken for ranks."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

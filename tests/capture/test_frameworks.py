@@ -1,7 +1,5 @@
 """Every way torch itself has to train, on two real ranks: steps and phases counted exactly."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The guard: a failure of ours costs one line and the capture, never the job."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.capture.guard import Guard

@@ -1,7 +1,5 @@
 """Real jobs that hang or fail: noticed, named rightly, and a slow but healthy step is never called one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

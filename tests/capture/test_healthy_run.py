@@ -1,7 +1,5 @@
 """A normal two-rank DDP run, and all that it leaves behind."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """Who this process is, from what its launcher says."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The import hook calls back once a module is there, and leaves."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The journal of a long job is bounded."""
 
-from __future__ import annotations
-
 from ddprof.capture.journal import Journal
 
 

@@ -1,7 +1,5 @@
 """Ways a rank comes to life, and that each is found."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shlex

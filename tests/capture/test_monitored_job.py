@@ -1,7 +1,5 @@
 """Trigger, status and stop, on a job that runs and on one that has ended."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

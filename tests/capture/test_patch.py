@@ -1,7 +1,5 @@
 """Patches leave what they found, and what others patched later."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from ddprof.capture.patch import Patch

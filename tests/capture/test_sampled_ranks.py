@@ -1,7 +1,5 @@
 """`--ranks`: some ranks trace, all are known by their timers, and nobody is accused for what an untraced rank does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Mistakes that raise no error and cost no time are remarked, with the line of the script, by the report of the run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stacks of real jobs: the slow line of the script is the one that was sampled most."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorFlow, where it is installed: its own profiler's trace of the planned steps, in the run folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Loops without a torch optimizer, and scripts that mark their steps themselves, under a real `ddprof run`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

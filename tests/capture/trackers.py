@@ -1,7 +1,5 @@
 """Trackers of both kinds, and a training loop played to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import time_ns
 from typing import Any

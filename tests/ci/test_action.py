@@ -1,7 +1,5 @@
 """The body of the GitHub Action: reports always, then the gates."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

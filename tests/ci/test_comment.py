@@ -1,7 +1,5 @@
 """The comment of the GitHub Action, against a server on loopback that speaks the endpoints it needs."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

@@ -1,7 +1,5 @@
 """What is installed and published is what pyproject.toml says: lock file, licences, conda recipe, table of extras."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Workflows and the action can be read, and give their scripts what these ask for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

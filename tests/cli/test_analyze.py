@@ -1,7 +1,5 @@
 """`ddprof analyze`: documents, exit codes, gates."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

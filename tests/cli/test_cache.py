@@ -1,7 +1,5 @@
 """`--cache` and `--no-cache`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

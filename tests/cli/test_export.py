@@ -1,7 +1,5 @@
 """`ddprof export` says what it wrote."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -1,7 +1,5 @@
 """From a verdict to a file of fixes, and from there to a patch."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

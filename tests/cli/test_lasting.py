@@ -1,7 +1,5 @@
 """Modules that last are not collected, and the collector works as before."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The group: help, version, exit codes, lightness, broken pipes."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

@@ -1,7 +1,5 @@
 """`ddprof report` on the command line: the pages, and a run to compare with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

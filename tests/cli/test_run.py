@@ -1,7 +1,5 @@
 """`ddprof run` on the command line: what is refused before anything is started."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`ddprof serve` is refused without a long token or a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

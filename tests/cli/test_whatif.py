@@ -1,7 +1,5 @@
 """`ddprof whatif` on the command line: what it prints, and one line for what it cannot do."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Where the screens of one run disagree: each check yields a sentence per disagreement, and nothing where all agree."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

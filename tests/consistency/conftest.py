@@ -1,7 +1,5 @@
 """Runs whose screens are compared: the shipped samples, real traces, generated runs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Iterator

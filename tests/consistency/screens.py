@@ -1,7 +1,5 @@
 """What every screen says of one run: terminal, Markdown, JSON, the pages of the dashboard, the HTML file."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """One document feeds every screen: no two of them disagree on a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path

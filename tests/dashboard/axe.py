@@ -1,7 +1,5 @@
 """axe-core on the page that is open: its engine comes with the PyPI package axe-core-python (MPL 2.0)."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Runs with other facts than were recorded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

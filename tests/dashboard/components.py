@@ -1,7 +1,5 @@
 """What a tree of Dash components says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

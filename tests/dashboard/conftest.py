@@ -1,7 +1,5 @@
 """Runs to look at, made by the trace generator (so that every test runs everywhere), and a server of them."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import threading

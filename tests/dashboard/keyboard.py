@@ -1,7 +1,5 @@
 """A walk through a page with the Tab key alone: what it does not reach, where the focus is not seen or is stuck."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Malformed and oversized requests as raw bytes, by a seed: addresses, methods, headers, callbacks, uploads."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reads an HTML report back: pages, scripts, words and tables of its exhibits, to compare with the dashboard's."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from html.parser import HTMLParser

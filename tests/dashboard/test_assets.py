@@ -1,7 +1,5 @@
 """Scripts and stylesheets keep to the sizes of the house, and all of them are given to a page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

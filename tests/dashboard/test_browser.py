@@ -1,7 +1,5 @@
 """What a reader does with the dashboard in a real Chromium, and that no name of a trace does anything there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Every page of the dashboard, by the Tab key, to axe-core in both themes, on paper, of real and of running jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

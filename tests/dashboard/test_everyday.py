@@ -3,8 +3,6 @@
 Each test says what a reader clicks and what the page then says, against what the run's own tables or its truth say.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Iterator

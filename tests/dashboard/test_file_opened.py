@@ -1,7 +1,5 @@
 """The HTML file with all pages in a real Chromium, from file://: by keyboard, on paper, without a request."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

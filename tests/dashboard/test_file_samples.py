@@ -1,7 +1,5 @@
 """The HTML file of every shipped sample: small, the app's numbers, the same verdict with hashed names, offline."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A real server under malformed requests, several at a time: no 500, memory stays flat, and it goes on serving."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

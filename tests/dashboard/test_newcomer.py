@@ -3,8 +3,6 @@
 The first click is "Show in timeline" on the finding's card, the second is on the shaded span.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Numbers and ranges of an address are read, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.dashboard.numbers import parse_numbers

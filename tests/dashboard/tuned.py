@@ -1,7 +1,5 @@
 """A folder of `ddprof tune`, written without a run of anything."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The scratch folder of the documented command lines: one recorded run serves them all."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a command line of the documentation stands for in the scratch folder of these tests, and which are not run."""
 
-from __future__ import annotations
-
 import re
 
 JOB = "torchrun --nproc-per-node=2 train.py"

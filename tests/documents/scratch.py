@@ -3,8 +3,6 @@
 Programs of a cluster or a forge are stand-ins that write down how they were called; what starts something starts it.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

@@ -1,7 +1,5 @@
 """What README and docs tell a reader to type: command lines, Python, YAML, each with the page it stands on."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Jobs are started twice: in the fast tests by a `torchrun` that ends at once, in 
 ask a store, a cluster or a tracker are slow as well.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shlex

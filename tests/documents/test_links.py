@@ -1,7 +1,5 @@
 """Links of README and docs lead somewhere, and every page is in the index."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

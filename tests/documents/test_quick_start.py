@@ -1,7 +1,5 @@
 """The quick start, followed word for word on two CPU ranks: run, read, fix, verify."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What README and docs show beside command lines: Python runs; YAML, JSON and TOML can be read and mean something."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Makes the generator and the helpers of this folder importable: neither is installed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

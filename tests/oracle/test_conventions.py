@@ -1,7 +1,5 @@
 """The generator's rules for the ledger, applied to the hand-labelled samples, give the samples' own ledgers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The trace generator: the same seed gives the same files, and its labels agree with the traces it writes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple

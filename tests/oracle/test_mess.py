@@ -1,7 +1,5 @@
 """Each mess changes the files as it should, and the label stays true: of the steady steps, by simulation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """The rarer faults: each is in the files as it should be, and costs what the label says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Reads a written trace back, independently of the writer and of ddprof's readers (the standard json module only)."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import defaultdict

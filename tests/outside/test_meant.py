@@ -1,7 +1,5 @@
 """Misspelt names are answered with the one that was meant."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.outside.meant import meant

@@ -1,7 +1,5 @@
 """How the driver of a store is made: what the user has set stays, and a store that does not answer is told soon."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import fsspec

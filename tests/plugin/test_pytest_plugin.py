@@ -1,7 +1,5 @@
 """The marker `ddprof_budget` in a pytest session: in this process, and once in one of its own with all plugins."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Makes the helper of this folder importable; readers of text are tested with and without the native scanner."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes Kineto text in every layout met in the wild, with numbers exactly as asked for."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Traces read: of given events, of run folders as capture writes them, and of the real ones, sound and broken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

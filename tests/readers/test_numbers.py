@@ -1,7 +1,5 @@
 """Microseconds as written become nanoseconds exactly."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 

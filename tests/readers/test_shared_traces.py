@@ -1,7 +1,5 @@
 """Every real trace is readable or refused in one true line, and agrees with a plain reading of the same JSON."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

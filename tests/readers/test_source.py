@@ -1,7 +1,5 @@
 """Notes of one folder never stand under the run of another."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

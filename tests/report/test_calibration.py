@@ -1,7 +1,5 @@
 """Verified predictions: what is kept, what is quoted, and what is never counted."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict

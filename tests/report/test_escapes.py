@@ -1,7 +1,5 @@
 """Names from a trace on a terminal, in Markdown, CSV and HTML: no escape sequence, no formula, no markup of theirs."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """The fixes of a report as a file that `ddprof run --apply` takes."""
 
-from __future__ import annotations
-
 from ddprof.findings import Finding, Fix, Recoverable
 from ddprof.report.fixes import applicable, fixes_file
 from ddprof.report.json.contract import from_contract, to_contract

@@ -1,7 +1,5 @@
 """What lists and notes say in a sentence: counts in place of lists that nobody reads, names without their folders."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ddprof.findings import Abstention

@@ -1,7 +1,5 @@
 """The verdict as a person reads it: bar, findings, limits, Markdown, escape sequences."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 

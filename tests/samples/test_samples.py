@@ -1,7 +1,5 @@
 """The shipped samples: one for every identifier, each diagnosed as its truth says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """docs/tuning.md lists the settings that there are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ddprof.settings.catalogue import CATALOGUE

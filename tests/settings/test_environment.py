@@ -1,7 +1,5 @@
 """Settings that travel as variables of the environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.settings.environment import differs, variables

@@ -1,7 +1,5 @@
 """FIXES.toml: what is written is read back, and what is no such file is refused in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

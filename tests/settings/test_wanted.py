@@ -1,7 +1,5 @@
 """What may be wanted, where, and together with what."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.settings.catalogue import CATALOGUE, Effect, Value

@@ -1,7 +1,5 @@
 """The documentation as a site: it builds without a warning, is whole, and asks no other host for anything."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

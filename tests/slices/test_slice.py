@@ -1,7 +1,5 @@
 """A wheel of somebody else adds a command and a format by its entry point alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

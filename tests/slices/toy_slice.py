@@ -1,7 +1,5 @@
 """A slice of somebody else: one command and one format, in a package of its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

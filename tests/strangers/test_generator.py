@@ -1,7 +1,5 @@
 """Generated scripts: every combination compiles, the twin lacks the fault alone, a seed gives the same scripts."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import io

@@ -1,7 +1,5 @@
 """Makes `fake_runs` importable: tunings of no real job, as the tests of tuning make them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

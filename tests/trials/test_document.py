@@ -1,7 +1,5 @@
 """tune.json: what is written is read, with and without an answer; what is damaged is one line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sequential test: how often it errs on equal runs, and that it gives up no true winner."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

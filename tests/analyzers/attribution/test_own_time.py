@@ -1,7 +1,5 @@
 """Who is late takes longer in all, and not in one thing alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A time that few ranks alone have is theirs: no rule can say it of the whole job."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from corpus import CLEAN, FAULTY

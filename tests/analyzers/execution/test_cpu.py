@@ -1,7 +1,5 @@
 """CPU ranks that share cores: how far communication takes cores from computing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

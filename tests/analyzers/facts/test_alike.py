@@ -1,7 +1,5 @@
 """What ranks state alike is held once, and nothing of it changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which kernel carries a call that sends or receives, also where kernels were lost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Steps that are in the trace only in part are left out, whatever kind of event is missing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

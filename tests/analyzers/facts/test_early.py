@@ -1,7 +1,5 @@
 """Hosts that never wait for their device: the window opens on work whose launch it never saw."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

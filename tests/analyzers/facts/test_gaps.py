@@ -1,7 +1,5 @@
 """Exposed communication and gaps are whole, disjoint and where the trace says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What DistributedDataParallel does for unused parameters: the search, and the node that outputs pass afterwards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gloo_traces

@@ -1,7 +1,5 @@
 """Batches made by operators of the training thread, and what looks like it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Forward kernels in the backward pass, told from the backward pass's own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The busy time of a rank, divided among what it ran, is that of the ledger to the nanosecond."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

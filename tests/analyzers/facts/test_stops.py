@@ -1,7 +1,5 @@
 """Stops of the host inside calls that usually return at once, told from its program and from a full queue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A launch call that takes long found the queue full, or its thread stood still: the device tells which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

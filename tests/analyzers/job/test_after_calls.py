@@ -1,7 +1,5 @@
 """Idle time after blocking calls, with what the host issues late after them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

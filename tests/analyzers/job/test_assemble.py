@@ -1,7 +1,5 @@
 """Facts of all ranks make one job, in whatever order the ranks come."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from labelled_runs import Runs

@@ -1,7 +1,5 @@
 """What ranks wait for others, by what made those late."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

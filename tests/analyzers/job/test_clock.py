@@ -1,7 +1,5 @@
 """A skewed clock is found within the stated error, and changes no wait."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

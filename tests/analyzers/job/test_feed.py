@@ -1,7 +1,5 @@
 """What ranks were fed: bytes copied to their devices where the capture counted no elements."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The ledger books every nanosecond of a step exactly once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from corpus import SCENARIOS

@@ -1,7 +1,5 @@
 """Members of one operation find one another, with and without sequence numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

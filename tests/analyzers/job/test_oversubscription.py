@@ -1,7 +1,5 @@
 """Threads that outnumber the cores of a host are told with the number that has a core each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What cannot be judged of a recording: what its one step holds may have occurred once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

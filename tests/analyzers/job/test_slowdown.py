@@ -1,7 +1,5 @@
 """A slow device is measured, and nobody else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Devices that starve: the cost of launching, stops of the host, and what else held it for long."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables for other tools hold names, rank numbers and one clock, and sum to what the report says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The kernel table of whole runs: its sums are the report's, and what it says of ranks is what they ran."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

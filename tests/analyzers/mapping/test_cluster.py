@@ -1,7 +1,5 @@
 """The map on a real Dask cluster: scheduler and workers are processes, the traces lie in a store that speaks S3."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

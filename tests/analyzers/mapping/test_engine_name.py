@@ -1,7 +1,5 @@
 """What `--engine` takes."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.analyzers.mapping.engine_name import parse_engine

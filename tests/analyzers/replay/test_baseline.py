@@ -1,7 +1,5 @@
 """Kernels beside communication, in a run whose pauses are shorter without the profiler: one baseline, priced alike."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

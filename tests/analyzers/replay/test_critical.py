@@ -1,7 +1,5 @@
 """The critical path covers the run exactly once and runs through the rank that is to blame."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

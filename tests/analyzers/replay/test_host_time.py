@@ -1,7 +1,5 @@
 """Scaled parts of a host's time: what two scalings leave is their product, everywhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What a change gains: never negative, within its range, and what the generator says of the same run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CPU ranks that share cores: what computing beside communication costs goes when communication does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

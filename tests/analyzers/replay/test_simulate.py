@@ -1,7 +1,5 @@
 """A replay without a change is the recorded run."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs
 

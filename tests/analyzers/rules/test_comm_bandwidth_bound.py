@@ -1,7 +1,5 @@
 """Volume too large for the link though it overlaps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

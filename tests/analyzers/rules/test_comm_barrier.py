@@ -1,7 +1,5 @@
 """Barriers and collectives of objects: found where they cost, priced by what is left without them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

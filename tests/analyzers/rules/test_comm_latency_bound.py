@@ -1,7 +1,5 @@
 """Many small all-reduces: larger buckets, priced by merging them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """One reduction after backward: smaller buckets overlap."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

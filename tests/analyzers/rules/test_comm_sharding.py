@@ -1,7 +1,5 @@
 """Exposed all-gathers of parameters: shard less, if it would fit."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue

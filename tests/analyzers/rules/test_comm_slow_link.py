@@ -1,7 +1,5 @@
 """Slow groups or pairs have these ranks in common; with one group and one pair nothing can be compared."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

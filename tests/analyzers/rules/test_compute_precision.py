@@ -1,7 +1,5 @@
 """Matrix products in single precision."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs, fires
 
 ID = "compute.precision"

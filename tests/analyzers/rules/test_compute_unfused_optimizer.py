@@ -1,7 +1,5 @@
 """An optimizer of many tiny kernels."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs, fires
 
 ID = "compute.unfused_optimizer"

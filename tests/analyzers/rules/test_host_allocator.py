@@ -1,7 +1,5 @@
 """Memory allocated and freed inside steps."""
 
-from __future__ import annotations
-
 import pytest
 from captured import with_sidecars
 from labelled_runs import Runs, candidate, fires

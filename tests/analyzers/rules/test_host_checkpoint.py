@@ -1,7 +1,5 @@
 """Saving inside a step stops everybody."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Evaluation that takes a part of the run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

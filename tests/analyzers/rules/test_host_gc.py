@@ -1,7 +1,5 @@
 """Collections at different moments on different ranks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

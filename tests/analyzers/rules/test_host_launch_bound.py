@@ -1,7 +1,5 @@
 """The device drains faster than the host launches."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs, abstains, fires, on_every_rank
 
 ID = "host.launch_bound"

@@ -1,7 +1,5 @@
 """Python of the script between the phases keeps the device waiting."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The host stops for long moments inside any call."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Blocking calls inside the step, and who makes them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

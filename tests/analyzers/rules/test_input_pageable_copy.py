@@ -1,7 +1,5 @@
 """Copies from pageable memory with nothing beside them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every loader too slow: workers are the fix; without loader ranges nothing is said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

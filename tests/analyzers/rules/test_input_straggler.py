@@ -1,7 +1,5 @@
 """One late loader: its rank, and what the others wait for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

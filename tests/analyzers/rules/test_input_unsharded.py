@@ -1,7 +1,5 @@
 """What the capture recorded of samples: indices, first batches, samplers, lengths of epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Nearly full memory, and recomputing with memory free; without memory events nothing is said."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
 

@@ -1,7 +1,5 @@
 """Too few microbatches for the depth."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

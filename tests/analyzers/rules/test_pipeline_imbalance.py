@@ -1,7 +1,5 @@
 """One stage with more work than the others."""
 
-from __future__ import annotations
-
 import pytest
 from captured import without_peers
 from labelled_runs import Runs, abstains, fires

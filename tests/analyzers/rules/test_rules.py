@@ -1,7 +1,5 @@
 """Every rule on healthy runs, on runs of other faults and of one rank: it finds nothing, and says what it lacks."""
 
-from __future__ import annotations
-
 import pytest
 from corpus import CLEAN
 from labelled_runs import Runs, abstains

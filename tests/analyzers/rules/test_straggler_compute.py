@@ -1,7 +1,5 @@
 """One slow device: named with its factor, priced by making it as fast as its peers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One slow host: the rank that launches late, whatever its device does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Unequal work whose victim changes from step to step: the data and not a device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

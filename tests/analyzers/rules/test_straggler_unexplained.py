@@ -1,7 +1,5 @@
 """Waiting that no other finding explains is named: who, how often, and what they did meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which ranks a sample holds: of jobs of any layout, and of files that say little."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a report says of a sample, and which rank to read next."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What `--ranks` takes."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.analyzers.sampling.ranks_option import parse_ranks

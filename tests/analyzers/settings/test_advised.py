@@ -1,7 +1,5 @@
 """What no setting reaches is no finding."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The bucket planner: its advice against the generator's sweep."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

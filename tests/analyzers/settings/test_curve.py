@@ -1,7 +1,5 @@
 """What a curve of predictions advises."""
 
-from __future__ import annotations
-
 from ddprof.analyzers.settings.curve import Point, SettingCurve
 
 

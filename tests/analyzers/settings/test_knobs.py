@@ -1,7 +1,5 @@
 """Settings as they are typed, and what each of them assumes."""
 
-from __future__ import annotations
-
 from ddprof.analyzers.settings.knobs import BY_KEY, KNOBS, Setting, parse_setting
 
 

@@ -1,7 +1,5 @@
 """The loader planner: its advice against the generator's sweep, and beside what the report says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

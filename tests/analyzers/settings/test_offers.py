@@ -1,7 +1,5 @@
 """What a run offers for a what-if: what applies, what the findings suggest at the gain that they state."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

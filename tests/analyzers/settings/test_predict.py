@@ -1,7 +1,5 @@
 """Predicted settings against the generator's own step at those settings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

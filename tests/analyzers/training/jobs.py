@@ -1,7 +1,5 @@
 """Jobs as the checks of the training see them: what the capture recorded on each rank, and the sums between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

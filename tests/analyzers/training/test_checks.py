@@ -1,7 +1,5 @@
 """Each check names its mistake, and is silent on the twin that makes none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

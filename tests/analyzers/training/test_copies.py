@@ -1,7 +1,5 @@
 """Which ranks are meant to hold the same, and what of it differs: parameters and buffers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

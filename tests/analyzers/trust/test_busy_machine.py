@@ -1,7 +1,5 @@
 """A busy machine is said in place of accusing a rank, and hides no rank that is slow by itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

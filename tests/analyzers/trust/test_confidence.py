@@ -1,7 +1,5 @@
 """The confidence of findings is counted, and said with what it was counted from."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What about a recording is doubtful, and that it lowers the confidence of what is said of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The second price: what ledger and blame alone say a change gains."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What few counts say of the findings to come."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Timers of the whole run outvote the traced steps where they show the same time, and say nothing elsewhere."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Appliers installed in this process for a while, without a session around them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

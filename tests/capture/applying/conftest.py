@@ -1,7 +1,5 @@
 """What tests of several appliers need."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Every setting on every workload that has what it sets: the job ends alike and trains to the same parameters, bit by
 bit, or a line says why the setting was not applied."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

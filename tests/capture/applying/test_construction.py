@@ -1,7 +1,5 @@
 """Calls with other arguments."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

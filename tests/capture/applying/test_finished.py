@@ -1,7 +1,5 @@
 """Gradients in another precision, by DDP's hook, and units of fully_shard that prefetch the next ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

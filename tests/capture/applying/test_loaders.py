@@ -1,7 +1,5 @@
 """DataLoaders made with other settings, or as the script has them."""
 
-from __future__ import annotations
-
 import builtins
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """Wrapped models called under autocast, and compiled in place."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """Optimizers made with other kernels, their parameters read once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

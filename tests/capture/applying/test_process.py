@@ -1,7 +1,5 @@
 """Settings of the whole process, as they are once the job has run."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Wrappers of models made with other settings."""
 
-from __future__ import annotations
-
 import json
 from enum import Enum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is said of a DataLoader: its settings and its sampler, whatever its data set is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NCCL's own log: asked for only where nobody else has a say, read for what it chose."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

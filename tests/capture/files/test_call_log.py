@@ -1,7 +1,5 @@
 """The log of calls: read while it is written, after a kill, and full."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings that reach every rank: their way through the environment, and which ranks are chosen."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of the files of a run folder."""
 
-from __future__ import annotations
-
 from ddprof.capture.files.layout import parse_stem
 
 

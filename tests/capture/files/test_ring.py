@@ -1,7 +1,5 @@
 """The ring of the last steps, read while its writer lives."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What instrumentors are told of: only what they override."""
 
-from __future__ import annotations
-
 from types import ModuleType, SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Saves and loads of state: what belongs together is one pause, and only what holds up the training is one."""
 
-from __future__ import annotations
-
 import threading
 from io import BytesIO
 from types import ModuleType, SimpleNamespace

@@ -1,7 +1,5 @@
 """Waiting for a CPU, as the kernel counts it."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """What a batch holds: samples and elements, whatever kind of tensors it is made of."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 from typing import Any

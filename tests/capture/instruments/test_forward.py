@@ -1,7 +1,5 @@
 """Wrappers of frameworks: where their classes are, and that they are timed."""
 
-from __future__ import annotations
-
 import importlib
 from types import ModuleType, SimpleNamespace
 from typing import Any

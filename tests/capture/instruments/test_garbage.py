@@ -1,7 +1,5 @@
 """Garbage collections: who began them."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace

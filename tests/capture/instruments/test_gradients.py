@@ -1,7 +1,5 @@
 """Gradients are timed in the last step of a window, and only there."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

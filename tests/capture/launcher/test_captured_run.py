@@ -1,7 +1,5 @@
 """Whatever becomes of the launcher's own work, the job runs, and its exit code is returned."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The job's exit code is the launcher's, whatever befalls the launcher while it waits."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The last line that a job prints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

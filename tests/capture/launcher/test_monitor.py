@@ -1,7 +1,5 @@
 """Monitor mode: what the watcher asks for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

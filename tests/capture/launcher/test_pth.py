@@ -1,7 +1,5 @@
 """Isolated interpreters are reached by the .pth file."""
 
-from __future__ import annotations
-
 import subprocess
 import venv
 from pathlib import Path

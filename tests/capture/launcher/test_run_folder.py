@@ -1,7 +1,5 @@
 """One folder for all nodes of a job."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

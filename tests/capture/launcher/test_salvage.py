@@ -1,7 +1,5 @@
 """What a killed rank left becomes readable; what still runs is left alone."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

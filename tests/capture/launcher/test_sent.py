@@ -1,7 +1,5 @@
 """Runs sent to any fsspec address, while the job runs and when it has ended."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a job's environment gains, and what a command's own options say about whether capture can start."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

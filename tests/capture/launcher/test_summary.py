@@ -1,7 +1,5 @@
 """What the sidecars of a run come to."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the start-up shim adds to an interpreter, and what it leaves alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv

@@ -1,7 +1,5 @@
 """Samples of both collectors: where the time goes, and what they say of a thread that is held up."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

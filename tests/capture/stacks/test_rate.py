@@ -1,7 +1,5 @@
 """The rate follows what sampling costs."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.capture.stacks.rate import SampleRate

@@ -1,7 +1,5 @@
 """The sampler in this process: what it writes, when, and that it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

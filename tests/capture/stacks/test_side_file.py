@@ -1,7 +1,5 @@
 """The side file: appended lines, and where they end."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

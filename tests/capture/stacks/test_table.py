@@ -1,7 +1,5 @@
 """Stacks as numbers: the same stack has the same number, and there is a bound."""
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 

@@ -1,7 +1,5 @@
 """The timers in C: as those in Python, and what concerns them alone."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

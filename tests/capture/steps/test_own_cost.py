@@ -1,7 +1,5 @@
 """What ddprof says it costs: hooks timed in a sample of steps, and nothing of it in the others."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Typical steps of the log, inside the window and outside."""
 
-from __future__ import annotations
-
 from ddprof.capture.files.step import Step
 from ddprof.capture.steps.step_log import step_medians
 

@@ -1,7 +1,5 @@
 """Where steps begin and end, and their phases: the timers in Python and those in C, by the same rules."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loops in which no optimizer steps: what repeats marks their steps."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Ranks of a TensorFlow job, from the cluster's description."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A job that would never end is ended after a number of steps, on both ranks together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

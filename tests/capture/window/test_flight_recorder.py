@@ -1,7 +1,5 @@
 """Reading c10d's flight recorder from a thread of ours."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from types import ModuleType

@@ -1,7 +1,5 @@
 """When trace windows open and close."""
 
-from __future__ import annotations
-
 from ddprof.capture.window.plan import WindowPlan
 
 

@@ -1,7 +1,5 @@
 """Trace windows opened again and again: what a long job with `--every N` keeps of them."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time

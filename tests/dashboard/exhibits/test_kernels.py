@@ -1,7 +1,5 @@
 """The page Kernels: a table that holds the ledger's busy time, sorted, filtered, with commands for Nsight Compute."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

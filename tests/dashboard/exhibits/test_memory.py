@@ -1,7 +1,5 @@
 """The page Memory: the peak explained as far as it was recorded, what is left, and the words for what is not known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The step dot plot has a dot per rank and step, and marks and names the one that stands out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page Pipeline: a picture of one step whose bubble is the ledger's, and what is not recorded is said."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

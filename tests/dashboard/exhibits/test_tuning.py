@@ -1,7 +1,5 @@
 """The page Tuning, and what the other pages show of trials: the numbers of tune.json, commands that can be run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

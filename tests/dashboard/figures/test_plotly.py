@@ -1,7 +1,5 @@
 """The figures: one line per name whatever the names are, units where the numbers stand, valid, small, in any theme."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json

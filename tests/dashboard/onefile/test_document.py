@@ -1,7 +1,5 @@
 """The HTML file with all pages: the dashboard's exhibits and the report's own numbers, small, safe, without Dash."""
 
-from __future__ import annotations
-
 import json
 import re
 import struct

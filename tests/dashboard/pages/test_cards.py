@@ -1,7 +1,5 @@
 """What a filter does not choose says so, and unknown is never an amount."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ddprof.dashboard.app import _navigation

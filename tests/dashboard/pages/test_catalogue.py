@@ -1,7 +1,5 @@
 """Every page: it is drawn for every kind of run, says the finding's rank, and its tables hold the report's numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

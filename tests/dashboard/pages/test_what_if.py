@@ -2,8 +2,6 @@
 command that it gives to copy says the same number.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Counter tracks: what the files of the hosts hold, on the run's clock, and nothing where nothing was recorded."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names tell served runs apart, and a link to one holds whatever the order of the arguments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ddprof.dashboard.runs.names import named_run, run_ids, run_names

@@ -1,7 +1,5 @@
 """Open runs: a saved report holds no events, traces hold the job of the report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

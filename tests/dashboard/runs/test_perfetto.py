@@ -1,7 +1,5 @@
 """The hand-over to the Perfetto UI: what is sent, to whom, and what is offered where nobody answers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import threading

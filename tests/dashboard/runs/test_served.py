@@ -1,7 +1,5 @@
 """Runs that change while they are looked at: read again, and what goes wrong meanwhile is a note."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which folders of `ddprof tune` a run belongs to."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What passes to Dash: calls of our own callbacks with values of their types, nothing else; and totals are bounded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

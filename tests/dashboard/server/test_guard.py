@@ -1,7 +1,5 @@
 """Who is answered: by which names, with which token, from which pages; and what every answer forbids the browser."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

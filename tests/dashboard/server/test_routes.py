@@ -1,7 +1,5 @@
 """The data routes of the server: what each answers, and one line for what it cannot."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Uploads: who may send, how much, under what names it is kept, and that it is analyzed like anything else."""
 
-from __future__ import annotations
-
 import gzip
 import http.client
 import io

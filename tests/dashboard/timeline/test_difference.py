@@ -1,7 +1,5 @@
 """Two runs side by side: aligned by step, coloured by the change of all calls of a name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Lanes are named as in the file."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The timeline's index is exact: prefix sums equal slice-by-slice arithmetic, whatever the window."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The map above the lanes: exact in its bins, its box follows the view and moves it, by mouse and by keys."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A search of the timeline finds what the facts of all ranks hold, says what it looked through, and marks it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

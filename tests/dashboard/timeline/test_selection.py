@@ -1,7 +1,5 @@
 """A selection's numbers are those of the events: worked out here one event at a time."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import defaultdict

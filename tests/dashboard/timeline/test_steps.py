@@ -1,7 +1,5 @@
 """Steps of the timeline: the job's own, and numbers of a folded step hold only what lies in it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

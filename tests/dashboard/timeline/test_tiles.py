@@ -1,7 +1,5 @@
 """Lanes, tiles and answers of the timeline agree with the job's own tables."""
 
-from __future__ import annotations
-
 import json
 import struct
 from typing import Any

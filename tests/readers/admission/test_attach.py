@@ -1,7 +1,5 @@
 """A damaged companion is a note, not a failure."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

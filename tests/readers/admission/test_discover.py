@@ -1,7 +1,5 @@
 """Sources are found by content wherever they are."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

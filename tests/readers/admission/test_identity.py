@@ -1,7 +1,5 @@
 """Ranks are decided over all files, from the strongest evidence, and what was assumed is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

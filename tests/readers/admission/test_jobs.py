@@ -1,7 +1,5 @@
 """Files are one job where they show it: by what they state, by their collectives, or by numbered names of one time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Sources are grouped by the run they belong to, and the last window of a process is taken."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is no trace is refused in one true line."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from pathlib import Path

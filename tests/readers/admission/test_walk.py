@@ -1,7 +1,5 @@
 """Whatever lies in a folder, the files that can be read are; all else costs itself alone, and is said."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

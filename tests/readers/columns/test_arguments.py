@@ -1,7 +1,5 @@
 """Arguments of collectives, messages, copies and synchronisations, where they belong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Times that cannot be of one recording are left out and counted, and never overflow."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

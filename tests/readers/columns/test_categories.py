@@ -1,7 +1,5 @@
 """Every vendor's categories, and those that nobody knows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import kineto_text as kt

@@ -1,7 +1,5 @@
 """Process groups that the trace abbreviates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

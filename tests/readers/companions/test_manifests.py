@@ -1,7 +1,5 @@
 """The manifests of a run, and what of them belongs to a rank."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sidecars as the capture writes them, and as anybody may have."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Side files of stacks: what they hold, and what is left of damaged ones."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fetches beside a sidecar: their cost, and their spans in the trace they belong to."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Archives are folders, read in one pass, and damaged ones are one line."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

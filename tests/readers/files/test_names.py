@@ -1,7 +1,5 @@
 """Ranks and stamps in the names of files."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.readers.files.names import rank_in_name, without_stamp

@@ -1,7 +1,5 @@
 """Files in a store: listed, read by ranges, and what goes wrong with them in one line."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from collections.abc import Iterator

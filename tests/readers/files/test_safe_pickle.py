@@ -1,7 +1,5 @@
 """Pickles that ask for code or for all memory are refused."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Databases that are read from an unpacked copy."""
 
-from __future__ import annotations
-
 import gzip
 import multiprocessing
 import sqlite3

@@ -1,7 +1,5 @@
 """Bytes of a file, however it is packed, encoded or cut."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from random import Random

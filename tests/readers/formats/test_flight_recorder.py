@@ -1,7 +1,5 @@
 """Flight-recorder dumps."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of formats: every file of the folder is one, and they are asked in an order that is right."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

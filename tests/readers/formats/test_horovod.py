@@ -1,7 +1,5 @@
 """Horovod timelines."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

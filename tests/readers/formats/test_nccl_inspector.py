@@ -1,7 +1,5 @@
 """Logs of NCCL Inspector, with the fields that its source writes (v4.0 to v4.3); made here, not recorded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

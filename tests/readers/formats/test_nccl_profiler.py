@@ -1,7 +1,5 @@
 """Logs of NCCL's profiler plugin."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from reading import FORMATS, names, traces

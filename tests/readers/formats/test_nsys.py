@@ -1,7 +1,5 @@
 """Nsight Systems exports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Reports of Nsight Systems: read through an `nsys` on PATH, refused with the command to type without one."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Operation-level timelines of Megatron jobs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

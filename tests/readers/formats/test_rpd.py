@@ -1,7 +1,5 @@
 """rocprof databases, and cells of any type and size in them and in those of Nsight: rows are left out, and said."""
 
-from __future__ import annotations
-
 import sqlite3
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorFlow's trace viewer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from reading import FORMATS, names, traces

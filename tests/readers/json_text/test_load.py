@@ -1,7 +1,5 @@
 """Values of any type and size in any field of an event: no traceback, no warning, and no more lost than that event."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One defect costs one event: all others are kept, and what is lost is counted, with and without the native scanner."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

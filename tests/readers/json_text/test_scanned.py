@@ -1,7 +1,5 @@
 """The native scanner against msgspec: whatever the text, the same columns, or the block is left to msgspec."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

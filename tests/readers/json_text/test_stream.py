@@ -1,7 +1,5 @@
 """Blocks are cut at event boundaries whatever the text looks like, and damage costs only the events it hits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where a JSON value ends."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

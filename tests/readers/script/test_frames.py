@@ -1,7 +1,5 @@
 """Files of frames as Kineto and a running process write them: whose code it is."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.readers.script.frames import Frame, frame_of, is_library, is_library_at

@@ -1,7 +1,5 @@
 """Samples as the tables of a rank: stacks over time, sums over the run, and whose code it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nested Python frames to the stack that each moment of a thread belongs to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import kineto_text as kt

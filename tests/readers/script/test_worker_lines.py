@@ -1,7 +1,5 @@
 """Where the workers of a loader sit, and in which call."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Comparisons: change against noise, what came and went, what may not be compared."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

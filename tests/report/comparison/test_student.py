@@ -1,7 +1,5 @@
 """Quantiles of Student's t against printed tables (Abramowitz and Stegun, table 26.10)."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.report.comparison.student import exceeded, quantile

@@ -1,7 +1,5 @@
 """Exports of a run with a known culprit: one trace on one clock, arrows that meet slices, tables that read back."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import defaultdict

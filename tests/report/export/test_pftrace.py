@@ -1,7 +1,5 @@
 """Perfetto's own format, read back by a decoder that knows the wire format and nothing of the encoder."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """The verdict, the step and the findings as HTML are safe and complete; the file is tested in tests/dashboard."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from ddprof.findings import Evidence

@@ -1,7 +1,5 @@
 """The report and its JSON document say the same thing."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -1,7 +1,5 @@
 """A run with a secret in every field: texts and keys of the traces and of the files beside them, file names."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The list of words that a redacted report keeps is that of the sources."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

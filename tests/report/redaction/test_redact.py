@@ -1,7 +1,5 @@
 """A redacted report holds no name of the site, and says the same."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

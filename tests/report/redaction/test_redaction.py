@@ -1,7 +1,5 @@
 """Hundreds of secrets in every field of a run: none is in any output that was redacted, and public names still are."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

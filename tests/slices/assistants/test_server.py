@@ -1,7 +1,5 @@
 """`ddprof mcp` answers the official client, from the folders that it was given and from no others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

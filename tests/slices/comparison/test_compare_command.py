@@ -1,7 +1,5 @@
 """`ddprof compare` and `explain` on the command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

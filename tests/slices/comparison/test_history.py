@@ -1,7 +1,5 @@
 """A folder of runs over time: change points beyond the noise, of the steps and from run to run, and nothing else."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

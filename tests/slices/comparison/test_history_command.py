@@ -1,7 +1,5 @@
 """`ddprof history`: runs of a folder, and one line with exit code 4 for what is none."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

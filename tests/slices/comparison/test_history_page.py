@@ -1,7 +1,5 @@
 """The page History: a bar and a row per served run, the change marked on its bar."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ddprof.dashboard.figures.charts import Stacked

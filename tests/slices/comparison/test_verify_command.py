@@ -1,7 +1,5 @@
 """`ddprof verify`: a prediction, the changed run, and what is kept of the two."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

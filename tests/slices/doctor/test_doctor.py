@@ -1,7 +1,5 @@
 """`ddprof doctor` tells what is there, what is missing, and how to get it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

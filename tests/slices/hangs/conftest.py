@@ -1,7 +1,5 @@
 """Where the helpers of this folder are."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

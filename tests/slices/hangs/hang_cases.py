@@ -1,7 +1,5 @@
 """Jobs that hang, each as a recipe of calls, with the truth: kind, ranks, line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 `Job` plays a script: every rank calls, the collectives complete where all ranks of the group called alike.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Sequence

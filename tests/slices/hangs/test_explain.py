@@ -1,7 +1,5 @@
 """Dumps in, the verdict out: every kind of hang, every version of the dump, pickle and JSON, NCCL and gloo."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import pickle

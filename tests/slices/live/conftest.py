@@ -1,7 +1,5 @@
 """The dashboard's runs, on which its page of a running job is tested too."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run folder that is still written: the page says who is behind, before the first trace and without keeping state."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`ddprof memory`, and `ddprof analyze` of a snapshot."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

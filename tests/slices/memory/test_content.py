@@ -1,7 +1,5 @@
 """A snapshot's pickle to columns: damaged, dangerous, of other versions, and with millions of references."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The peak of a snapshot against the allocator that made it, and against torch's own reading of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

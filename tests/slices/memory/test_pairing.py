@@ -1,7 +1,5 @@
 """Blocks against a replay event by event."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Makes `published`, a helper of this folder that is not installed, importable."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -5,8 +5,6 @@ device, full recomputation counted, microbatch and chunks not stated, so the mod
 et al. 2022 (arXiv 2205.05198), table 5: model FLOPs utilization with sequence parallelism and selective recomputation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ddprof.slices.planning.cluster import cluster

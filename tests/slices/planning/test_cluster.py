@@ -1,7 +1,5 @@
 """The collectives' laws on a cluster's links."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.slices.planning.cluster import cluster

@@ -1,7 +1,5 @@
 """The estimated step of a layout: published runs are met, and the bubble is its formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from published import RUNS, error, modelled

@@ -1,7 +1,5 @@
 """More ranks never make a rank faster."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs
 

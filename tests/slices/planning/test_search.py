@@ -1,7 +1,5 @@
 """Layouts that fit, and what cannot be laid out."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.errors import NoUsableInput, UsageError

@@ -1,7 +1,5 @@
 """Parameters, states and operations of a transformer: the papers' formulas and tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.slices.planning.shape import Shape, parameters_of, state_bytes

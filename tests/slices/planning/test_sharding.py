@@ -1,7 +1,5 @@
 """Options of a run's sharding follow the formulas."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs
 

@@ -1,7 +1,5 @@
 """What every tracker is told in these tests, and how a test is left out where a tracker's library is missing."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

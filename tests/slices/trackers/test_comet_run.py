@@ -1,7 +1,5 @@
 """Comet offline: the archive that `comet upload` would send, read back."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The numbers and sentences that trackers are given."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

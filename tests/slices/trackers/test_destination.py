@@ -1,7 +1,5 @@
 """`ddprof report --to` and `ddprof run --log-to`, from the command line to the tracker's file."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """MLflow: a database, and a real server on loopback, asked by its own client what they were given."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """How options name trackers, and what is said where one cannot be written to."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

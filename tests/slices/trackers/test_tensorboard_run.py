@@ -1,7 +1,5 @@
 """Event files, read back by TensorBoard's own reader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """W&B offline: the file that `wandb sync` would send, read back."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`ddprof analyze` of a training log alone, beside traces, and where it is asked for what a log does not hold."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests of tuning."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

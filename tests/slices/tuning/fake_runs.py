@@ -1,7 +1,5 @@
 """A command that exists in numbers alone: runs of tuning without a job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

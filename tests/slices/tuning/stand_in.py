@@ -1,7 +1,5 @@
 """A training job for tuning: two ranks whose loader waits for storage. Says when it is run as a trial."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

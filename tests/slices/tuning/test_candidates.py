@@ -1,7 +1,5 @@
 """Which values of a setting are tried."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

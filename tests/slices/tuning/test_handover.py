@@ -1,7 +1,5 @@
 """What is left behind: the fixes, the patch, the words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The search on a command that exists in numbers alone: what it keeps, gives up, combines and pays for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`ddprof tune` on real processes: what it runs, keeps and leaves behind, also where it is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

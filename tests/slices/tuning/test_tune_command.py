@@ -1,7 +1,5 @@
 """`ddprof tune` as it is called: what it refuses before anything is run."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

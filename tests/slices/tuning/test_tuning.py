@@ -3,8 +3,6 @@
 For a quiet machine: DDPROF_ROUNDS times each (default once), every one of them must be right.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

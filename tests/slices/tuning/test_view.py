@@ -1,7 +1,5 @@
 """What is seen while tuning goes on: a line for each run, and a line at the bottom where somebody watches."""
 
-from __future__ import annotations
-
 from io import StringIO
 
 from rich.console import Console

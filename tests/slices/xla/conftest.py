@@ -1,7 +1,5 @@
 """Makes the helpers of this folder and those of the readers importable: neither is installed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """XPlane profiles: a real one of JAX 0.10 on a CPU, and the planes of TPUs and GPUs made by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

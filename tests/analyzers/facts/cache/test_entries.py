@@ -1,7 +1,5 @@
 """Facts survive being kept, and what is not exactly what was kept is not trusted."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from random import Random
 

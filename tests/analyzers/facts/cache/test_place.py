@@ -1,7 +1,5 @@
 """The folder that keeps facts: whole entries of believed users, never more than its bound, nothing else touched."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

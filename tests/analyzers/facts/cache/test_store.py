@@ -1,7 +1,5 @@
 """The store that keeps facts: whole entries, never more than its bound, nothing else touched, OSErrors alone."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone

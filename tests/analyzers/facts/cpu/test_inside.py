@@ -1,7 +1,5 @@
 """Python that runs inside an operator of a CPU rank is the script's, and no computing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages of CPU ranks: whom they join, and how long they hold the rank that waits for them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """CPU ranks that wait for their peers inside an operator: that is no computing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

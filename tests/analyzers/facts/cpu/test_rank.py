@@ -1,7 +1,5 @@
 """Which call each collective of a CPU rank is of, where a backend of several threads begins them in another order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Functions that prepare data, save or evaluate are host spans of their causes; those that train are not."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

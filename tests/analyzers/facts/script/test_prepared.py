@@ -1,7 +1,5 @@
 """Batches made in the loop of a CPU rank are told by what makes them, whatever the function is called."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

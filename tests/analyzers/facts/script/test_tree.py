@@ -1,7 +1,5 @@
 """The tree of calls: what lies around a frame, and whose line a stack is of."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

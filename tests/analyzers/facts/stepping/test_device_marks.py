@@ -1,7 +1,5 @@
 """Marks on the device alone: the host passed them before it launched what the step begins with, on any stream."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Work belongs to the step that launched it, however far the host is ahead."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

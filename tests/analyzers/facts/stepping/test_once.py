@@ -1,7 +1,5 @@
 """Start-up is known by what it holds, also where there is nothing to compare with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

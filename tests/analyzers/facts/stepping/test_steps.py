@@ -1,7 +1,5 @@
 """Steps of a rank: those that are marked, by whomever and wherever, else those that repeat."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Collectives that cannot be one operation are not matched: no wait, no clock, no comparison, and it is said."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

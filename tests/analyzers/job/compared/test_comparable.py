@@ -1,7 +1,5 @@
 """Ranks are compared over what all of them recorded whole: damage to one file makes nobody slow."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

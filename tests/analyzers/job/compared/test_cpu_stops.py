@@ -1,7 +1,5 @@
 """When CPU ranks were kept from running, and what else makes operators long."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

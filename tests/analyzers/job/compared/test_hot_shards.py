@@ -1,7 +1,5 @@
 """Hot experts and embedding tables, told from slow devices."""
 
-from __future__ import annotations
-
 import pytest
 from labelled_runs import Runs
 

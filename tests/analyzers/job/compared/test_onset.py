@@ -1,7 +1,5 @@
 """The step from which on a rank is slower than before."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

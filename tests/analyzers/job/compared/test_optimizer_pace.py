@@ -1,7 +1,5 @@
 """Slow cores are told from larger batches where nothing counted the batches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Steps that nobody numbered are paired by when they run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A long step that comes again outside the recording is part of the rhythm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels are compared with those at the same place of the peers' program, in the same company."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What occurs once is in no average: start-up, the profiler's edges, one long event; what recurs is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

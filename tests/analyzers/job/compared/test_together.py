@@ -1,7 +1,5 @@
 """Collectives without numbers are laid over one another by their ends, whatever was lost and whenever windows open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

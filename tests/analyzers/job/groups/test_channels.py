@@ -1,7 +1,5 @@
 """Streams of two ranks are one channel if they carry the same, in whatever order their files name them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a process group is for is read off its name or its use; where neither shows it, it is a group of N."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

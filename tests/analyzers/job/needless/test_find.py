@@ -1,7 +1,5 @@
 """Communication that could go: what of a loop is, and what is not because the training needs it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

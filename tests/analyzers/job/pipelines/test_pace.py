@@ -1,7 +1,5 @@
 """A slow device is told from a stage with more or other work by what the same kernels take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

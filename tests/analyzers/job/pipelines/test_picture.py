@@ -1,7 +1,5 @@
 """A step of a pipeline over time is what the ledger books: filled is compute, of the waiting it books the bubble."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

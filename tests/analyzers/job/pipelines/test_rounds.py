@@ -1,7 +1,5 @@
 """Microbatches and chunks by what stages and messages agree on; where they do not, nothing is concluded."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 from typing import Any

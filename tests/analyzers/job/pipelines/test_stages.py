@@ -1,7 +1,5 @@
 """Stages and microbatches follow from who sends messages to whom."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which ranks met where no event says so, and what only looks like it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

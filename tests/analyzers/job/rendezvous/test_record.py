@@ -1,7 +1,5 @@
 """Inferred rendezvous in the facts: as communication, marked as inferred, with sums that stay exact."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from meeting_hosts import LAYERS, STEPS, job_of, longer_kernels, train

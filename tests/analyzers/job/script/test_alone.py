@@ -1,7 +1,5 @@
 """What a late rank runs and its peers do not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Time beside the phases is exact, and shared among the lines as the whole run was sampled there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Python that holds one place inside a phase of most steps is the script's; what stops a thread anywhere is not."""
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a line does is told by the operators and libraries that it calls; what cannot be cheaper is not told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Time by the line of the script, library calls folded to the line that made them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which function of the script a cause stands for, and whether the other ranks are in it as well."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A thread of the script that computes on one rank beside its training thread."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Latency and bandwidth from points: exact on exact points, abstaining where sizes cannot tell them apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

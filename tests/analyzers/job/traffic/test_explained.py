@@ -1,7 +1,5 @@
 """Calls that take what their bytes take wait for nobody; others may."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

@@ -1,7 +1,5 @@
 """Who communicates with whom: matrices that sum to the ledger and to the messages, and invent no pairs."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

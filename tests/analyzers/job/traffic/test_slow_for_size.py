@@ -1,7 +1,5 @@
 """Messages of one size are latency where their link is known to be faster than they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Pairs of ranks whose messages are slow: against pairs that carry the same, on a link of the same kind."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Traffic of which some members recorded nothing is not whole, though their files are there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The time of a message from the run's own: its points, the line beyond, and a guess that says it is one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Units of sharded parameters, read off the order of launches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

@@ -1,7 +1,5 @@
 """Blame sums to the exposed waits, and names the culprit and what it did."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

@@ -1,7 +1,5 @@
 """Who is late again and again: a wait that occurs once does not say it, however long."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows of MEMBERS rank by rank."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ddprof.analyzers.job.model import MEMBERS

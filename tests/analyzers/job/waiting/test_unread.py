@@ -1,7 +1,5 @@
 """Waits for ranks that were not read."""
 
-from __future__ import annotations
-
 from labelled_runs import Runs
 
 from ddprof.analyzers.engine import Options, load_runs

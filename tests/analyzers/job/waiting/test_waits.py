@@ -1,7 +1,5 @@
 """A wait ends when the last member arrives, and the late rank shows the short kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

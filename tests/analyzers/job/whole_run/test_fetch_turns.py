@@ -1,7 +1,5 @@
 """Workers that wait for one another: within a rank, over the ranks of a host, by their ends and by their lines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

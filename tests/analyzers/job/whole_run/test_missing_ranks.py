@@ -1,7 +1,5 @@
 """Ranks without a trace: their timers decide whether exposed communication can be judged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A rank that takes longer than its peers over the whole run is told by its timers, whatever the traced steps hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

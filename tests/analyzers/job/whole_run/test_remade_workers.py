@@ -1,7 +1,5 @@
 """Loader processes that are made again for every epoch show in the first batch of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

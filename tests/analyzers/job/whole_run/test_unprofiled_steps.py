@@ -1,7 +1,5 @@
 """The unprofiled step: what is left out of it, and what its timers say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

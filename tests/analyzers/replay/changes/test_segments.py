@@ -1,7 +1,5 @@
 """A slow CPU rank is priced where it is slow: two gloo ranks whose every instant is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table of change kinds: each applied in one way, and what is not in it is said."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.analyzers.replay.changes.table import KINDS, kind_of

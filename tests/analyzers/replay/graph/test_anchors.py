@@ -1,7 +1,5 @@
 """CPU ranks whose backend thread stamps the end of a collective after the rank that waited for it runs again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

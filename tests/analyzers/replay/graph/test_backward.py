@@ -1,7 +1,5 @@
 """How long the backward pass is: what communication that starts with it can hide behind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The graph of a run: what a start keeps behind what came before it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER, Operations

@@ -1,7 +1,5 @@
 """The slowdown by the profiler, phase by phase and rank by rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

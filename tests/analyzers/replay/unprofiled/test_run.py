@@ -1,7 +1,5 @@
 """The step without the profiler: what a fix gains there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

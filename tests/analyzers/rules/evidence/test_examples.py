@@ -1,7 +1,5 @@
 """Every finding leads to an event: an example of what it means, on one rank, with its time on the run's clock."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A cost that not every step has is told per occurrence too."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Advice that the recording contradicts is not given."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

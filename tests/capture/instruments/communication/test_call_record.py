@@ -1,7 +1,5 @@
 """What is written of a call of torch.distributed, in a job of one rank."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Python communication hooks get a range with their function; those of libraries and the reducer's are left alone."""
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Parameters without a gradient: looked at in windows, and a while after them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Whether epochs come in the same order, seen at the loader."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any

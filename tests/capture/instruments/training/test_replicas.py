@@ -1,7 +1,5 @@
 """Checksums of parameters and buffers: the same for the same content, bounded, and never of shards."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

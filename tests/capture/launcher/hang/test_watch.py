@@ -1,7 +1,5 @@
 """When a job is said to hang: only where no rank moves, and where it is proven or half of the time-out has passed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Counters of monitor mode: what a minute comes to, and files that stop growing."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Counters of the host."""
 
-from __future__ import annotations
-
 from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
 

@@ -1,7 +1,5 @@
 """GPUs of a host through a library that answers as NVIDIA's does, and the tally that goes into the manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The host's connections, from what its tools and its kernel say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ddprof.capture.launcher.host.topology import parse_matrix, read_topology

@@ -1,7 +1,5 @@
 """The upload form in a real Chromium: a sample's verdict, what is refused, and the keyboard alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

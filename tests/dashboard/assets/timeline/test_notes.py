@@ -1,7 +1,5 @@
 """Marks of the timeline stay in the link, and a link that somebody else wrote can do nothing but mark."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

@@ -1,7 +1,5 @@
 """The dashboard's timeline on paper: every row of the shown range, in strips that a page holds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The timeline's toolbar: one line on every screen, the picture larger than all else, nothing lost behind "More"."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.dashboard.axe import serious

@@ -1,7 +1,5 @@
 """Sentences and links that answer an everyday question: where each finding leads, and why the loader waits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

@@ -1,7 +1,5 @@
 """Groups and order of ranks: what the run's own groups tell, and the reason where they tell nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of exhibits: quoted as CSV, what is not shown is counted, names are as long as tells them apart."""
 
-from __future__ import annotations
-
 import csv
 import io
 

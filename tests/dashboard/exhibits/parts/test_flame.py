@@ -1,7 +1,5 @@
 """The flame graph's tree: sums to the nanosecond, nothing overlaps, levels that were not recorded are not there."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers behind the charts agree with the ledger, and hold only what lies inside the steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

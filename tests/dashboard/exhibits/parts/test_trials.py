@@ -1,7 +1,5 @@
 """Trials in a real Chromium: every page that shows them fits and is clean, and the button copies the command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

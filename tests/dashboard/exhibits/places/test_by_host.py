@@ -1,7 +1,5 @@
 """Sentences that answer an everyday question: which host, why the loader waits, and where the links lead."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

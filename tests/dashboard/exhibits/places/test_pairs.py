@@ -1,7 +1,5 @@
 """Rank against rank on the page Communication: hosts as blocks, host by host above what can be read, stated rates."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

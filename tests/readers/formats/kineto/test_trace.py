@@ -1,7 +1,5 @@
 """Kineto events to columns: every layout, exact times, and defects that are counted and said."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Beside PyTorch's own analyser of flight-recorder dumps: right wherever it is right."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

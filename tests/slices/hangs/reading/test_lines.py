@@ -1,7 +1,5 @@
 """Lines of recorded calls, from the log of what the script called."""
 
-from __future__ import annotations
-
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.reading.lines import with_lines
 

@@ -1,7 +1,5 @@
 """Where ranks and loader workers were seen last, from the files that capture itself writes."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

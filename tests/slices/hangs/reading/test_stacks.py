@@ -1,7 +1,5 @@
 """Stacks as faulthandler writes them and py-spy prints them."""
 
-from __future__ import annotations
-
 import faulthandler
 from pathlib import Path
 

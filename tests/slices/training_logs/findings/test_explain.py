@@ -1,7 +1,5 @@
 """What is said of a log: of real ones, and of made ones whose truth is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

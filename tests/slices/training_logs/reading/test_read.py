@@ -1,7 +1,5 @@
 """Real excerpts of logs (samples/README.md says whose), and the same cut, mixed and coloured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Scripts edited at the lines that make an object: valid diffs, formatting and comments kept, doubtful calls left."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

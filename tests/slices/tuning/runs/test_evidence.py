@@ -1,7 +1,5 @@
 """What is read of a run: step times of the job, reasons of failures, memory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No process of a trial outlives it: not where it ends by itself, hangs, is told to end, or `ddprof tune` is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Whether two runs train the same, also where the baseline does not repeat itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from ddprof.slices.tuning.runs.sameness import compare

@@ -1,7 +1,5 @@
 """The schedule of gradient buckets: its closed form, and DDP's own rule for closing them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

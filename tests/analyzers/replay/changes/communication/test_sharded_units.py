@@ -1,7 +1,5 @@
 """Other units, gathers ahead and parameters that are kept: prices against what the trace generator simulates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from labelled_runs import Runs

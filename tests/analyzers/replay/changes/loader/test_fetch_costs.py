@@ -1,7 +1,5 @@
 """What a batch costs, and how many workers that asks for."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

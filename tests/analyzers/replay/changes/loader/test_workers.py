@@ -1,7 +1,5 @@
 """The loader's queue against its closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

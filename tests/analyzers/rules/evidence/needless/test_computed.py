@@ -1,7 +1,5 @@
 """A metric over values that need not be gathered goes with them, and nothing else of the loop does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The line that calls a pass, by the samples of the whole run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

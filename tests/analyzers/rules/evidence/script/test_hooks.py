@@ -1,7 +1,5 @@
 """A communication hook that is Python of the script and holds the backward pass is told by its function."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -16,7 +16,7 @@ from ddprof.slices.tuning.runs import keeper
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are followed by /proc")
 LONGEST_S = 300.0
 # Who takes no notice is killed after 0.2 s, not 3.
-IMPATIENT = "from ddprof.tune.runs import keeper; keeper._LEFT_S = 0.2; keeper.main()"
+IMPATIENT = "from ddprof.slices.tuning.runs import keeper; keeper._LEFT_S = 0.2; keeper.main()"
 # Starts a process in a session of its own that takes no notice of SIGTERM, an orphan of it, and goes on as told.
 FAMILY = """
 import os, signal, subprocess, sys, time

@@ -62,6 +62,7 @@ def test_the_exported_tables_are_read_as_it_is_shown(scratch: Scratch) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.slow  # two real jobs; tests/plugin asks the same of one
 def test_the_gates_of_pytest_as_they_are_shown(scratch: Scratch) -> None:
     """The run of the scratch folder has a fault, so that the gates refuse it, each for what it says."""
     folder = scratch.folder / "gated"

@@ -15,7 +15,7 @@ TRUTHS: dict[str, dict[str, Any]] = {
 }
 MAX_BYTES = 3_000_000
 # What fits no listed cause, and stalls, whose place is chance: no run of the generator is their picture.
-WITHOUT_SAMPLE = {"straggler.unexplained", "host.stalled"}
+WITHOUT_SAMPLE = {"straggler.unexplained", "host.evaluation", "host.stalled"}
 WITHOUT_PRICE = {"input.unsharded"}  # work done twice, not time of a step
 
 

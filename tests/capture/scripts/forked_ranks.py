@@ -18,11 +18,13 @@ import torch.utils.data
 from two_ranks import free_port
 
 PATIENCE_S = 30  # after SIGTERM, as torchrun's
+# After a peer has ended well: torch's process groups wait for ever now and then when they are taken down.
+LEFT_BEHIND_S = 120
 count, script = int(sys.argv[1]), sys.argv[2]
 shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1"}
 os.environ.update(shared, MASTER_PORT=str(free_port()))
 running: dict[int, int] = {}
-failed, kill_at = False, float("inf")
+failed, kill_at, alone_at = False, float("inf"), float("inf")
 
 
 def start(rank: int) -> int:
@@ -52,9 +54,13 @@ while running:
     process, status = os.waitpid(-1, os.WNOHANG)
     if process:
         print(f"rank {running.pop(process)} ended: {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
+        alone_at = min(alone_at, time.monotonic() + LEFT_BEHIND_S)
         if status and not failed:
             end()
         continue
+    if time.monotonic() > alone_at and not failed:
+        print(f"ranks {sorted(running.values())} did not end after their peers", file=sys.stderr, flush=True)
+        failed, kill_at = True, 0.0
     if time.monotonic() > kill_at:
         for other in running:
             os.kill(other, signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
 from ddprof.cli.load import say, tell
@@ -12,7 +13,9 @@ from ddprof.cli.output import chosen_format, write_file
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.format import FORMAT
-from ddprof.slices.training_logs.model import LogReport
+
+if TYPE_CHECKING:  # every analysis asks this module, and few are of logs
+    from ddprof.slices.training_logs.model import LogReport
 
 
 def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddprof.cli.lasting import import_lasting
+from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
 from ddprof.slice import all_slices
 
@@ -46,8 +47,12 @@ def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:
 
 
 def answer_without_events(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
-    """The answer to sources of one format that holds no events: what its slice says."""
-    next(answer for answer in _answers() if answer.format == sources[0].format).deliver(sources, asked)
+    """The answer to sources of a format that holds no events. Raises NoUsableInput where no slice reads it."""
+    form = sources[0].format
+    answer = next((answer for answer in _answers() if answer.format == form), None)
+    if answer is None:
+        raise NoUsableInput(f"{sources[0].label}: {form}, which holds no events, and no slice reads it")
+    answer.deliver(sources, asked)
 
 
 def _answers() -> list[SliceAnswer]:

@@ -51,7 +51,7 @@ SAMPLES = (
     Sample("pageable_copy", "batches are copied from pageable memory", _run(fault("input.pageable_copy", 6e7))),
     Sample(
         "small_buckets",
-        "many small all-reduces pay latency",
+        "many small all-reduces are latency-bound",
         _run(fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)),
     ),
     Sample(
@@ -62,7 +62,7 @@ SAMPLES = (
     Sample("barriers", "the script calls barriers in every step", _run(fault("comm.barrier", 30.0))),
     Sample(
         "no_overlap",
-        "communication starts after the compute that could hide it",
+        "communication starts too late to overlap with compute",
         _run(fault("comm.no_overlap", 8.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0)),
     ),
     Sample("bandwidth", "the volume is too large for the link", _run(fault("comm.bandwidth_bound", 60.0))),

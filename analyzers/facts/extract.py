@@ -244,7 +244,7 @@ def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
     return [
         HealthNote(
             f"{format_share(share)} of the device work was launched before the first or after the last step",
-            "it is in no number of this report",
+            "it is excluded from this report",
             "info",
         )
     ]

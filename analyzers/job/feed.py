@@ -61,7 +61,7 @@ def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
     if elements is None or not len(others):
         return None
     each = elements.mean(axis=1)
-    return f"batches of {each[position] / averages.typical(each[others]):.2f} x the elements"
+    return f"batches of {each[position] / averages.typical(each[others]):.2f}x the elements"
 
 
 def _samples(ranks: Sequence[RankFacts]) -> Array | None:

@@ -50,7 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         traffic = exposure.traffic
         yield Candidate(
             id=RULE.id,
-            summary=f"{_volume(traffic.total_bytes)}{traffic.op} per step is too much for the link",
+            summary=f"{_volume(traffic.total_bytes)}{traffic.op} per step saturates the link",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
@@ -104,4 +104,4 @@ def _link_of(role: str) -> str:
     return f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups"
 
 
-RULE = Rule("comm.bandwidth_bound", "Too much volume for the link", detect, bound="communication", reads_traffic=True)
+RULE = Rule("comm.bandwidth_bound", "Traffic saturates the link", detect, bound="communication", reads_traffic=True)

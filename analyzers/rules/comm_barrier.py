@@ -51,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     where = f", at {lines[0]}" if lines else ""
     yield Candidate(
         id=RULE.id,
-        summary=f"{' and '.join(per_step)} calls in the step make the ranks wait for one another{where}",
+        summary=f"{' and '.join(per_step)} calls inside the step make all ranks wait for the slowest{where}",
         ranks=(),
         lost_us=lost_us,
         changes=(Change("drop_meetings"),),

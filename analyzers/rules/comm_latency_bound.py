@@ -1,4 +1,4 @@
-"""Many small collectives pay latency.
+"""Many small collectives are latency-bound.
 
 What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time
 points; and sharded parameters (FSDP) in many units, several for each repeated block of the model (nested wrapping), or
@@ -52,7 +52,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         detail = f", {format_share(share)} of it latency" if known else ""
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) pay latency",
+            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
@@ -93,7 +93,7 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
         changes=(Change("merge_units", (), (float(costs.merged),), ROLE),),
         basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in found) else Basis.DEDUCED,
         evidence=(
-            Evidence(f"{calls:.0f} collectives per step pay latency: {latency}{guess}"),
+            Evidence(f"{calls:.0f} collectives per step are latency-bound: {latency}{guess}"),
             *exposed_transfer(measures, found[0].traffic),
         ),
         fixes=(_fewer_units(measures, costs),),
@@ -164,5 +164,5 @@ def _each(traffic: Traffic) -> str:
 
 
 RULE = Rule(
-    "comm.latency_bound", "Many small collectives pay latency", detect, bound="communication", reads_traffic=True
+    "comm.latency_bound", "Many small collectives are latency-bound", detect, bound="communication", reads_traffic=True
 )

@@ -46,7 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         suggested = f"{max(1, round(bucket / MIB))}"
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.op}{volume} per step starts after the compute that could hide it",
+            summary=f"{traffic.op}{volume} per step starts too late to overlap with compute",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("overlap", (), (bucket,), traffic.role),),
@@ -77,7 +77,7 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
     passes = " and ".join(n for n, us in (("forward", forward_us), ("backward", backward_us)) if us >= least)
     yield Candidate(
         id=RULE.id,
-        summary="parameters are gathered when their unit needs them, not ahead",
+        summary="FSDP all-gathers are not prefetched",
         ranks=(),
         lost_us=sum(e.traffic.exposed_us for e in found),
         changes=(Change("prefetch_gathers", target=ROLE),),

@@ -46,8 +46,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     moved = format_bytes(volume) if volume else "parameters"
     yield Candidate(
         id=RULE.id,
-        summary=f"sharding moves {moved} per step and {format_share(exposed / measures.step_us)} of "
-        "the step is exposed for it",
+        summary=f"sharding moves {moved} per step; {format_share(exposed / measures.step_us)} of the step is exposed "
+        "communication",
         ranks=(),
         lost_us=exposed,
         changes=(_less_sharding(costs),),

@@ -55,7 +55,7 @@ def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGro
     most = kinds[0]
     return Candidate(
         id=RULE.id,
-        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f} x as long as those of their peers",
+        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f}x as long as those of their peers",
         ranks=numbers,
         lost_us=sum(slow.excess_us for slow in kinds),
         changes=tuple(
@@ -86,7 +86,7 @@ def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
     words = ", ".join(f"{a} and {b}" for a, b in pairs)
     return Candidate(
         id=RULE.id,
-        summary=f"messages between ranks {words} take {links.ratio:.1f} x as long as those of other pairs",
+        summary=f"messages between ranks {words} take {links.ratio:.1f}x as long as those of other pairs",
         ranks=numbers,
         lost_us=links.excess_us,
         changes=(Change("speed_links", tuple(rank for pair in pairs for rank in pair), (1.0 / links.ratio,)),),

@@ -1,4 +1,4 @@
-"""Saving state stops the job.
+"""Saving state blocks the job.
 
 What it detects: ranges that save or load state, evaluate or log, inside the measured steps.
 Why it costs: the device is idle while the host serialises and writes.
@@ -64,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     often = "".join(f": {said.text}" for said in seen.evidence)
     yield Candidate(
         id=RULE.id,
-        summary=f"{_doing(line)} stops {measures.whom(numbers)}"
+        summary=f"{_doing(line)} blocks {measures.whom(numbers)}"
         + ("" if line is not None else _called_by(measures, worst)),
         ranks=numbers,
         lost_us=float(measures.cause_us("checkpoint").mean()),
@@ -153,4 +153,4 @@ def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
     return (worst, seen) if share[worst] >= TIMES_PEERS * others.max() else None
 
 
-RULE = Rule("host.checkpoint", "Saving state stops the job", detect, bound="host", tells_line=True)
+RULE = Rule("host.checkpoint", "Saving state blocks the job", detect, bound="host", tells_line=True)

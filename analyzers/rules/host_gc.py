@@ -66,7 +66,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     cost_us = float(measures.cause_us("gc").mean())
     yield Candidate(
         id=RULE.id,
-        summary="Python garbage collection stops "
+        summary="Python garbage collection pauses "
         + ("the ranks" if len(pauses) > 1 and not numbers else measures.whom(numbers)),
         ranks=numbers,
         lost_us=cost_us if position is None else cost_us + charged_us(measures, [position]),
@@ -107,4 +107,4 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
     return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures), numbers)
 
 
-RULE = Rule("host.gc", "Garbage collection stops ranks", detect, bound="host", tells_line=True)
+RULE = Rule("host.gc", "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

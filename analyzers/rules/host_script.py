@@ -90,7 +90,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     start, end = int(where[0][longest]), int(where[1][longest])
     yield Candidate(
         id=RULE.id,
-        summary=f"Python of the script keeps {execution_of(job).work_noun} waiting, mostly in {first.words}",
+        summary=f"Python code of the script delays {execution_of(job).work_noun}, mostly {first.words}",
         ranks=(),
         lost_us=cost_us,
         changes=(Change("no_script", values=(1.0 - mine * (1.0 - left),)),),
@@ -191,4 +191,4 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
     )
 
 
-RULE = Rule("host.script", "The script's own Python keeps the device waiting", detect, bound="host")
+RULE = Rule("host.script", "Python code of the script delays the device", detect, bound="host")

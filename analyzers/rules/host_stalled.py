@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     per_step = counts[stalling] / max(1, measures.steps)
     yield Candidate(
         id=RULE.id,
-        summary=f"{_subject(measures, numbers)} inside calls that usually return at once",
+        summary=f"{_subject(measures, numbers)} in calls that are normally instant",
         ranks=numbers,
         lost_us=float(starved.mean()),
         times_us=tuple(lengths_us.tolist()),
@@ -155,7 +155,7 @@ def _longest_us(inside: list[Table], stalling: Array) -> float:
 
 def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:
     whom = measures.whom(numbers)
-    return f"the host of {whom} stops" if whom.startswith("rank ") else f"the hosts of {whom} stop"
+    return f"the CPU process of {whom} stalls" if whom.startswith("rank ") else f"the CPU processes of {whom} stall"
 
 
 def _range(counts: Array) -> str:
@@ -201,4 +201,4 @@ def _name(facts: RankFacts, name: int) -> str:
     return "Python between calls" if name == NO_STRING else facts.strings[name]
 
 
-RULE = Rule("host.stalled", "The host stops inside any call", detect, bound="host", tells_line=True)
+RULE = Rule("host.stalled", "The host stalls in calls that are normally instant", detect, bound="host", tells_line=True)

@@ -105,7 +105,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     lines = sync_lines(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
-        summary=f"host and device wait for one another around blocking calls on {measures.whom(numbers)}"
+        summary=f"synchronizing calls drain the device queue on {measures.whom(numbers)}"
         + (f", at {lines[0].source_line}" if lines else ""),
         ranks=numbers,
         lost_us=float(idle.mean()),
@@ -134,4 +134,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("host.sync", "Host and device wait for one another", detect, bound="host")
+RULE = Rule("host.sync", "Synchronizing calls drain the device queue", detect, bound="host")

@@ -43,8 +43,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     longer = copies[worst] / max(averages.typical(copies), 1.0)
     yield Candidate(
         id=RULE.id,
-        summary="batches are copied from pageable memory with nothing beside them"
-        + (f", {longer:.1f} x as long on {format_ranks(numbers)} as on their peers" if numbers else ""),
+        summary="batches are copied from pageable memory and nothing overlaps the copy"
+        + (f", {longer:.1f}x as long on {format_ranks(numbers)} as on their peers" if numbers else ""),
         ranks=numbers,
         lost_us=float(copies.mean()),
         changes=(Change("hide_copies"),),

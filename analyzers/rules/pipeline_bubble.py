@@ -2,7 +2,7 @@
 
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain.
 Why it costs: the devices of all stages idle for that time in every step.
-How the gain is priced: by formula, for microbatches doubled until doubling them once more would win less than 3 % of
+How the gain is priced: by formula, for microbatches doubled until doubling them once more would gain less than 3 % of
 the step: the bubble is (p - 1) / (m v) of the mean stage's work, and every further microbatch costs the launches and
 the exposed messages that one costs now.
 How to fix: more microbatches, interleaved stages, fewer stages.
@@ -99,7 +99,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             Evidence(
                 "by formula "
                 + ", ".join(f"{n} microbatches {format_us(measures.step_us - us)}" for n, us in swept)
-                + f"; {2 * best} would win less than {format_share(WARNING_SHARE)} of the step more"
+                + f"; {2 * best} would gain less than {format_share(WARNING_SHARE)} of the step more"
             ),
             *longest_stage_wait(measures),
         ),

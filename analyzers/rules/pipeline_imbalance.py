@@ -56,7 +56,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary=f"pipeline stage {slowest} ({format_ranks(ranks_of_stage(measures, pipeline.stages[slowest]))}) has"
-        f" {work[slowest] / mean:.2f} x the mean stage's work",
+        f" {work[slowest] / mean:.2f}x the mean stage's work",
         ranks=whole,
         lost_us=charged_us(measures, positions),
         changes=(Change("balance_stages"),),

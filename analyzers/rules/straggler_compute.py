@@ -133,7 +133,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"same {execution.work_noun}, {max(factors):.2f} x the typical peer's time {_when(measures, worst)}",
+                f"same {execution.work_noun}, {max(factors):.2f}x the typical peer's time {_when(measures, worst)}",
                 measures.job.rank_ids[worst],
             ),
             *said,

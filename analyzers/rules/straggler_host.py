@@ -116,8 +116,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(chosen[int(np.argmax(factors))])
     yield Candidate(
         id=RULE.id,
-        summary=f"the host of {format_ranks(numbers)} needs {_times(max(factors))} the time of its peers "
-        "to issue a step",
+        summary=f"the host of {format_ranks(numbers)} takes {_times(max(factors))} as long as its peers "
+        "to launch a step",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
@@ -157,7 +157,7 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
 
 def _times(factor: float) -> str:
     """A factor without false precision."""
-    return f"{factor:.2f} x" if factor < 10 else f"{factor:.0f} x"
+    return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
 def _sees_calls(measures: Measures) -> bool:
@@ -198,7 +198,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     late = Candidate(
         id=RULE.id,
-        summary=f"rank {rank} arrives last in {found.last} of {found.waits} operations that others wait in",
+        summary=f"rank {rank} is the last to enter {found.last} of {found.waits} collectives",
         ranks=(rank,),
         lost_us=cost_us,
         changes=() if unseen else (Change("on_time", (rank,)),),

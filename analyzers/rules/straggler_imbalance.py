@@ -105,7 +105,7 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
         yield Evidence("the loaders hand every rank equally many elements: what is done with them differs")
         return
     turns = len(np.unique(np.argmax(fed, axis=0)))
-    text = f"its batch held {ratio:.2f} x the elements of rank {measures.job.rank_ids[least]}'s in one step; "
+    text = f"its batch held {ratio:.2f}x the elements of rank {measures.job.rank_ids[least]}'s in one step; "
     text += "the largest batch moves between ranks" if turns > 1 else "it gets the largest batch in every step"
     yield Evidence(text, measures.job.rank_ids[most])
 
@@ -177,8 +177,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     yield Candidate(
         id=RULE.id,
-        summary=f"the slowest rank of a step computes {format_share(spread)} longer than the mean, "
-        f"and {turns} ranks take turns at it",
+        summary=f"the slowest rank of a step computes {format_share(spread)} longer than the mean; "
+        f"{turns} ranks are the slowest in turn",
         ranks=(),
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
@@ -220,13 +220,13 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not"
         fix = _elsewhere(numbers)
     else:
-        verb = "has" if len(numbers) == 1 else "have"
-        summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f} x the work of the peers"
+        verb, whose = ("does", "its") if len(numbers) == 1 else ("do", "their")
+        summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f}x the work of {whose} peers"
         fix = _fix(numbers)
         if is_fed:
             own_us = measures.own_us
             more = own_us[worst] / averages.typical(np.delete(own_us, worst))
-            summary = f"{format_ranks(numbers)} {verb} {more:.2f} x the work of the peers"
+            summary = f"{format_ranks(numbers)} {verb} {more:.2f}x the work of {whose} peers"
             words = batch_words(measures.job.ranks, worst)
             summary += "" if words is None else f": {words}"
             fix = feeding_fix(measures, numbers, worst) or fix
@@ -242,7 +242,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
             *_more_work(measures, extra if shard is None else extra[:0]),
             Evidence(
                 f"in {often} of {len(per_step)} steps it computes longer than its peers, up to "
-                f"{np.nanmax(per_step):.2f} x; the same {noun} take {measures.compute.factor[worst]:.2f} x there",
+                f"{np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x there",
                 measures.job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),

@@ -77,7 +77,7 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
     return Candidate(
         id=RULE.id,
         summary=f"rank {rank} takes longer than the others by {format_share(share)} of the step over the whole run"
-        + ("" if line else "; no known cause explains it"),
+        + ("" if line else "; cause unknown"),
         ranks=(rank,),
         lost_us=late_us * (len(job.ranks) - 1) / len(job.ranks),
         changes=(),
@@ -148,14 +148,14 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     if is_named:
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps"
     else:
-        whose = "one rank is" if turns == 1 else f"{turns} ranks take turns at being"
-        summary = f"{whose} the latest in {steps} steps"
+        who = "one rank is the slowest" if turns == 1 else f"the slowest rank varies: {turns} ranks"
+        summary = f"{who} in {steps} steps"
     once = _in_one_step(measures, per_step)
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
     summary += ", nearly all of it in one step" if once else ""
     return Candidate(
         id=RULE.id,
-        summary=summary if numbers and worst in measures.alone else f"{summary}; no known cause explains it",
+        summary=summary if numbers and worst in measures.alone else f"{summary}; cause unknown",
         ranks=numbers,
         lost_us=waited_us,
         changes=(Change("on_time", numbers),) if numbers else (),

@@ -107,7 +107,7 @@ def _critical(view: View) -> Exhibit:
     most, cause = int(by_rank.argmax()), CAUSE_IDS[int(total.sum(axis=0).argmax())]
     reading = (
         f"The critical path runs {format_share(by_rank[most] / by_rank.sum())} of the time on {names[most]}; most of "
-        f"it is {CAUSES[cause].label}. No step gets shorter by what lies beside it."
+        f"it is {CAUSES[cause].label}. Work off the critical path does not shorten the step."
     )
     reading += _off_the_path(view.opened, job.rank_ids[most], by_rank)
     return Exhibit("critical", question, reading, table, _largest(names, total, "ms per step"))

@@ -26,6 +26,7 @@ from ddprof.report.model import Report
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )
+@click.option("--all", "full", is_flag=True, help="Show every finding, check and note (text and Markdown).")
 @click.option("--strict", is_flag=True, help="Exit with 4 where the input is incomplete.")
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
 @click.option("--fixes", type=click.Path(path_type=Path, dir_okay=False), help=FIXES_HELP)
@@ -41,6 +42,7 @@ def command(
     paths: tuple[str, ...],
     form: str | None,
     output: Path | None,
+    full: bool,
     strict: bool,
     fail_on: tuple[str, ...],
     fixes: Path | None,
@@ -83,7 +85,7 @@ def command(
             alone = len(reports) == 1
             left = leave_fixes(reports[0], paths, fixes) if alone and not key else None
             following = [next_commands(("RUN",) if key else paths, report, alone, left) for report in reports]
-            deliver(reports, form, output, following)
+            deliver(reports, form, output, following, full)
         if strict:
             require_complete(reports)
         check_gates(gates, reports)

@@ -7,7 +7,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,15 +28,17 @@ def chosen_format(stated: str | None, output: Path | None) -> str:
     return _SUFFIXES.get(output.suffix.lower(), "text") if output else "text"
 
 
-def deliver(reports: Sequence[Report], form: str, output: Path | None, following: Sequence[Sequence[str]]) -> None:
+def deliver(
+    reports: Sequence[Report], form: str, output: Path | None, following: Sequence[Sequence[str]], full: bool = False
+) -> None:
     """Print the reports or, with a file, write them there and say the headlines on stderr.
 
-    `following`: what to type next after each report.
+    `following`: what to type next after each report. `full`: nothing of it shortened.
     """
     if output is None:
-        show(reports, form, following)
+        show(reports, form, following, full)
     else:
-        write_reports(output, render(reports, form, following), reports)
+        write_reports(output, render(reports, form, following, full), reports)
 
 
 def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None) -> Report:
@@ -57,7 +58,9 @@ def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None
     return report
 
 
-def render(reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None) -> str:
+def render(
+    reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None, full: bool = False
+) -> str:
     """All reports as one document of the format; HTML is made of an opened run, which has the events to draw."""
     if form == "json":
         from ddprof.report.json.contract import to_document
@@ -66,10 +69,10 @@ def render(reports: Sequence[Report], form: str, following: Sequence[Sequence[st
     if form == "markdown":
         from ddprof.report.markdown import render_markdown
 
-        return "\n".join(starmap(render_markdown, _with_next(reports, following)))
+        return "\n".join(render_markdown(report, commands, full) for report, commands in _with_next(reports, following))
     from ddprof.report.text import render_text
 
-    return "\n".join(starmap(render_text, _with_next(reports, following)))
+    return "\n".join(render_text(report, commands, full) for report, commands in _with_next(reports, following))
 
 
 def _with_next(
@@ -79,10 +82,12 @@ def _with_next(
     return zip(reports, following if following is not None else [()] * len(reports), strict=True)
 
 
-def show(reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None) -> None:
+def show(
+    reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None, full: bool = False
+) -> None:
     """Print to stdout: the text in colour and with its box where stdout is a terminal."""
     if form != "text" or not sys.stdout.isatty():
-        tell(render(reports, form, following))
+        tell(render(reports, form, following, full))
         return
     from rich.console import Console
 
@@ -90,7 +95,7 @@ def show(reports: Sequence[Report], form: str, following: Sequence[Sequence[str]
 
     console = Console()
     for report, commands in _with_next(reports, following):
-        print_report(console, report, commands)
+        print_report(console, report, commands, full)
 
 
 def write_reports(path: Path, text: str, reports: Sequence[Report]) -> None:

@@ -17,7 +17,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#|~!@])")
 _SEVERITY_MARK = {"critical": "🔴 critical", "warning": "🟡 warning", "info": "🔵 info"}
 
 
-def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
+def render_markdown(report: Report, next_commands: Sequence[str] = (), full: bool = False) -> str:
     """The report as Markdown; names from traces cannot break out of their place."""
     parts = [
         f"### {escape(phrases.headline(report))}",
@@ -29,7 +29,7 @@ def render_markdown(report: Report, next_commands: Sequence[str] = ()) -> str:
         parts.append(escape(before))
     if trust:
         parts.append(f"**{'Confidence' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
-    parts += [_step(report), _findings(report), *_details(report), _training(report), _limits(report)]
+    parts += [_step(report), _findings(report), *_details(report), _training(report), _limits(report, full)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
     return clean_lines("\n\n".join(part for part in parts if part)) + "\n"
 
@@ -101,11 +101,9 @@ def _training(report: Report) -> str:
     return "\n".join([f"**{phrases.TRAINING_TITLE}**", "", *lines]) if lines else ""
 
 
-def _limits(report: Report) -> str:
-    lines = []
-    if report.checked:
-        lines.append(f"Checked, not found: {escape(phrases.checked_words(report))}.")
-    lines += [f"Not judged: {escape(ids)} ({escape(reason)})." for ids, reason in phrases.abstention_words(report)]
+def _limits(report: Report, full: bool) -> str:
+    said = filter(None, (phrases.checked_words(report, full), *phrases.not_judged_words(report, full)))
+    lines = [f"{escape(words)}." for words in said]
     lines += [f"Data {severity}: {escape(sentence)}" for severity, sentence in phrases.health_words(report)]
     return "\n".join(f"- {line}" for line in lines)
 

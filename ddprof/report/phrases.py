@@ -16,7 +16,7 @@ TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 NOT_RECORDED_DEVICE = "device not recorded"
-NO_GAIN = "none of its own that the replay can see: fixing it alone does not shorten the step"
+NO_GAIN = "no measurable gain on its own: fixing it alone does not shorten the step"
 _EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
@@ -147,7 +147,11 @@ def gain_words(report: Report, finding: Finding) -> str:
     gain, step_us = finding.recoverable_us, report.steps.wall_us
     if not gain.value >= LEAST_SHARE * step_us:
         alone = finding.alone_us
-        return f"none once the larger findings are fixed; alone {_share_words(alone, step_us)}" if alone else NO_GAIN
+        return (
+            f"{_share_words(alone, step_us)} if fixed alone; nothing extra after the larger findings"
+            if alone
+            else NO_GAIN
+        )
     words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
     if not step_us > 0:
         return words
@@ -176,8 +180,8 @@ def ledger_words(finding: Finding) -> str:
         return ""
     least, most = format_us(price.value), format_us(price.high)
     if not price.value > 0:
-        return f"by the ledger alone at most {most}"
-    return f"by the ledger alone {least}" + (f" to {most}" if most != least else "")
+        return f"upper bound from the time breakdown: {most}"
+    return f"from the time breakdown {least}" + (f" to {most}" if most != least else "")
 
 
 def unprofiled_words(report: Report, finding: Finding) -> str:
@@ -192,9 +196,8 @@ def calibration_words(known: Calibration | None) -> str:
     """How earlier predictions like it fared, as the end of a sentence; empty where none was verified."""
     if known is None or not known.total:
         return ""
-    if known.total == 1:
-        return f"; of 1 prediction like this, it fell {'inside' if known.inside else 'outside'} the range"
-    return f"; of {known.total} predictions like this, {known.inside} fell inside the range"
+    were = "prediction was" if known.total == 1 else "predictions were"
+    return f"; {known.inside} of {known.total} similar {were} within range"
 
 
 def on_page(words: str) -> str:
@@ -259,11 +262,11 @@ def nothing_found_words(report: Report) -> str:
     if report.failure is not None:
         return "In the steps before the job failed, nothing was found that costs it time."
     if report.verdict.bound == "none":
-        return "What could be checked was not found, but the job could not be judged: it need not be fine."
+        return "Nothing was found, but the job could not be judged."
     lost = _lost_words(report)
     if lost:
         also = " What was not judged is listed below." if report.abstentions else ""
-        return f"No rule names a fix, but {lost}.{also}"
+        return f"No specific fix found; {lost}.{also}"
     return "Nothing that was checked costs this job time."
 
 
@@ -283,9 +286,20 @@ def _lost_words(report: Report) -> str:
     return f"{format_share(lost_us / wall_us)} of the step is not compute" + (f" ({most})" if most else "")
 
 
-def checked_words(report: Report) -> str:
-    """Which causes were looked for and not found."""
-    return ", ".join(report.checked)
+def checked_words(report: Report, full: bool = False) -> str:
+    """Causes that were looked for and not found: how many, with `full` each; "" where none was looked for."""
+    if full or not report.checked:
+        return f"Checked, not found: {', '.join(report.checked)}" if report.checked else ""
+    other = " other" if report.findings else ""
+    return f"Checked: {len(report.checked)}{other} cause{'' if len(report.checked) == 1 else 's'}, none found"
+
+
+def not_judged_words(report: Report, full: bool = False) -> list[str]:
+    """Causes that could not be judged: how many in one line; with why where `full`, or where nothing was judged."""
+    if full or report.verdict.bound == "none":
+        return [f"Not judged: {ids} ({reason})" for ids, reason in abstention_words(report)]
+    count = len(report.abstentions)
+    return [f"Not judged: {count} cause{'' if count == 1 else 's'}, see --all"] if count else []
 
 
 def checked_count(report: Report) -> str:

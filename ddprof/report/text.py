@@ -30,9 +30,9 @@ _MAX_EVIDENCE = 3  # how much, where, and the longest of it
 _LEAST_LEGEND_SHARE = 0.005  # smaller causes share one entry: the legend names what matters
 
 
-def render_text(report: Report, next_commands: Sequence[str] = (), width: int = PLAIN_WIDTH) -> str:
-    """The report as plain characters, ending in a newline."""
-    lines = [*_verdict(report, width), Text(), *_body(report, next_commands, width)]
+def render_text(report: Report, next_commands: Sequence[str] = (), full: bool = False, width: int = PLAIN_WIDTH) -> str:
+    """The report as plain characters, ending in a newline; `full`: nothing of it shortened."""
+    lines = [*_verdict(report, width), Text(), *_body(report, next_commands, width, full)]
     return "\n".join(clean(line.plain.rstrip()) for line in lines) + "\n"
 
 
@@ -45,14 +45,14 @@ def render_verdict(report: Report) -> str:
     return "\n".join(clean(line.plain.rstrip()) for line in lines)
 
 
-def print_report(console: Console, report: Report, next_commands: Sequence[str] = ()) -> None:
+def print_report(console: Console, report: Report, next_commands: Sequence[str] = (), full: bool = False) -> None:
     """The report on a terminal: the verdict in a box, the rest below it."""
     width = min(console.width, _MAX_WIDTH)
     title = Text(f" {phrases.bound_word(report)} ", style="bold reverse")
     said = Text("\n").join(map(_clean, _verdict(report, width - 4)))
     box = Panel(said, title=title, title_align="left", width=width)
     console.print(box)
-    for line in _body(report, next_commands, width):
+    for line in _body(report, next_commands, width, full):
         console.print(_clean(line), soft_wrap=True, highlight=False)
 
 
@@ -73,12 +73,12 @@ def _verdict(report: Report, width: int) -> list[Text]:
     return [*lines, *_labelled(label, trust, width, indent=0, label_width=len(label) + 2)] if trust else lines
 
 
-def _body(report: Report, next_commands: Sequence[str], width: int) -> list[Text]:
+def _body(report: Report, next_commands: Sequence[str], width: int, full: bool) -> list[Text]:
     sections = [
         _step_bar(report, width),
-        _findings(report, width),
+        _findings(report, width, full),
         _training(report, width),
-        _limits(report, width),
+        _limits(report, width, full),
     ]
     if next_commands:
         sections.append([Text(f"Next: {phrases.clean(c)}", style="bold") for c in next_commands])
@@ -109,9 +109,9 @@ def _step_bar(report: Report, width: int) -> list[Text]:
     return [Text(head, style="bold"), bar, *(Text("  " + line.replace("\u00a0", " ")) for line in wrapped)]
 
 
-def _findings(report: Report, width: int) -> list[Text]:
+def _findings(report: Report, width: int, full: bool) -> list[Text]:
     ranked = report.ranked_findings()
-    shown = ranked[: phrases.MAX_FINDINGS]
+    shown = ranked if full else ranked[: phrases.MAX_FINDINGS]
     if not shown:
         none = f"Findings: none. {phrases.nothing_found_words(report)}"
         return [Text(line, style="bold") for line in textwrap.wrap(none, width)]
@@ -119,7 +119,7 @@ def _findings(report: Report, width: int) -> list[Text]:
     for number, finding in enumerate(shown, 1):
         lines += _finding(report, finding, number, width)
     if len(ranked) > len(shown):
-        lines.append(Text(f"  ... and {len(ranked) - len(shown)} smaller (all of them: --format json)", style="dim"))
+        lines.append(Text(f"  ... and {len(ranked) - len(shown)} smaller (--all shows them)", style="dim"))
     return lines
 
 
@@ -170,21 +170,18 @@ def _sure(finding: Finding) -> str:
     return f"{phrases.confidence_word(finding.confidence)} confidence, {format_share(finding.confidence)}"
 
 
-def _limits(report: Report, width: int) -> list[Text]:
+def _limits(report: Report, width: int, full: bool) -> list[Text]:
     """What was looked for in vain, what could not be judged, and what is wrong with the input."""
     lines: list[Text] = []
-    if report.checked:
-        lines += _labelled("Checked, not found:", phrases.checked_words(report), width, indent=0, label_width=20)
-    abstained = phrases.abstention_words(report)
-    for ids, reason in abstained[:_MAX_NOTES]:
-        lines += _labelled("Not judged:", f"{ids} ({reason})", width, indent=0, label_width=20)
-    if len(abstained) > _MAX_NOTES:
-        lines.append(Text(f"{'':20}... and {len(abstained) - _MAX_NOTES} more (--format json)"))
+    for said in filter(None, (phrases.checked_words(report, full), *phrases.not_judged_words(report, full))):
+        label, text = said.split(": ", 1)
+        lines += _labelled(f"{label}:", text, width, indent=0, label_width=20)
     notes = phrases.health_words(report)
-    for severity, sentence in notes[:_MAX_NOTES]:
+    most = len(notes) if full else _MAX_NOTES
+    for severity, sentence in notes[:most]:
         lines += _labelled(f"Data {severity}:", sentence, width, indent=0, label_width=20)
-    if len(notes) > _MAX_NOTES:
-        lines.append(Text(f"{'':20}... and {len(notes) - _MAX_NOTES} more notes on the data (--format json)"))
+    if len(notes) > most:
+        lines.append(Text(f"{'':20}... and {len(notes) - most} more notes on the data (--all shows them)"))
     clock = phrases.clock_words(report)
     return [*lines, *_labelled("Clocks:", clock, width, indent=0, label_width=20)] if clock else lines
 

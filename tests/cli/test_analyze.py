@@ -15,8 +15,10 @@ def test_text_answers_what_why_who_what_to_do_how_sure(ddprof, saved: Path) -> N
     assert (code, err) == (0, "")
     for words in ("STRAGGLER-BOUND", "rank 2", "input.straggler", "36 ms (", "per step", "num_workers: 0 -> 4", "95 %"):
         assert words in out
-    for words in ("Checked, not found: host.gc, host.sync", "memory.headroom", "rank 3: the trace ends early"):
-        assert words in out
+    assert "Checked: 2 other causes, none found" in " ".join(out.split()) and "rank 3: the trace ends early" in out
+    assert "see --all" in out and "memory.headroom" not in out
+    for words in ("Checked, not found: host.gc, host.sync", "memory.headroom"):
+        assert words in ddprof("analyze", str(saved), "--all")[1]
     assert "ddprof explain input.straggler" in out and "\x1b" not in out
 
 

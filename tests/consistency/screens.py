@@ -51,7 +51,7 @@ class Screens:
     @cached_property
     def terminal(self) -> str:
         """`ddprof analyze RUN`."""
-        return one_line(render_text(self.report, self.commands, _WIDE))
+        return one_line(render_text(self.report, self.commands, full=True, width=_WIDE))
 
     @cached_property
     def markdown(self) -> str:

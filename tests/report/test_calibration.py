@@ -77,7 +77,7 @@ def test_disturbed_runs_are_not_counted_and_the_interval_of_a_mean_needs_three_s
 
 def test_a_report_quotes_what_is_known(straggler_report: Report) -> None:
     quoted = calibration.calibrated(straggler_report, [record()] * 12 + [record("outside")] * 2)
-    assert "of 14 predictions like this, 12 fell" in " ".join(render_text(quoted).split())
+    assert "12 of 14 similar predictions were within range" in " ".join(render_text(quoted).split())
     document = to_contract(quoted)
     known = {f["id"]: f["calibration"] for f in document["findings"]}
     assert known == {"input.straggler": {"inside": 12, "predictions": 14}, "comm.bandwidth_bound": None}

@@ -54,8 +54,9 @@ class Alone:
         if self.peers_us < 1 and not self.line.endswith("<module>") and not (self.in_shared and self.inside):
             return f"alone runs {self.line}"
         if self.in_shared and self.inside:
-            return f"is held in {self.inside}, called from {self.line}"
-        return f"is held in {self.inside or self.line}"  # ten times as long as its peers, where those run it too
+            return f"spends the extra time in {self.inside}, called from {self.line}"
+        # Ten times as long as its peers, where those run it too.
+        return f"spends the extra time in {self.inside or self.line}"
 
 
 def runs_alone(

@@ -86,7 +86,6 @@ def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     return [
         HealthNote(
             f"{words} of the traced time (rank {rank} for {format_share(float(shares[worst]))})",
-            "steps take longer than the job alone would, and which rank is late is chance where its waits for a CPU "
-            "explain it",
+            "steps take longer than on an idle machine; ranks may look late only because the machine is overloaded",
         )
     ]

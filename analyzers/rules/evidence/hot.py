@@ -14,7 +14,7 @@ MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
 def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
     """The begin of the summary."""
     what = "table rows" if shard.kind == "embedding tables" else "tokens"
-    return f"the {shard.kind} of {format_ranks(numbers)} get more {what} than the peers': {shard.ratio:.2f} x the work"
+    return f"the {shard.kind} of {format_ranks(numbers)} get more {what} than the peers': {shard.ratio:.2f}x the work"
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:

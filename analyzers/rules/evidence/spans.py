@@ -103,8 +103,8 @@ def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) ->
     ops = facts.device_ops
     held = np.minimum(ops["end_ns"], end_ns) - np.maximum(ops["start_ns"], start_ns)
     event = facts.strings[int(ops["name"][held.argmax()])] if len(held) and held.max() > 0 else None
-    text = f"rank {measures.job.rank_ids[position]} is still at work, others wait" + (
-        f"; longest in {event[:80]}" if event else ""
+    text = f"others wait for rank {measures.job.rank_ids[position]}" + (
+        f", which is busy in {event[:80]}" if event else ""
     )
     return at(measures, position, start_ns, end_ns, text, event)
 

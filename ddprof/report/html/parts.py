@@ -124,21 +124,27 @@ def _remark(remark: Remark) -> Markup:
     return tag("article", title, facts, *patches, class_="card info")
 
 
+def folded(head: str, items: Sequence[Markup]) -> Markup:
+    """A list behind one click."""
+    return tag("details", tag("summary", head), tag("ul", *(tag("li", item) for item in items)), class_="checked")
+
+
 def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
     """What was checked and not found, what could not be judged, and the quality of the data.
 
     `check_words`: what the check of an identifier looks for.
     """
-    items = [join("Not judged: ", tag("code", ids), f", {reason}") for ids, reason in phrases.abstention_words(report)]
-    items += [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
+    abstained = [join(tag("code", ids), f": {reason}") for ids, reason in phrases.abstention_words(report)]
+    items = [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
     if clock := phrases.clock_words(report):
         items.append(join(clock))
-    names = [tag("li", tag("code", name, title=check_words(name))) for name in report.checked]
-    checked = tag("details", tag("summary", phrases.checked_count(report)), tag("ul", *names), class_="checked")
+    names = [tag("code", name, title=check_words(name)) for name in report.checked]
     return tag(
         "section",
         tag("h2", "Checked, not found"),
-        checked if names else tag("p", "Nothing."),
-        tag("h2", "What could not be judged, and the quality of the data"),
+        folded(phrases.checked_count(report), names) if names else tag("p", "Nothing."),
+        tag("h2", "Not judged"),
+        folded(f"{len(report.abstentions)} causes", abstained) if abstained else tag("p", "Everything was judged."),
+        tag("h2", "Quality of the data"),
         tag("ul", *(tag("li", item) for item in items)) if items else tag("p", "Nothing to report."),
     )

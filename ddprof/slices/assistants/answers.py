@@ -38,7 +38,7 @@ class Answers:
 
     def verdict(self, path: str) -> str:
         """What bounds the step, where its time goes, all findings with their gains."""
-        return bounded(render_text(self._report(path)))
+        return bounded(render_text(self._report(path), full=True))
 
     def finding(self, path: str, identifier: str) -> str:
         """Evidence, fixes, price and grounds of the findings of one identifier, as in the JSON report."""

@@ -81,4 +81,4 @@ def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_eleme
     more = [counted(facts, samples, 10 * samples) for facts, samples in zip(plain, (64, 128, 64), strict=True)]
     assert batch_words(more, 1) == "batches of 128 samples against 64"
     longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
-    assert batch_words(longer, 1) == "batches of 2.00 x the elements"
+    assert batch_words(longer, 1) == "batches of 2.00x the elements"

@@ -36,7 +36,7 @@ def test_stops_on_every_rank_are_of_the_whole_job(tmp_path: Path) -> None:
     made = run(tmp_path, [1, 2, 3])
     (candidate,) = said(made)
     assert candidate.ranks == ()
-    assert "stop inside calls" in candidate.summary
+    assert "stall in calls" in candidate.summary
     gain = made.pricer.gain_us(candidate)
     assert 0.5 * made.measures.stalled_us.max() < gain <= made.measures.stalled_us.max() * 1.01
     words = " ".join(evidence.text for evidence in candidate.evidence)

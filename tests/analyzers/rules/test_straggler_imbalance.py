@@ -26,7 +26,7 @@ def test_blames_no_rank_where_the_slowest_changes(labelled: Runs) -> None:
 def test_says_who_was_fed_more_and_that_batches_are_equal(labelled: Runs) -> None:
     run = labelled(ID)
     text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
-    assert "3.00 x the elements" in text and "moves between ranks" in text
+    assert "3.00x the elements" in text and "moves between ranks" in text
     assert "equally many elements" in candidate(ID, fed(run, lambda rank, step: 100)).evidence[0].text
 
 

@@ -45,7 +45,7 @@ def test_names_the_rank_that_is_late_again_and_again(tmp_path: Path) -> None:
 def test_lateness_that_moves_is_nobodys(tmp_path: Path) -> None:
     said = finding(run(tmp_path, lambda step: step % 4))
     assert said.ranks == ()
-    assert "4 ranks take turns" in said.summary
+    assert "the slowest rank varies: 4 ranks" in said.summary
 
 
 def test_a_little_that_moves_has_no_price(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_gains_stand_beside_their_predictions_what_is_kept_first(opened: OpenRun
     assert isinstance(exhibit.chart, Forecasts)
     assert list(exhibit.chart.labels) == ["bucket_cap_mb=25", "bucket_cap_mb=50"]
     assert exhibit.chart.measured[0] is not None and exhibit.chart.measured[0].ends == pytest.approx((26, 30))
-    assert "of 14 predictions like this, 12 fell inside the range" in exhibit.reading
+    assert "12 of 14 similar predictions were within range" in exhibit.reading
 
 
 def test_without_verified_predictions_nothing_is_said_of_them(tmp_path: Path) -> None:
@@ -192,4 +192,4 @@ def test_the_dashboard_quotes_predictions_that_were_verified(tmp_path: Path, mon
             (0.0, 0.0), outcome,
         )  # fmt: skip
         calibration.append(calibration.user_file(), record)
-    assert "of 3 predictions like this, 2 fell inside the range" in _words(load([str(run)])[0], "/findings")
+    assert "2 of 3 similar predictions were within range" in _words(load([str(run)])[0], "/findings")

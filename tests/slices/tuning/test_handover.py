@@ -62,7 +62,7 @@ def test_a_whole_tuning_is_one_document_and_its_predictions_are_quoted(tmp_path:
     answer, _ = conclude(made)
     assert answer.calibration["input.starved"].total == 1
     words = " ".join("\n".join(result_text(answer, handover.Handover())).split())
-    assert "of 1 prediction like this, it fell inside the range" in words
+    assert "1 of 1 similar prediction was within range" in words
     records = calibration.read(calibration.user_file())
     assert [record.settings for record in records] == [("num_workers=4",)]
     handover.keep(records, tmp_path)  # whoever resumes a tuning that has ended records nothing twice

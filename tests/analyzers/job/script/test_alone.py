@@ -62,7 +62,7 @@ def test_the_function_that_only_the_late_rank_runs(tmp_path: Path) -> None:
 
 def test_a_helper_is_named_with_the_line_that_calls_it() -> None:
     helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
-    assert helper.held == "is held in train.py:30 audit(), called from train.py:59 main()"
+    assert helper.held == "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
     assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
 
 

@@ -87,7 +87,7 @@ def _detail(finding: Finding) -> str:
     for fix in finding.fixes:
         if fix.patch:
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", fix.patch)), default=0))
-            lines += ["", fence + "diff", *(phrases.clean(line) for line in fix.patch.splitlines()), fence]
+            lines += ["", fence + "python", *(phrases.clean(line) for line in fix.patch.splitlines()), fence]
     return "\n".join([*lines, "", "</details>"])
 
 

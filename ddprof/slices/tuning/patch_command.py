@@ -37,8 +37,12 @@ def command(fixes: Path, output: Path | None, root: Path) -> None:
     patch = script_patch(read_fixes(fixes), root)
     for fix, why in patch.by_hand:
         say(f"by hand: {fix.words}: {why}")
+    for fix in patch.already:
+        say(f"already applied: {fix.words}")
     if not patch.diff:
-        raise NoUsableInput(f"{fixes}: none of its {len(patch.edited) + len(patch.by_hand)} fixes changes a script")
+        if patch.already:
+            return
+        raise NoUsableInput(f"{fixes}: no fix in it changes a script")
     count = len(patch.edited)
     if output is None:
         tell(patch.diff.removesuffix("\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ _MAX_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptPatch:
-    """`diff`: "" where no line can be edited; `by_hand`: fixes that are not in it, each with the reason."""
+    """`diff`: "" where no line can be edited; `already`: fixes that the scripts hold; `by_hand`: fixes that are not in
+    it, each with the reason."""
 
     diff: str
     edited: tuple[WantedFix, ...]
+    already: tuple[WantedFix, ...]
     by_hand: tuple[tuple[WantedFix, str], ...]
 
 
@@ -30,35 +33,43 @@ def script_patch(fixes: Sequence[WantedFix], root: Path) -> ScriptPatch:
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     done: list[WantedFix] = []
+    already: list[WantedFix] = []
     left: list[tuple[WantedFix, str]] = []
     # From the last line upwards: an edit may add lines, and the places count those of the script as it ran.
     for fix in sorted(fixes, key=lambda fix: -_line(fix)):
         try:
-            name = _script(fix)
+            name = _script(fix, root)
             if name not in before:
                 before[name] = after[name] = _text(root / name)
-            after[name] = edited(after[name], fix)
-            done.append(fix)
+            text = edited(after[name], fix)
+            (already if text == after[name] else done).append(fix)
+            after[name] = text
         except NotEdited as reason:
             left.append((fix, str(reason)))
     diffs = [_diff(name, text, after[name]) for name, text in sorted(before.items())]
-    in_order = [fix for fix in fixes if fix in done]
-    return ScriptPatch("".join(diffs), tuple(in_order), tuple(row for fix in fixes for row in left if row[0] is fix))
+    in_order = [tuple(fix for fix in fixes if fix in some) for some in (done, already)]
+    return ScriptPatch("".join(diffs), *in_order, tuple(row for fix in fixes for row in left if row[0] is fix))
 
 
 def _line(fix: WantedFix) -> int:
     return int(fix.at.rpartition(":")[2]) if fix.at else 0
 
 
-def _script(fix: WantedFix) -> str:
+def _script(fix: WantedFix, root: Path) -> str:
+    """Path from `root` of the script that a fix names: the longest end of the recorded path that lies there, since a
+    run is recorded in other folders (a container, another checkout)."""
     if PROCESS in fix.targets:
         raise NotEdited("it belongs to the launcher: ddprof run --apply, or the environment of the command")
     if not fix.at:
         raise NotEdited("the line that makes the object is not known")
-    path = Path(fix.at.rpartition(":")[0])
-    if path.is_absolute() or ".." in path.parts:
-        raise NotEdited(f"{path} lies outside the folder that is patched")
-    return path.as_posix()
+    folder = root.resolve()
+    path = Path(os.path.normpath(folder / fix.at.rpartition(":")[0]))
+    parts = path.relative_to(folder).parts if path.is_relative_to(folder) else path.parts[1:]
+    for start in range(len(parts)):
+        inside = folder.joinpath(*parts[start:])
+        if inside.is_file() and inside.resolve().is_relative_to(folder):
+            return inside.relative_to(folder).as_posix()
+    raise NotEdited(f"{path} is not below {folder}: name its folder by --root")
 
 
 def _text(path: Path) -> str:

@@ -151,10 +151,14 @@ def test_several_fixes_of_several_scripts_are_one_patch(tmp_path: Path) -> None:
     assert [why.split(":")[0] for _, why in patch.by_hand] == [
         "it belongs to the launcher",
         "the line that makes the object is not known",
-        str(tmp_path / "gone.py"),
-        "../elsewhere.py lies outside the folder that is patched",
+        f"{tmp_path / 'gone.py'} is not below {tmp_path}",
+        f"{tmp_path.parent / 'elsewhere.py'} is not below {tmp_path}",
     ]
     changed = _applied(tmp_path, patch)
+    # Recorded in another place: a container, by an absolute path, from a folder below.
+    recorded = ("/workspace/job/lib/val.py:2", str(tmp_path / "lib/val.py:2"), "sub/../lib/val.py:2")
+    again = script_patch([WantedFix({"num_workers": 1}, at) for at in recorded], tmp_path)
+    assert again.diff == "" and len(again.already) == len(recorded) and not again.by_hand
     assert "batch_size=4,\n        num_workers=4,\n        pin_memory=True,\n    )\n" in changed
     assert "DistributedDataParallel(model, bucket_cap_mb=50)" in changed and "fused=True" in changed
     assert (tmp_path / "lib" / "val.py").read_text().endswith("DataLoader(data, num_workers=1)\n")

@@ -99,5 +99,5 @@ def test_markdown_cannot_be_broken_by_names(straggler_report: Report) -> None:
 def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
     text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
     table = ("### STRAGGLER-BOUND", "| compute | 60.1 ms | 60 % |", "rank 2")
-    for words in (*table, r"36 ms \(33 to 38 ms\) per step", "95 %", "```diff"):
+    for words in (*table, r"36 ms \(33 to 38 ms\) per step", "95 %", "```python"):
         assert words in text

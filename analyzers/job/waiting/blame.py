@@ -205,8 +205,8 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
 def _own_parts(waits: _Waits, excess: Array) -> _Parts:
     """Parts of the pieces whose late rank waited for nobody longer than the victim did."""
     total = np.zeros(len(excess))
-    for cause in range(len(CAUSES)):  # in order, so that every sum of parts is this one to the last bit
-        total += excess[:, cause]
+    for column in excess.T:  # in order, so that every sum of parts is this one to the last bit
+        total += column
     total[excess[:, _WAIT] > 0] = np.nan
     blank = np.flatnonzero(total <= 0)
     piece, cause = np.nonzero(excess * (total > 0)[:, None])

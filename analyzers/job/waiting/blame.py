@@ -24,8 +24,8 @@ from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
 Mix = dict[tuple[int, int], float]  # (culprit position, cause) -> ns
-_History = tuple[list[int], list[int]]  # of a rank that waited: ends of the pieces, and their numbers
-_WAIT = CAUSE_CODE["comm_wait"]
+_WAIT, _UNKNOWN = CAUSE_CODE["comm_wait"], CAUSE_CODE["unknown"]
+NOBODY = -1  # culprit of a wait for a rank that was not traced
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,26 @@ class _Waits:
     until_ns: Array  # victim's own clock: end of the piece
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """What pieces of waiting are charged to, in the order of the pieces."""
+
+    piece: Array
+    culprit: Array  # NOBODY: a rank that was not traced
+    cause: Array
+    ns: Array
+
+    def with_mixes(self, mixes: Mapping[int, Mix]) -> _Parts:
+        """These and the parts of other pieces."""
+        piece = np.repeat(np.fromiter(mixes, np.int64), [len(mix) for mix in mixes.values()])
+        keys = np.array([key for mix in mixes.values() for key in mix], np.int64)
+        ns = np.array([value for mix in mixes.values() for value in mix.values()])
+        both = np.append(self.piece, piece)
+        order = np.argsort(both, kind="stable")
+        culprit, cause = np.append(self.culprit, keys[:, 0]), np.append(self.cause, keys[:, 1])
+        return _Parts(both[order], culprit[order], cause[order], np.append(self.ns, ns)[order])
+
+
 def charge(
     ranks: Sequence[RankFacts],
     instances: Table,
@@ -67,16 +87,11 @@ def charge(
         return BLAME.empty()
     victim_ref, late_ref = _references(prepared, waits, clock)
     excess = _excess(prepared, waits, victim_ref, late_ref)
-    mixes: list[Mix] = []
-    history: list[_History] = [([], []) for _ in ranks]
-    columns = (waits.victim, waits.late, waits.dur_ns, waits.until_ns, late_ref, waits.late_arrival_ns)
-    for victim, late, dur, until, lo, hi, spent in zip(*(c.tolist() for c in columns), excess.tolist(), strict=True):
-        mix = _resolve(late, float(dur), spent, (lo, hi), history, mixes)
-        ends, numbers = history[victim]
-        ends.append(until)
-        numbers.append(len(mixes))
-        mixes.append(mix)
-    return _table(waits, mixes)
+    parts = _own_parts(waits, excess)
+    passing = np.flatnonzero(excess[:, _WAIT] > 0)
+    if len(passing):
+        parts = parts.with_mixes(_passed_on(waits, excess, late_ref, passing, parts))
+    return _table(waits, parts)
 
 
 def _prepare(position: int, facts: RankFacts, members: Table, causes: Mapping[str, Intervals]) -> _Rank:
@@ -187,61 +202,76 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
     return np.maximum(total, 0.0)
 
 
-def _resolve(
-    late: int,
-    duration: float,
-    excess: list[float],
-    window: tuple[int, int],
-    history: Sequence[_History],
-    mixes: Sequence[Mix],
-) -> Mix:
-    """Who is charged for a piece of waiting for the rank `late`, which it spent `excess` on more than the victim."""
-    if late == NULL:
-        return {(-1, CAUSE_CODE["unknown"]): duration}
-    weights: Mix = {(late, cause): ns for cause, ns in enumerate(excess) if ns and cause != _WAIT}
-    if excess[_WAIT] > 0:
-        for key, value in _passed_on(late, window, history[late], mixes, excess[_WAIT]).items():
+def _own_parts(waits: _Waits, excess: Array) -> _Parts:
+    """Parts of the pieces whose late rank waited for nobody longer than the victim did."""
+    total = np.zeros(len(excess))
+    for column in excess.T:  # in order, so that every sum of parts is this one to the last bit
+        total += column
+    total[excess[:, _WAIT] > 0] = np.nan
+    blank = np.flatnonzero(total <= 0)
+    piece, cause = np.nonzero(excess * (total > 0)[:, None])
+    ns = excess[piece, cause] / total[piece] * waits.dur_ns[piece]
+    piece = np.append(piece, blank)
+    order = np.argsort(piece, kind="stable")
+    piece = piece[order]
+    return _Parts(
+        piece,
+        np.where(waits.late == NULL, NOBODY, waits.late)[piece],
+        np.append(cause, np.full(len(blank), _UNKNOWN))[order],
+        np.append(ns, waits.dur_ns[blank].astype(float))[order],
+    )
+
+
+def _passed_on(waits: _Waits, excess: Array, late_ref: Array, passing: Array, own: _Parts) -> Mapping[int, Mix]:
+    """Who is charged for the pieces `passing`, whose late rank waited longer than the victim since their common
+    release: for that, who was charged for the late rank's own waits. In order, as one charge may pass on another.
+    """
+    ranks = int(max(waits.victim.max(), waits.late[passing].max())) + 1
+    mixes: dict[int, Mix] = {}
+    numbers = [np.flatnonzero(waits.victim == rank) for rank in range(ranks)]
+    ends = [waits.until_ns[mine].tolist() for mine in numbers]
+    begin = np.searchsorted(own.piece, np.arange(len(excess) + 1)).tolist()
+    keys, values = list(zip(own.culprit.tolist(), own.cause.tolist(), strict=True)), own.ns.tolist()
+    columns = (passing, waits.late[passing], late_ref[passing], waits.late_arrival_ns[passing], waits.dur_ns[passing])
+    for piece, late, lo, hi, duration, spent in zip(
+        *(c.tolist() for c in columns), excess[passing].tolist(), strict=True
+    ):
+        merged: Mix = {}
+        waited = slice(bisect_left(ends[late], lo), bisect_left(ends[late], hi + 1))
+        for number in numbers[late][waited].tolist():
+            if number >= piece:
+                break
+            at = slice(begin[number], begin[number + 1])
+            for key, value in mixes[number].items() if number in mixes else zip(keys[at], values[at], strict=True):
+                merged[key] = merged.get(key, 0.0) + value
+        weights: Mix = {(late, cause): ns for cause, ns in enumerate(spent) if ns and cause != _WAIT}
+        total = sum(merged.values())
+        passed = {key: value / total * spent[_WAIT] for key, value in merged.items()} if total > 0 else {}
+        for key, value in (passed or {(late, _UNKNOWN): spent[_WAIT]}).items():
             weights[key] = weights.get(key, 0.0) + value
-    total = sum(weights.values())
-    if total <= 0:
-        return {(late, CAUSE_CODE["unknown"]): duration}
-    return {key: value / total * duration for key, value in weights.items()}
+        total = sum(weights.values())
+        mixes[piece] = {key: value / total * duration for key, value in weights.items()}
+    return mixes
 
 
-def _passed_on(late: int, window: tuple[int, int], history: _History, mixes: Sequence[Mix], amount: float) -> Mix:
-    """Who was charged for the late rank's own waits since the common release, scaled to `amount` ns."""
-    ends, numbers = history
-    merged: Mix = {}
-    for number in numbers[bisect_left(ends, window[0]) : bisect_left(ends, window[1] + 1)]:
-        for key, value in mixes[number].items():
-            merged[key] = merged.get(key, 0.0) + value
-    total = sum(merged.values())
-    if total <= 0:
-        return {(late, CAUSE_CODE["unknown"]): amount}
-    return {key: value / total * amount for key, value in merged.items()}
-
-
-def _table(waits: _Waits, mixes: Sequence[Mix]) -> Table:
-    """BLAME in whole ns, rounded so that the parts of each piece add up to its duration."""
-    pieces, culprits, causes, durations = [], [], [], []
-    for piece, mix in enumerate(mixes):
-        left = int(waits.dur_ns[piece])
-        items = sorted(mix.items(), key=lambda item: item[1])
-        for index, ((culprit, cause), value) in enumerate(items):
-            share = left if index == len(items) - 1 else min(left, round(value))
-            left -= share
-            pieces.append(piece)
-            culprits.append(culprit if culprit >= 0 else NULL)
-            causes.append(cause)
-            durations.append(share)
-    at = np.array(pieces, np.int64)
+def _table(waits: _Waits, parts: _Parts) -> Table:
+    """BLAME in whole ns, rounded so that the parts of each piece add up to its duration: the largest takes the rest."""
+    order = np.lexsort((parts.ns, parts.piece))
+    at, culprit = parts.piece[order], parts.culprit[order]
+    ends = np.append(np.flatnonzero(np.diff(at)), len(at) - 1)
+    before = np.append(0, np.cumsum(np.rint(parts.ns[order]).astype(np.int64)))
+    first = np.append(0, ends[:-1] + 1)
+    told = np.minimum(before[1:] - np.repeat(before[first], ends - first + 1), waits.dur_ns[at])
+    told[ends] = waits.dur_ns[at[ends]]
+    share = np.diff(told, prepend=0)
+    share[first] = told[first]
     return BLAME.table(
         {
             "instance": waits.instance[at],
             "victim": waits.victim[at],
-            "culprit": culprits,
-            "cause": causes,
+            "culprit": np.where(culprit == NOBODY, NULL, culprit),
+            "cause": parts.cause[order],
             "step": waits.step[at],
-            "dur_ns": durations,
+            "dur_ns": share,
         }
     )

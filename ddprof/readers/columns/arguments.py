@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -13,22 +13,17 @@ import numpy as np
 
 from ddprof.model import Kind, element_bytes
 from ddprof.readers.columns.groups import Groups
+from ddprof.readers.columns.operator_names import LIBRARY, MESSAGE_INPUTS
+from ddprof.readers.json_text.scanned import Block
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.readers.numbers import one_int, one_rank, to_int64
 from ddprof.tables import NULL, Array
 
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
 _SYNC = int(Kind.SYNC)
-_LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
-# Which of an operator's inputs are the peer and the tag (torch/csrc/distributed/c10d/Ops.cpp).
-_MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
-    "c10d::send": (2, 3),
-    "c10d::recv_": (2, 3),
-    "c10d::recv_any_source_": (None, 2),
-}
 _MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
 _MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
-# All that a collective states but its number, which alone differs from call to call.
+# All that a collective states but its number, which alone differs from call to call (STATED of statement.h).
 _STATED = attrgetter(
     *("collective", "dtype", "in_nelems", "out_nelems", "group_size", "rank", "src", "dst"),
     *("group_name", "group_description", "group_ranks", "rank_start", "rank_stride"),
@@ -51,10 +46,13 @@ class _JsonTexts(dict[bytes, int]):
 class ArgumentTables:
     """Collects the sparse tables of one rank; `row` is the number of the event in order of arrival."""
 
-    def __init__(self, strings: Any) -> None:
+    def __init__(self, strings: Any, shapes: dict[Any, int]) -> None:
         self.strings = strings
+        self._shapes = shapes  # texts of shapes and types by the scanner's own numbers
+        self._shape_strings = np.empty(0, np.int64)  # of each of these, its number among the strings
         self.groups = Groups()
         self.collectives: list[tuple[int, ...]] = []
+        self._scanned: list[Array] = []  # collectives too, blocks of shape (n, 10)
         self.messages: list[tuple[int, int, int]] = []  # row, peer, tag
         self.copies: list[tuple[int, int]] = []
         self.operators: list[Array] = []  # blocks of shape (3, n)
@@ -62,6 +60,8 @@ class ArgumentTables:
         self.memory: list[Array] = []
         self._texts = _JsonTexts(strings)
         self._stated: dict[tuple[Any, ...], tuple[int, ...]] = {}
+        self._stated_as: dict[int, int] = {}  # the scanner's number of a statement -> row of the next
+        self._statements = np.empty((0, 8), np.int64)
         self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
 
     def add(
@@ -76,9 +76,35 @@ class ArgumentTables:
 
         `collectives`: rows that name one; `shape_rows`: rows whose shapes are used; `events` gives the events of rows.
         """
-        copies, syncs = np.flatnonzero(_IS_COPY[kind]), np.flatnonzero(kind == _SYNC)
         for row, event in _with_rows(collectives, events):
             self._collective(first_row + row, event.args or NO_ARGS)
+        self._of_devices(first_row, kind, events)
+        self._operators(first_row, list(_with_rows(shape_rows, events)))
+
+    def add_scanned(self, first_row: int, kind: Array, block: Block) -> None:
+        """The arguments of a block whose collectives and shapes the scanner has read."""
+        if len(block.collectives):
+            self._scanned_collectives(first_row, block)
+        self._of_devices(first_row, kind, block.events)
+        if len(block.shaped):
+            self._number_shapes(block)
+            rows, numbers = block.shaped.astype(np.int64) + first_row, self._shape_strings
+            self.operators.append(np.stack((rows, numbers[block.dims], numbers[block.types])))
+        self._calls(first_row, _with_rows(block.calls, block.events))
+
+    def _number_shapes(self, block: Block) -> None:
+        """Number the texts that are new among the strings."""
+        known = len(self._shape_strings)
+        texts = [*islice(self._shapes, known, None)]
+        if texts:
+            self._shape_strings = np.append(self._shape_strings, np.zeros(len(texts), np.int64))
+            for number in dict.fromkeys((*block.dims.tolist(), *block.types.tolist())):  # as if decoded one by one
+                if number >= known:
+                    self._shape_strings[number] = self.strings[texts[number - known]]
+
+    def _of_devices(self, first_row: int, kind: Array, events: Callable[[Array], Sequence[Event]]) -> None:
+        """The arguments of a block's copies and synchronisations."""
+        copies, syncs = np.flatnonzero(_IS_COPY[kind]), np.flatnonzero(kind == _SYNC)
         for row, event in _with_rows(copies, events):
             given = event.args or NO_ARGS
             self.copies.append((first_row + row, one_int(given.bytes if given.bytes != NULL else given.size)))
@@ -87,23 +113,47 @@ class ArgumentTables:
             self.syncs.append(
                 (first_row + row, _not_negative(given.wait_stream), _not_negative(given.wait_correlation))
             )
-        self._operators(first_row, list(_with_rows(shape_rows, events)))
+
+    def _scanned_collectives(self, first_row: int, block: Block) -> None:
+        """The collectives of a block. Decoded are the first of each new statement and what is not remembered."""
+        numbers = block.stated_as.tolist()
+        firsts = {number: at for at, number in reversed([*enumerate(numbers)]) if number not in self._stated_as}
+        firsts.pop(-1, None)
+        rows = sorted(firsts.values())
+        for at, event in zip(rows, block.events(block.collectives[rows]) if rows else (), strict=True):
+            given = event.args or NO_ARGS
+            if given.group_name is None or as_text(given.group_name) is not None:  # each of another name is counted
+                self._stated_as[numbers[at]] = len(self._statements)
+                self._statements = np.append(self._statements, [self._made(given)], axis=0)
+        known = [self._stated_as.get(number, -1) for number in numbers]
+        odd = [at for at, place in enumerate(known) if place < 0]
+        for row, event in _with_rows(block.collectives[odd], block.events):
+            self._collective(first_row + row, event.args or NO_ARGS)
+        kept = np.flatnonzero(np.array(known) >= 0)
+        stated, seq = self._statements[np.array(known)[kept]], block.seq[kept]
+        ours = block.collectives[kept].astype(np.int64) + first_row
+        self._scanned.append(np.column_stack((ours, stated[:, :2], np.where(seq >= 0, seq, NULL), stated[:, 2:])))
+
+    def collective_rows(self) -> Array:
+        """All collectives, one row each, columns as in COLLECTIVES."""
+        return np.concatenate([np.array(self.collectives, np.int64).reshape(-1, 10), *self._scanned])
 
     def _operators(self, first_row: int, shaped: list[tuple[int, Event]]) -> None:
-        for row, event in shaped:
-            if event.name in _MESSAGE_INPUTS:
-                values = (event.args or NO_ARGS).values
-                self.messages.append((first_row + row, *_peer_and_tag(event.name, values)))
-        given = [(row, event.name, event.args) for row, event in shaped if event.args is not None and event.args.dims]
-        if not given:
-            return
-        dims = [self._texts[bytes(args.dims)] for _, _, args in given]
-        types = [self._texts[bytes(args.types)] for _, _, args in given]
-        self.operators.append(np.array(([first_row + row for row, _, _ in given], dims, types), np.int64))
-        libraries = {name: found for name in {name for _, name, _ in given} if (found := _LIBRARY.match(name))}
-        for row, name, args in given if libraries else ():
-            if name in libraries:
-                self._library_call(first_row + row, libraries[name]["op"], _text(args.dims), _text(args.types))
+        given = [(row, event.args) for row, event in shaped if event.args is not None and event.args.dims]
+        if given:
+            dims = [self._texts[bytes(args.dims)] for _, args in given]
+            types = [self._texts[bytes(args.types)] for _, args in given]
+            self.operators.append(np.array(([first_row + row for row, _ in given], dims, types), np.int64))
+        self._calls(first_row, shaped)
+
+    def _calls(self, first_row: int, called: Iterable[tuple[int, Event]]) -> None:
+        """Messages, and collectives of libraries, among operators."""
+        for row, event in called:
+            given = event.args or NO_ARGS
+            if event.name in MESSAGE_INPUTS:
+                self.messages.append((first_row + row, *_peer_and_tag(event.name, given.values)))
+            elif given.dims and (library := LIBRARY.match(event.name)):
+                self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
         """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""
@@ -169,7 +219,7 @@ def _peer_and_tag(operator: str, values: Any) -> tuple[int, int]:
     except (ValueError, RecursionError):
         given = []
     inputs = given if isinstance(given, list) else []
-    peer, tag = (inputs[at] if at is not None and at < len(inputs) else NULL for at in _MESSAGE_INPUTS[operator])
+    peer, tag = (inputs[at] if at is not None and at < len(inputs) else NULL for at in MESSAGE_INPUTS[operator])
     return _not_negative(peer), _not_negative(tag)
 
 

@@ -161,7 +161,7 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
     position[order if order is not None else slice(None)] = np.arange(columns.rows if order is None else len(order))
     given = columns.arguments
     tables = {
-        "collectives": _by_row(COLLECTIVES, given.collectives, position),
+        "collectives": _by_row(COLLECTIVES, given.collective_rows(), position),
         "message_calls": _by_row(MESSAGE_CALLS, given.messages, position),
         "copies": _by_row(COPIES, given.copies, position),
         "operators": _by_row(OPERATORS, np.concatenate(given.operators, axis=1).T if given.operators else [], position),

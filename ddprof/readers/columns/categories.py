@@ -22,9 +22,11 @@ MIN_FRAME_NS = 100_000
 
 
 class Route(IntEnum):
-    """As `scan.c` has it: into columns, only counted, long Python frames into columns, or left to msgspec."""
+    """As `scan.c` has it: into columns, only counted, long Python frames into columns, left to msgspec, or into columns
+    with what is used of an operator's arguments.
+    """
 
-    KEEP, DROP, PYTHON, REST = range(4)
+    KEEP, DROP, PYTHON, REST, OPERATOR = range(5)
 
 
 class Categories(dict[str, int]):
@@ -68,6 +70,8 @@ class Categories(dict[str, int]):
             return Route.PYTHON
         if self._dropped[number]:
             return Route.DROP
+        if self._kinds[number] in (Kind.CPU_OP, Kind.ANNOTATION):
+            return Route.OPERATOR
         return Route.REST if self._kinds[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
 
     def counts(self, numbers: Array) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import compress, islice
+from itertools import compress
 from operator import attrgetter
 from typing import Any, cast
 
@@ -17,7 +17,8 @@ import numpy as np
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.columns.arguments import ArgumentTables
 from ddprof.readers.columns.categories import MIN_FRAME_NS, UNKNOWN, Categories
-from ddprof.readers.columns.kinds import FLOWS, device_kind, wants_shapes
+from ddprof.readers.columns.kinds import FLOWS, device_kind
+from ddprof.readers.columns.operator_names import OperatorNames
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.readers.numbers import one_int, to_int64, to_ns
@@ -59,13 +60,15 @@ class EventColumns:
         self.process_labels: dict[Any, str] = {}
         self.defects: Counter[str] = Counter()
         self.unknown_categories: Counter[str] = Counter()
-        self.arguments = ArgumentTables(self.strings)
-        self._wants_shapes: list[bool] = []
+        self._shapes = Interned()
+        self.arguments = ArgumentTables(self.strings, self._shapes)
+        self._operators = OperatorNames(self.strings)
         self._known = Categories()
 
     def scanner(self) -> Scanner | None:
         """The scanner that numbers what it finds as these columns do; None where it was not built."""
-        return Scanner(self.strings, self.tracks, self._known) if is_native() else None
+        given = self.strings, self.tracks, self._known, Interned(), self._shapes, self._operators
+        return Scanner(*given) if is_native() else None
 
     def add(self, events: Block | Sequence[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
@@ -82,7 +85,9 @@ class EventColumns:
         if len(block.name):
             kind = self._known.kind[block.category]
             columns = kind, block.name, block.track, block.ts_ns, self._durations(block.dur_ns)
-            self._append((*columns, block.correlation, block.external_id), block.collectives, block.events)
+            self._device_tracks(kind, block.track, block.events)
+            self.arguments.add_scanned(self.rows, kind, block)
+            self._append((*columns, block.correlation, block.external_id))
 
     def _decoded(self, events: Sequence[Event | None]) -> None:
         present, numbers = self._present(events)
@@ -175,19 +180,18 @@ class EventColumns:
         correlation, external = to_int64(list(map(_CORRELATION, args))), self._external(args)
         named = list(map(_COLLECTIVE, args))
         collectives = [row for row, found in enumerate(named) if found is not None] if any(named) else []
-        self._append(
-            (kind, name, track, ts, self._durations(dur), correlation, external),
-            np.array(collectives, np.int64),
-            lambda rows: [spans[row] for row in rows.tolist()],
-        )
 
-    def _append(self, block: tuple[Array, ...], collectives: Array, events: Callable[[Array], Sequence[Event]]) -> None:
-        """Append columns. `events` gives the whole events of some rows: of the few whose arguments are used."""
-        kind, name, track = block[:3]
+        def events(rows: Array) -> Sequence[Event]:
+            return [spans[row] for row in rows.tolist()]
+
         self._device_tracks(kind, track, events)
-        self.arguments.add(self.rows, kind, collectives, self._shape_rows(kind, name), events)
+        shaped = np.flatnonzero(_HAS_SHAPES[kind] & self._operators.are_used(name))
+        self.arguments.add(self.rows, kind, np.array(collectives, np.int64), shaped, events)
+        self._append((kind, name, track, ts, self._durations(dur), correlation, external))
+
+    def _append(self, block: tuple[Array, ...]) -> None:
         self.blocks.append(block)
-        self.rows += len(kind)
+        self.rows += len(block[0])
 
     def _external(self, args: list[Args]) -> Array:
         external = to_int64(list(map(_EXTERNAL, args)))
@@ -229,12 +233,6 @@ class EventColumns:
         for number, event in zip(new, events(np.array(first)), strict=True):
             given = event.args or NO_ARGS
             self.device_of[number] = (_index(given.device, event.pid), _index(given.stream, event.tid))
-
-    def _shape_rows(self, kind: Array, name: Array) -> Array:
-        known = self._wants_shapes
-        if len(known) < len(self.strings):
-            known.extend(map(wants_shapes, islice(self.strings, len(known), None)))
-        return np.flatnonzero(np.array(known, bool)[name] & _HAS_SHAPES[kind])
 
     def _marks(self, marks: list[Event]) -> None:
         """Everything that is not a span: names of threads, memory samples; the rest is counted."""

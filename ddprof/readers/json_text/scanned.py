@@ -24,21 +24,26 @@ _LIST = list[Event | None]
 _ONE = msgspec.json.Decoder(Event, float_hook=Decimal)
 
 
-def _built() -> Any:
-    try:
-        return import_module("ddprof.readers._scan")
-    except ImportError:
-        return None  # not built, or on a machine of another kind
-
-
-_scan = _built()
 # In the scanner's order; all but "rest" are fields of Block.
 _DTYPES = {
     **dict.fromkeys(("category", "name", "track"), "int32"),
     **dict.fromkeys(("ts_ns", "dur_ns", "correlation", "external_id"), "int64"),
-    **dict.fromkeys(("begin", "end", "collectives", "rest"), "int32"),
+    **dict.fromkeys(("begin", "end", "collectives", "stated_as"), "int32"),
+    "seq": "int64",
+    **dict.fromkeys(("shaped", "dims", "types", "calls", "rest"), "int32"),
     "counts": "int64",
 }
+
+
+def _built() -> Any:
+    try:
+        scan = import_module("ddprof.readers._scan")
+    except ImportError:
+        return None  # not built, or on a machine of another kind
+    return scan if getattr(scan, "COLUMNS", 0) == len(_DTYPES) else None  # built from a source that was another
+
+
+_scan = _built()
 Decode = Callable[[bytes], Sequence[Event | None]]
 
 
@@ -47,8 +52,10 @@ class Block:
     """The ordinary spans of one block, one row each, and all its other events.
 
     `category`, `name` and `track` are numbers, times nanoseconds, `begin` and `end` places in `text`. `collectives`:
-    rows whose arguments name a collective. `counts`: events by category number, these spans and those of dropped
-    categories. `rest`: the events that are no ordinary spans of a used category; they are not in `counts`.
+    rows whose arguments name a collective; `seq`: its number, `stated_as`: that of all else that it states (-1: decode
+    it). `shaped`: operators whose shapes are used; `dims` and `types`: numbers of their texts. `calls`: operators of
+    which more is used. `counts`: events by category number, these spans and those of dropped categories.
+    `rest`: the events that are no ordinary spans of a used category; they are not in `counts`.
     """
 
     text: bytes
@@ -64,6 +71,12 @@ class Block:
     begin: Array
     end: Array
     collectives: Array
+    stated_as: Array
+    seq: Array
+    shaped: Array
+    dims: Array
+    types: Array
+    calls: Array
     counts: Array
 
     def __len__(self) -> int:
@@ -81,10 +94,21 @@ def is_native() -> bool:
 
 
 class Scanner:
-    """Scans the blocks of one file, with the numbers that its columns give to names, tracks and categories."""
+    """Scans the blocks of one file, with the numbers that its columns give to names, tracks, categories and shapes.
 
-    def __init__(self, strings: dict[Any, int], tracks: dict[Any, int], categories: dict[str, int]) -> None:
-        self._scanner = _scan.Scanner(strings, tracks, categories)
+    `statements` numbers what collectives state; `operators` says what is used of an operator, by its name's number.
+    """
+
+    def __init__(
+        self,
+        strings: dict[Any, int],
+        tracks: dict[Any, int],
+        categories: dict[str, int],
+        statements: dict[Any, int],
+        shapes: dict[Any, int],
+        operators: Any,
+    ) -> None:
+        self._scanner = _scan.Scanner(strings, tracks, categories, statements, shapes, operators)
 
     def scan(self, text: bytes, decode: Decode) -> Block | None:
         """The block of a JSON list; None where `decode` must read all of it. Raises what `decode` raises."""

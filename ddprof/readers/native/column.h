@@ -11,6 +11,7 @@ typedef struct {
 static void *grow(Column *column, size_t bytes) {
     if (column->used + bytes > column->size) {
         size_t size = column->size ? 2 * column->size : 16384;
+        while (size < column->used + bytes) size *= 2;
         char *data = realloc(column->data, size);
         if (!data) return NULL;
         column->data = data;

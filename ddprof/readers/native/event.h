@@ -13,6 +13,7 @@ typedef struct {
 typedef struct {
     Field ph, category, name, pid, tid, ts, dur;
     int64_t correlation, external, external_old;
+    Field args, dims, types; /* as written, quotes and brackets included */
     int is_odd; /* an argument is not an integer: left to msgspec */
     int is_collective;
 } Event;
@@ -63,15 +64,15 @@ static inline Text skip_key(Text at, Text *end) {
     return *at == ':' ? skip_space(at + 1) : NULL;
 }
 
-typedef Text ReadMember(Text key, Text end, Text at, Event *event); /* from a value to behind it; NULL: not ours */
+typedef Text ReadMember(Text key, Text end, Text at, void *into); /* from a value to behind it; NULL: not ours */
 
 /* From an opening brace to behind its closing one. Inlined with its reader: a call per member would cost. */
-static inline Text read_object(Text at, ReadMember *read_member, Event *event) {
+static inline Text read_object(Text at, ReadMember *read_member, void *into) {
     at = skip_space(at + 1);
     if (*at == '}') return at + 1;
     for (;;) {
         Text key = at + 1, end;
-        if (!(at = skip_key(at, &end)) || !(at = read_member(key, end, at, event))) return NULL;
+        if (!(at = skip_key(at, &end)) || !(at = read_member(key, end, at, into))) return NULL;
         at = skip_space(at);
         if (*at == '}') return at + 1;
         if (*at != ',') return NULL;
@@ -81,10 +82,18 @@ static inline Text read_object(Text at, ReadMember *read_member, Event *event) {
 
 #define IS(key, end, word) ((size_t)((end) - (key)) == sizeof(word) - 1 && !memcmp(key, word, sizeof(word) - 1))
 
-static inline Text read_argument_member(Text key, Text end, Text at, Event *event) {
+static Text read_any(Text at, Field *field, int depth) {
+    field->at = at;
+    return field->end = skip_value(at, depth);
+}
+
+static inline Text read_argument_member(Text key, Text end, Text at, void *into) {
+    Event *event = into;
     if (IS(key, end, "External id")) return read_argument(at, &event->external, &event->is_odd);
     if (IS(key, end, "correlation")) return read_argument(at, &event->correlation, &event->is_odd);
     if (IS(key, end, "external id")) return read_argument(at, &event->external_old, &event->is_odd);
+    if (IS(key, end, "Input Dims")) return read_any(at, &event->dims, 2);
+    if (IS(key, end, "Input type")) return read_any(at, &event->types, 2);
     if (IS(key, end, "Collective name")) event->is_collective = *at != 'n';
     return skip_value(at, 2);
 }
@@ -92,7 +101,9 @@ static inline Text read_argument_member(Text key, Text end, Text at, Event *even
 static Text read_arguments(Text at, Event *event) {
     event->correlation = event->external = event->external_old = NO_NUMBER;
     event->is_odd = event->is_collective = 0;
+    event->args.at = event->dims.at = event->types.at = NULL;
     if (*at == 'n') return skip_word(at);
+    event->args.at = at;
     return *at == '{' ? read_object(at, read_argument_member, event) : NULL;
 }
 
@@ -121,19 +132,15 @@ static Text read_identifier(Text at, Field *field) {
     return end;
 }
 
-static Text read_any(Text at, Field *field) {
-    field->at = at;
-    return field->end = skip_value(at, 1);
-}
-
-static inline Text read_event_member(Text key, Text end, Text at, Event *event) {
+static inline Text read_event_member(Text key, Text end, Text at, void *into) {
+    Event *event = into;
     if (IS(key, end, "ph")) return read_string(at, &event->ph);
     if (IS(key, end, "cat")) return read_string(at, &event->category);
     if (IS(key, end, "name")) return read_string(at, &event->name);
     if (IS(key, end, "pid")) return read_identifier(at, &event->pid);
     if (IS(key, end, "tid")) return read_identifier(at, &event->tid);
-    if (IS(key, end, "ts")) return read_any(at, &event->ts);
-    if (IS(key, end, "dur")) return read_any(at, &event->dur);
+    if (IS(key, end, "ts")) return read_any(at, &event->ts, 1);
+    if (IS(key, end, "dur")) return read_any(at, &event->dur, 1);
     if (IS(key, end, "args")) return read_arguments(at, event);
     return skip_value(at, 1);
 }

@@ -4,10 +4,12 @@
 #include <Python.h>
 
 #include "event.h"
+#include "statement.h"
 
 #define NAME_SLOTS 4096
 #define FEW_SLOTS 256
 #define TRACK_KEY_BYTES 112
+#define MAPPINGS 6
 
 typedef struct {
     PyObject *text; /* owned */
@@ -23,9 +25,11 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *strings, *tracks, *categories; /* mappings that number what they are asked for */
-    Known names[NAME_SLOTS], kinds[FEW_SLOTS];
+    /* Mappings that number what they are asked for, and what names the routes of names. */
+    PyObject *strings, *tracks, *categories, *statements, *shapes, *operators;
+    Known names[NAME_SLOTS], kinds[FEW_SLOTS], texts[NAME_SLOTS], stated[FEW_SLOTS];
     Track lanes[FEW_SLOTS];
+    Column written; /* a statement */
 } Scanner;
 
 static uint64_t hash(Text at, Text end) {

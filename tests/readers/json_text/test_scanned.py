@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     not is_native(), reason="the native scanner was not built (no C compiler or no Python.h): msgspec reads everything"
 )
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=8)
-PLAIN = st.sampled_from(["aten::mm", "aten::addmm", "nccl:all_reduce", "sgemm_128x64_tn", "[memory]", "Python GC"])
+PLAIN = st.sampled_from(["aten::mm", "nccl:all_reduce", "gloo:all_reduce", "c10d::send", "[memory]", "Python GC"])
 FLOAT = st.floats(allow_nan=False, allow_infinity=False)
 NUMBER = st.integers(-3, 2**40) | st.sampled_from([0, 2**62, 2**70, -1]) | FLOAT
 USED = ("cpu_op", "kernel", "gpu_memcpy", "cuda_runtime", "cuda_sync", "user_annotation", "python_function", "ac2g")
@@ -36,13 +36,18 @@ ARGS = st.fixed_dictionaries(
         "device": st.integers(0, 7),
         "stream": st.integers(0, 40) | st.just("7"),
         "bytes": st.integers(0, 2**30) | st.just("128"),
-        "Input Dims": st.just([[4, 8], [8, 2], []]),
-        "Input type": st.just(["float", "c10::BFloat16", ""]),
+        "Input Dims": st.just([[4, 8], [8, 2], []]) | ANY,
+        "Input type": st.just(["float", "c10::BFloat16", ""]) | ANY,
+        "Concrete Inputs": st.just(["", "", "3", "7"]),
         "Collective name": st.just("allreduce") | st.none(),
-        "Process Group Name": st.just("0"),
-        "In msg nelems": st.integers(0, 2**30),
+        "Seq": st.integers(0, 3) | ANY,
+        "Process Group Name": st.just("0") | ANY,
+        "Process Group Ranks": st.sampled_from(["[0, 1]", [0, 1], "[0, ...]"]),
+        "In msg nelems": st.integers(0, 2**30) | st.just("128"),
         "dtype": st.sampled_from(["Float", "BFloat16"]),
         "Group size": st.integers(1, 8),
+        "Rank": st.integers(0, 1),
+        "Dst Rank": st.integers(-1, 1),
         "nested": st.just({"a": [{"b": "} , {"}], "ts": 4}),
         "text": TEXT,
     },
@@ -87,7 +92,7 @@ def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
     operators = np.concatenate(given_.operators, axis=1).T.tolist() if given_.operators else []
     return {
         "rows": [(rows[at][0], strings[rows[at][1]], tracks[rows[at][2]], *rows[at][3:]) for at in order],
-        "collectives": events(given_.collectives, (1, 6)),
+        "collectives": events(given_.collective_rows().tolist(), (1, 6)),
         "copies": events(given_.copies),
         "syncs": events(given_.syncs),
         "messages": events(given_.messages),
@@ -99,6 +104,8 @@ def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
         "threads": columns.thread_names,
         "devices": {tracks[number]: place for number, place in columns.device_of.items()},
         "groups": Counter(map(repr, given_.groups.groups)),
+        "unnamed": given_.groups.unnamed,
+        "ranks": given_.ranks_seen,
     }
 
 

@@ -1,0 +1,55 @@
+"""What is used of an operator's arguments, looked up once a name instead of once an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import IntEnum
+from itertools import islice
+
+import numpy as np
+
+from ddprof.readers.columns.kinds import wants_shapes
+from ddprof.tables import Array
+
+LIBRARY = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):(?P<op>\w+)")
+# Which of an operator's inputs are the peer and the tag (torch/csrc/distributed/c10d/Ops.cpp).
+MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
+    "c10d::send": (2, 3),
+    "c10d::recv_": (2, 3),
+    "c10d::recv_any_source_": (None, 2),
+}
+
+
+class Used(IntEnum):
+    """As `scan.c` has it: nothing, the shapes and types of the inputs, or more than the scanner knows of."""
+
+    NOTHING, SHAPES, ALL = range(3)
+
+
+class OperatorNames:
+    """What is used of the operators of each name; `strings` numbers the names in order of first use."""
+
+    def __init__(self, strings: Mapping[str, int]) -> None:
+        self._strings = strings
+        self._used = bytearray()
+
+    def _known(self) -> bytearray:
+        if len(self._used) < len(self._strings):
+            self._used.extend(map(_used, islice(self._strings, len(self._used), None)))
+        return self._used
+
+    def route(self, number: int) -> int:
+        """What the native scanner takes of an operator: a Used."""
+        return self._known()[number]
+
+    def are_used(self, names: Array) -> Array:
+        """Of which operators something is used, by the numbers of their names; bool."""
+        used: Array = np.frombuffer(bytes(self._known()), np.uint8)[names] != Used.NOTHING
+        return used
+
+
+def _used(name: str) -> Used:
+    if not wants_shapes(name):
+        return Used.NOTHING
+    return Used.ALL if name in MESSAGE_INPUTS or LIBRARY.match(name) else Used.SHAPES

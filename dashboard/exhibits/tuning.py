@@ -15,6 +15,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.tunings import Tuning
 from ddprof.dashboard.runs.view import View
 from ddprof.outside.plain_text import clean, clean_lines
+from ddprof.outside.secrets import masked
 from ddprof.report.fixes import FILE_NAME
 from ddprof.report.phrases import calibration_words
 from ddprof.settings.wanted import shown as typed
@@ -177,7 +178,7 @@ def _patch(answer: TuningAnswer) -> Iterator[Exhibit]:
     files = [line.removeprefix("+++ b/") for line in answer.patch.splitlines() if line.startswith("+++ b/")]
     reading = f"A patch of {clean(', '.join(files))}, which git apply takes." if files else "No line can be edited."
     reading += " The settings of the table are to be made by hand." if rows else ""
-    listings = (Listing("The patch:", clean_lines(answer.patch)),) if answer.patch else ()
+    listings = (Listing("The patch:", clean_lines(masked(answer.patch))),) if answer.patch else ()
     table = sheet(("by hand", "why"), rows)
     yield Exhibit("tuning-patch", "What is to be changed in the script?", reading, table, listings=listings)
 

@@ -41,6 +41,7 @@ from ddprof.outside.plain_text import clean
     show_default=True,
     help="Sample Python stacks: at most 0.1 % of the run, 1 % in windows.",
 )
+@click.option("--shared", is_flag=True, help="Let other users read the run folder (default: mode 0700).")
 @click.option(
     "--on-hang",
     type=click.Choice(["dump", "abort"]),

@@ -95,7 +95,7 @@ def command(
         say("warning: without a token every user and program of this machine may read the run and upload traces")
     shown = f"[{host}]" if ":" in host else host
     link = f"http://{shown}:{server.server_port}/" + (f"?{urlencode({'token': access.token})}" if access.token else "")
-    say(f"open {link}   (Ctrl+C stops)")
+    click.echo(f"ddprof: open {link}   (Ctrl+C stops)", err=True)  # with its token, which `say` would mask
     # An interpreter that a signal ends removes nothing: uploads would stay on the disk.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

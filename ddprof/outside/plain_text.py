@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ddprof.outside.secrets import masked
+
 # C0 and C1 controls, the soft hyphen, what turns the direction of writing, what has no width, line and paragraph
 # separators, and the invisible copies of ASCII (tags).
 _CONTROL = re.compile(
@@ -19,10 +21,15 @@ def encodable(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text for people: encodable, and control characters (escape sequences, newlines, bidi overrides) made '?'."""
-    return _CONTROL.sub("?", encodable(text))
+    """Text for people: encodable, control characters (escape sequences, newlines, bidi overrides) made '?', secrets
+    masked."""
+    return _printable(masked(text))
 
 
 def clean_lines(text: str) -> str:
-    """Text of several lines, each clean."""
-    return "\n".join(clean(line) for line in text.split("\n"))
+    """Text of several lines, each printable: documents, whose parts are masked before they are packed."""
+    return "\n".join(_printable(line) for line in text.split("\n"))
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub("?", encodable(text))

@@ -10,6 +10,7 @@ import msgspec
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.regular_files import read_bounded
+from ddprof.outside.secrets import masked_data, masked_words
 from ddprof.trials.answer import TuningAnswer
 from ddprof.trials.model import SCHEMA, TuneState
 
@@ -39,18 +40,21 @@ def read_document(folder: Path) -> TuneDocument:
 
 
 def write_document(state: TuneState, folder: Path, result: TuningAnswer | None = None) -> None:
-    """Write a folder's document. Raises UsageError."""
+    """Write a folder's document, without secrets. Raises UsageError."""
     document = msgspec.to_builtins(state)
     if result is not None:
         document["result"] = msgspec.to_builtins(result)
-    write_whole(folder / FILE, msgspec.json.format(msgspec.json.encode(document), indent=1))
+    document["options"]["command"] = masked_words(state.options.command)
+    write_whole(folder / FILE, msgspec.json.format(msgspec.json.encode(masked_data(document)), indent=1))
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file, whole or not at all. Raises UsageError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        fresh.touch(0o600)
         fresh.write_bytes(content)
         os.replace(fresh, path)
     except OSError as error:

@@ -90,6 +90,10 @@ class TuneOptions(Struct, frozen=True):
     only: tuple[str, ...] = ()
     allow_numerics: bool = False
 
+    def with_command(self, command: tuple[str, ...]) -> TuneOptions:
+        """The same with its command as it is run."""
+        return replace(self, command=command)
+
     def with_budget(self, budget_s: float) -> TuneOptions:
         """The same with another budget."""
         return replace(self, budget_s=budget_s)

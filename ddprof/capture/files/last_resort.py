@@ -50,7 +50,7 @@ class LastResort:
             return
         if signal.getsignal(number) not in (signal.SIG_DFL, signal.SIG_IGN) or handles("self", number):
             return
-        descriptor = open_new(path, 0o644)
+        descriptor = open_new(path)
         signal.signal(number, signal.SIG_IGN)  # what it is again once faulthandler has let go: one too late is nothing
         faulthandler.register(number, file=descriptor, all_threads=True, chain=False)
         self._armed = number, path, descriptor

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.outside.regular_files import read_bounded
+from ddprof.outside.secrets import masked, masked_data
 
 # A sidecar holds some thousand steps and pauses, below 2 MB, and the gradients of a model, 60 bytes each: a million.
 MAX_JSON_BYTES = 64 << 20
@@ -51,9 +52,9 @@ def parse_object(text: bytes, name: str) -> dict[str, Any]:
     return content
 
 
-def open_new(path: Path, mode: int = 0o666) -> int:
+def open_new(path: Path) -> int:
     """A descriptor of an empty file, made anew in place of whatever file or link has the name. Raises OSError."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _mode_in(path.parent)
     try:
         return os.open(path, flags, mode)
     except FileExistsError:
@@ -65,12 +66,22 @@ def open_to_append(path: Path) -> int:
     """A descriptor that appends to a file, which is made where there is none. Raises OSError, also on a link or a FIFO
     that nobody reads."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    return os.open(path, flags, 0o644)
+    return os.open(path, flags, _mode_in(path.parent))
+
+
+def _mode_in(folder: Path) -> int:
+    """The mode of a new file: read by whoever may enter its folder, written by its owner alone, since whoever cuts a
+    mapped file short ends the process that writes to it. Raises OSError."""
+    return 0o600 | (folder.stat().st_mode & 0o044)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON to a temporary name and rename it. Raises OSError; then nothing is left behind."""
-    write_bytes(path, json.dumps(content, separators=(",", ":"), default=str).encode())
+    """Write JSON without secrets to a temporary name and rename it. Raises OSError; then nothing is left behind."""
+    write_bytes(path, json.dumps(masked_data(content), separators=(",", ":"), default=_plain).encode())
+
+
+def _plain(value: Any) -> str:
+    return masked(str(value))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -127,10 +138,9 @@ def free_bytes(folder: Path) -> int | None:
 def new_map(path: Path, size_bytes: int) -> mmap.mmap:
     """A new file of this size, all of it mapped for writing. Raises OSError, and leaves no file, where it does not fit.
 
-    Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS. Nobody else may write
-    to it: whoever could cut the file short would end the job the same way.
+    Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS.
     """
-    descriptor = open_new(path, 0o644)
+    descriptor = open_new(path)
     try:
         os.posix_fallocate(descriptor, 0, size_bytes)
         return mmap.mmap(descriptor, size_bytes)

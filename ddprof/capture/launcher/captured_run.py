@@ -42,6 +42,7 @@ class RunOptions:
     ranks: str
     mode: str
     stacks: bool = True
+    shared: bool = False  # other users may read the run folder
     on_hang: str = "dump"
     to_apply: ToApply | None = None
     end_after: int = 0
@@ -168,9 +169,9 @@ class CapturedRun:
 
 def _make_folder(options: RunOptions, command_line: Sequence[str], now_s: float) -> run_folder.RunFolder:
     if options.run_dir is not None:
-        return run_folder.join(options.run_dir)
+        return run_folder.join(options.run_dir, options.shared)
     parent = None if is_url(options.out) else Path(options.out)
-    folder = run_folder.create(parent, options.name or _name_of(command_line), now_s)
+    folder = run_folder.create(parent, options.name or _name_of(command_line), now_s, options.shared)
     if folder.fallback_reason:
         say(f"{folder.fallback_reason}: writing to {folder.path}")
     return folder

@@ -15,16 +15,18 @@ from typing import Any
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
 from ddprof.capture.launcher.summary import RunSummary
+from ddprof.outside.secrets import masked_words
 
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: int) -> dict[str, Any]:
-    """The manifest as the run starts."""
+    """The manifest as the run starts. Secrets of the command are in none of it: it is run from memory."""
+    words = masked_words(command_line)
     return {
         "schema": SCHEMA,
-        "command": shlex.join(command_line),
-        "argv_base64": base64.b64encode(json.dumps(list(command_line)).encode()).decode(),
+        "command": shlex.join(words),
+        "argv_base64": base64.b64encode(json.dumps(words).encode()).decode(),
         "cwd": str(Path.cwd()),
         "commit": commit_of(Path.cwd()),
         "host": host_label(),

@@ -14,7 +14,7 @@ from pathlib import Path
 from ddprof.capture.files.layout import MANIFEST, host_label
 
 LATEST = "latest"
-_MODE = 0o700  # of a folder of this user alone below the temporary folder that all users share
+_MODE = 0o700  # of a folder of this user alone
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class RunFolder:
     fallback_reason: str | None = None
 
 
-def create(parent: Path | None, name: str, now_s: float) -> RunFolder:
-    """Make `<parent>/<utc>-<name>/` and point `latest` at it; None: below this user's temporary folder.
+def create(parent: Path | None, name: str, now_s: float, shared: bool = False) -> RunFolder:
+    """Make `<parent>/<utc>-<name>/` and point `latest` at it; None: below this user's temporary folder. `shared`: with
+    the mode of any folder, else of this user alone; files follow their folder.
 
     Where the parent cannot be written the run goes to that folder as well, because a read-only directory must not stop
     a job. Raises OSError if that fails, too.
@@ -36,19 +37,19 @@ def create(parent: Path | None, name: str, now_s: float) -> RunFolder:
     reasons = []
     if parent is not None:
         try:
-            return _create(parent, label, now_s)
+            return _create(parent, label, now_s, shared)
         except OSError as error:
             reasons.append(f"{parent} cannot be written ({error.strerror})")
     temporary, refused = private_folder()
     reasons += [refused] if refused else []
-    return replace(_create(temporary, label, now_s), fallback_reason="; ".join(reasons) or None)
+    return replace(_create(temporary, label, now_s, shared), fallback_reason="; ".join(reasons) or None)
 
 
-def _create(parent: Path, label: str, now_s: float) -> RunFolder:
+def _create(parent: Path, label: str, now_s: float, shared: bool) -> RunFolder:
     job = shared_job_id()
     if job is not None:
-        return join(parent / f"{label}-{job}")
-    path = _make(parent, f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}")
+        return join(parent / f"{label}-{job}", shared)
+    path = _make(parent, f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}", shared)
     _point_latest(parent, path)
     return RunFolder(path, path / MANIFEST)
 
@@ -64,9 +65,10 @@ def shared_job_id() -> str | None:
     return None
 
 
-def join(path: Path) -> RunFolder:
+def join(path: Path, shared: bool = False) -> RunFolder:
     """Use this very folder, created if need be: several `ddprof run` of one job write into it. Raises OSError."""
-    path.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(_mode(shared), exist_ok=True)
     manifest = path / MANIFEST
     try:
         # Exactly one of them gets the main manifest and leads: it asks for windows.
@@ -76,12 +78,16 @@ def join(path: Path) -> RunFolder:
     return RunFolder(path.resolve(), manifest)
 
 
-def _make(parent: Path, folder_name: str) -> Path:
+def _mode(shared: bool) -> int:
+    return 0o777 if shared else _MODE
+
+
+def _make(parent: Path, folder_name: str, shared: bool) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(100):
         path = parent / (folder_name if attempt == 0 else f"{folder_name}-{attempt}")
         try:
-            path.mkdir()
+            path.mkdir(_mode(shared))
         except FileExistsError:
             continue
         return path.resolve()

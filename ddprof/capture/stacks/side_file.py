@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.storage import free_bytes, open_new
+from ddprof.outside.secrets import masked_data
 
 SCHEMA = "ddprof.stacks/1"
 MAX_BYTES = 16 << 20
@@ -27,14 +28,14 @@ class StackFile:
         self.full: str | None = None  # why nothing is written any more
         self.holds_samples = True  # there is room for single samples
         self._written = self._of_samples = 0
-        self._descriptor = open_new(path, 0o644)
+        self._descriptor = open_new(path)
         self.write({"kind": "begin", "schema": SCHEMA, **about})
 
     def write(self, line: dict[str, Any]) -> None:
         """Append a line."""
         if self.full is not None:
             return
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        data = json.dumps(masked_data(line), separators=(",", ":")).encode() + b"\n"
         if self._written + len(data) > MAX_BYTES:
             self.full = f"it has reached {MAX_BYTES >> 20} MiB"
             return

@@ -21,6 +21,7 @@ from ddprof.model import (
     HealthNote,
     Kind,
 )
+from ddprof.outside.secrets import masked
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_modules, traced_script
@@ -148,12 +149,12 @@ def _written(identifier: Any) -> str:
 
 
 def _clean(strings: list[str]) -> list[str]:
-    """Half surrogate pairs cannot be written to any file: replace them."""
+    """Half surrogate pairs cannot be written to any file, and secrets must not: replace them."""
     try:
         "".join(strings).encode()
     except UnicodeEncodeError:
-        return [s.encode("utf-8", "replace").decode() for s in strings]
-    return strings
+        strings = [s.encode("utf-8", "replace").decode() for s in strings]
+    return list(map(masked, strings))
 
 
 def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> dict[str, Table]:

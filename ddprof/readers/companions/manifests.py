@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.outside.plain_text import clean
+from ddprof.outside.secrets import masked
 from ddprof.readers.companions.lenient import parse
 from ddprof.readers.files.names import file_name
 from ddprof.readers.files.remote import is_url
@@ -100,7 +101,7 @@ def launch_of(manifests: Iterable[str]) -> Launch | None:
         launch = parse(read_small(found[0]), Launch)[0]
     except (OSError, ValueError, TypeError, NoUsableInput):
         return None
-    return launch if launch.command else None
+    return Launch(masked(launch.command), launch.cwd) if launch.command else None
 
 
 class RunEnd(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
+from ddprof.outside.secrets import masked_data
 from ddprof.report.comparison.bootstrap import LEAST_STEPS, difference_interval
 from ddprof.report.comparison.other_ranks import Scaling, batch_words, scaling, scaling_words
 from ddprof.report.model import Report
@@ -78,7 +79,7 @@ def compare(before: Report, after: Report) -> Comparison:
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """The JSON-ready document (schema "ddprof.compare/1"); times in microseconds."""
-    return {
+    document = {
         "schema": SCHEMA,
         "before": comparison.before.run.name,
         "after": comparison.after.run.name,
@@ -91,6 +92,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "findings_gone": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.gone],
         "findings_new": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.new],
     }
+    return masked_data(document)
 
 
 def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]:

@@ -14,6 +14,7 @@ import msgspec
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Abstention, Finding, Recoverable
+from ddprof.outside.secrets import masked_data
 from ddprof.report.json.parts import (
     applied_document,
     applied_from,
@@ -48,7 +49,11 @@ REPORTS_SCHEMA = "ddprof.reports/1"
 
 
 def to_contract(report: Report) -> dict[str, Any]:
-    """The JSON-ready document of one run: plain dicts, lists, strings, finite numbers and None."""
+    """The JSON-ready document of one run, without secrets: plain dicts, lists, strings, finite numbers and None."""
+    return masked_data(_contract(report))
+
+
+def _contract(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "run": _run(report.run),

@@ -18,6 +18,7 @@ from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import parse_now, present
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.outside.meant import meant
+from ddprof.outside.secrets import masked
 from ddprof.report.comparison.compare import compare as compare_reports
 from ddprof.report.comparison.text import render_text as render_comparison
 from ddprof.report.json.contract import to_contract
@@ -111,7 +112,9 @@ def explain(identifier: str) -> str:
 
 
 def bounded(text: str) -> str:
-    """The text, cut where it is longer than an assistant should be given, with how much was left out."""
+    """The text without secrets, cut where it is longer than an assistant should be given, with how much was left
+    out."""
+    text = masked(text)
     if len(text) <= MOST_CHARACTERS:
         return text
     return f"{text[:MOST_CHARACTERS]}\n[{len(text) - MOST_CHARACTERS} more characters are left out]"

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ddprof.causes import CAUSES
+from ddprof.outside.secrets import masked_data
 from ddprof.report import phrases
 from ddprof.slices.comparison.history import PastRun
 from ddprof.units import format_share, format_us
@@ -93,7 +94,7 @@ def render_text(entries: Sequence[PastRun]) -> str:
 
 def to_json(entries: Sequence[PastRun]) -> dict[str, Any]:
     """The JSON-ready document; times in microseconds, shares of the step."""
-    return {
+    document = {
         "schema": SCHEMA,
         "runs": [
             {
@@ -114,3 +115,4 @@ def to_json(entries: Sequence[PastRun]) -> dict[str, Any]:
             for entry in entries
         ],
     }
+    return masked_data(document)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ddprof.outside.secrets import masked_data
 from ddprof.report.model import FAILURE_SCHEMA
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.model import Hang, Passed, RankRow, Stuck, Variant
 
 
 def hang_document(hang: Hang) -> dict[str, Any]:
-    """Plain dicts, lists, strings, numbers and None."""
-    return {
+    """Plain dicts, lists, strings without secrets, numbers and None."""
+    document = {
         "schema": FAILURE_SCHEMA,
         "kind": hang.kind,
         "sentence": hang.sentence,
@@ -22,6 +23,7 @@ def hang_document(hang: Hang) -> dict[str, Any]:
         "per_rank": [_row(row) for row in hang.rows],
         "notes": list(hang.notes),
     }
+    return masked_data(document)
 
 
 def _stuck(stuck: Stuck) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ddprof.capture.launcher.live import LiveRank, latest_late
 from ddprof.causes import CAUSES
+from ddprof.outside.secrets import masked
 from ddprof.report import phrases
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import Report
@@ -89,4 +90,4 @@ def _words(report: Report, folder: str) -> dict[str, str]:
         words["ddprof/do_first"] = phrases.fix_words(leading.fixes[0])
     if folder:
         words["ddprof/run"] = folder
-    return words
+    return {name: masked(text) for name, text in words.items()}

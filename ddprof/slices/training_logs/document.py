@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ddprof.outside.secrets import masked_data
 from ddprof.slices.training_logs.model import (
     CallRow,
     IterationSummary,
@@ -20,7 +21,7 @@ _GIGA = 1e9
 
 def logs_document(reports: Sequence[LogReport]) -> dict[str, Any]:
     """Plain dicts, lists, strings, numbers and None."""
-    return {"schema": SCHEMA, "logs": [_log(report) for report in reports]}
+    return masked_data({"schema": SCHEMA, "logs": [_log(report) for report in reports]})
 
 
 def _us(ms: float) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddprof.errors import UsageError
+from ddprof.outside.secrets import masked, masked_words
 from ddprof.report import calibration
 from ddprof.report.calibration import Record
 from ddprof.report.fixes import FILE_NAME
@@ -37,7 +39,7 @@ def hand_over(result: TuningAnswer, state: TuneState, folder: Path) -> Handover:
     if not result.chosen or result.measured is None:
         return Handover()
     fixes = [candidate.fix for candidate in result.chosen]
-    command = " ".join(state.options.command)
+    command = shlex.join(masked_words(state.options.command))
     head = (
         f"ddprof tune: {format_share(result.measured.share)} of the step saved, measured on: {command[:300]}",
         "ddprof run --apply THIS -- COMMAND makes them without an edit of the script.",
@@ -50,6 +52,8 @@ def hand_over(result: TuningAnswer, state: TuneState, folder: Path) -> Handover:
         patch = script_patch(fixes, Path(state.cwd))
     except UsageError as error:  # libcst is not installed
         return Handover(path, note=str(error))
+    if masked(patch.diff) != patch.diff:
+        return Handover(path, note="no patch is written: lines beside the edit look like secrets")
     if patch.diff:
         write_whole(folder / PATCH, patch.diff.encode("utf-8", "surrogateescape"))
     return Handover(path, patch.diff, tuple((fix.words, why) for fix, why in patch.by_hand))

@@ -19,6 +19,7 @@ import click
 from ddprof.cli.load import say, tell
 from ddprof.cli.output import write_file
 from ddprof.errors import UsageError
+from ddprof.outside.secrets import MASK, masked_words
 
 if TYPE_CHECKING:
     from ddprof.slices.tuning.journal import TrialJournal
@@ -79,7 +80,7 @@ def command(
     from ddprof.trials.document import FILE, read_state
     from ddprof.trials.model import TuneOptions
 
-    if (resume is None) == (not command_line):
+    if resume is None and not command_line:
         raise UsageError("tune: want either `-- COMMAND...` or --resume RUN")
     if resume is not None:
         folder, state = resume, read_state(resume)
@@ -87,6 +88,7 @@ def command(
             raise UsageError(f"--resume {resume}: another user's: the command in it is not run")
         if Path(state.cwd) != Path.cwd():
             raise UsageError(f"--resume {resume}: started in {state.cwd}: go there first")
+        state.options = state.options.with_command(_command_of(resume, state, command_line))
         stated = ctx.get_parameter_source("budget")
         if stated is not None and stated.name == "COMMANDLINE":
             state.options = state.options.with_budget(budget)
@@ -95,6 +97,15 @@ def command(
     _ask(state, yes)
     with _interruptible(folder):
         _tune(folder, state, dry_run, write_patch, not no_record)
+
+
+def _command_of(resume: Path, state: TuneState, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The command to go on with: the written one or, where its secrets were not written, the given one."""
+    if given and masked_words(given) != list(state.options.command):
+        raise UsageError(f"--resume {resume}: its command is another: {shlex.join(state.options.command)}")
+    if not given and any(MASK in word for word in state.options.command):
+        raise UsageError(f"--resume {resume}: secrets of its command are not written there: add -- COMMAND")
+    return given or state.options.command
 
 
 def _started(out: Path, options: object) -> tuple[Path, TuneState]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddprof.outside.secrets import masked
 from ddprof.settings.fixes_file import write_fixes
 from ddprof.slices.tuning.runs import evidence
 from ddprof.trials.model import RunPlan, Trial, TrialCandidate
@@ -56,6 +57,7 @@ def run(order: TrialOrder, tick: Callable[[], None] = lambda: None) -> Trial:
     (order.folder / WORK).mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     ended = _kept(order, tick)
+    _mask(order.folder / LOG)
     return _told(order, ended, time.monotonic() - began_s)
 
 
@@ -90,6 +92,16 @@ def _wait(keeper: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         keeper.kill()
         keeper.wait()
+
+
+def _mask(log: Path) -> None:
+    """The job's own output without secrets."""
+    fresh = log.with_name(f".{LOG}")
+    fresh.touch(0o600)
+    with suppress(FileNotFoundError), log.open(errors="surrogateescape", newline="") as lines:
+        with fresh.open("w", errors="surrogateescape", newline="") as sink:
+            sink.writelines(map(masked, lines))
+        os.replace(fresh, log)
 
 
 def _command(order: TrialOrder) -> list[str]:

@@ -84,7 +84,6 @@ ALLOWED: dict[str, set[str]] = {
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", SETTINGS, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
     "__main__": {"cli"},
     "ddprof": {"api", "marks", "_version"},
@@ -133,7 +132,6 @@ OTHERS: dict[str, set[str]] = {
     "slices.tuning": {"click", "libcst", "msgspec", "numpy", "rich"},
     "slices.trackers": {"click", "wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
-    "bench": {"numpy", "msgspec", "psutil"},
     "pytest_plugin": {"pytest"},
     "workloads": {"numpy", "torch", "transformers", "accelerate", "deepspeed"},
 }

@@ -14,9 +14,9 @@ from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.spec import Fault, Model
 from benchmarks.oracle.write import write
-from ddprof.bench.execute import MEASURED, command
-from ddprof.bench.pairs import pairs
-from ddprof.bench.turns import Turns
+from benchmarks.workload_pairs.execute import MEASURED, command
+from benchmarks.workload_pairs.pairs import pairs
+from benchmarks.workload_pairs.turns import Turns
 from ddprof.cli import bench as cli
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

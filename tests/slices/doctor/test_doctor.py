@@ -25,7 +25,7 @@ def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
     told = {part.name.removeprefix("extra ") for part in installation() if part.name.startswith("extra ")}
     known = project["optional-dependencies"]
     assert told <= set(known)
-    assert set(known) - told == {"bench", "docs", "frameworks", "dev"}  # for ddprof's own developers
+    assert set(known) - told == {"docs", "frameworks", "dev"}  # for ddprof's own developers
 
 
 def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,6 @@ SCRIPT = "from torch.utils.data import DataLoader\n\nloader = DataLoader(list(ra
 FIXES = 'schema = "ddprof.fixes/1"\n\n[[fix]]\nat = "train.py:3"\nset = { num_workers = 4 }\n'
 TRIALS = {
     "fast": 'python -c "import isal" && ddprof demo',
-    "bench": "ddprof dev bench --help",
     "mcp": "python asked.py TRACES",
     "nvtx": "python -c \"import nvtx; nvtx.annotate('step')\" && ddprof demo",
     "dashboard": "python served.py TRACES && ddprof report TRACES -o report.html",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 
-from ddprof.analyzers.applied import over_ranks
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.whole_run.sampling import shares_replica
 from ddprof.analyzers.places import located
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.training.setup import training_of
+from ddprof.analyzers.training.catalogue import remarks
 from ddprof.analyzers.verdict import verdict
 from ddprof.causes import CAUSES
 from ddprof.findings import Change
 from ddprof.model import HealthNote
 from ddprof.report.model import (
+    AppliedSetting,
     ClockInfo,
     HealthItem,
     HostClockInfo,
@@ -26,7 +28,9 @@ from ddprof.report.model import (
     Report,
     RunInfo,
     Steps,
+    Training,
 )
+from ddprof.sidecar.applied import SettingOutcome
 
 _OF_DEVICES = ("nccl", "rccl", "hccl", "xccl")  # backends that no CPU rank can use
 
@@ -148,3 +152,57 @@ def _health(job: JobFacts, notes: Sequence[HealthNote]) -> list[HealthItem]:
     seen: dict[tuple[str, str, int | None], HealthItem] = {(i.issue, i.effect, i.rank): i for i in items}
     order = {"error": 0, "warning": 1, "info": 2}
     return sorted(seen.values(), key=lambda i: (order.get(i.severity, 1), -1 if i.rank is None else i.rank))
+
+
+def training_of(job: JobFacts) -> Training:
+    """What the capture knows of it. Where ranks share a model replica, samples per step are not known."""
+    per_rank = None if shares_replica(job) else _samples_per_rank(job)
+    optimizer = next((o for f in job.ranks if (o := f.sidecar.optimizer).name), None)
+    rates = [] if optimizer is None else [rate for rate in optimizer.learning_rates if rate is not None]
+    return Training(
+        samples_per_rank=per_rank,
+        samples_per_step=None if per_rank is None else per_rank * job.world_size,
+        optimizer=(optimizer.name or "") if optimizer else "",
+        learning_rate=max(rates, default=None),
+        remarks=remarks(job),
+    )
+
+
+def _samples_per_rank(job: JobFacts) -> float | None:
+    """Samples of one optimizer step, the typical step of each rank, mean over ranks; every micro-batch counts."""
+    found = []
+    for facts in job.ranks:
+        samples = [fed.samples for fed in facts.sidecar.batches if fed.samples]
+        if not samples:
+            return None
+        found.append(statistics.median(samples))
+    return statistics.fmean(found) if found else None
+
+
+def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tuple[AppliedSetting, ...]:
+    """Outcomes that say the same of several ranks as one, in the order in which they were recorded."""
+    ranks: dict[tuple[str, ...], list[int]] = {}
+    kept: dict[tuple[str, ...], SettingOutcome] = {}
+    for rank, rows in outcomes:
+        for row in rows:
+            key = (row.setting, _typed(row.value), row.at, row.object, _typed(row.before), str(row.applied), row.why)
+            kept.setdefault(key, row)
+            ranks.setdefault(key, []).append(rank)
+    return tuple(
+        AppliedSetting(
+            setting=row.setting,
+            value=_typed(row.value),
+            at=row.at,
+            object=row.object,
+            before=None if row.before is None else _typed(row.before),
+            applied=row.applied,
+            why=row.why,
+            ranks=tuple(sorted(set(ranks[key]))),
+        )
+        for key, row in kept.items()
+    )
+
+
+def _typed(value: object) -> str:
+    """A value as it is typed on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

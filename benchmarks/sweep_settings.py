@@ -1,6 +1,6 @@
 """Real sweeps of two settings against what the planners advise from one traced run.
 
-    python benchmarks/sweep_settings.py --out benchmarks/results/sweeps.json     # eight minutes on a quiet machine
+    python -m benchmarks.sweep_settings --out benchmarks/results/sweeps.json     # eight minutes on a quiet machine
     python benchmarks/plot_sweeps.py                                             # docs/figures/sweep-*.svg
 
 Two processes over gloo train `workloads/mnist_ddp.py`, without ddprof, one job per value of the setting. The jobs take
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.bench.rendezvous import rendezvous
-from ddprof.bench.turns import LAPS, Turns, take_turns
+from benchmarks.workload_pairs.rendezvous import rendezvous
+from benchmarks.workload_pairs.turns import LAPS, Turns, take_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 ENDLESS, WARM_STEPS = 1_000_000, 20

@@ -32,6 +32,7 @@ from ddprof.report.model import (
 )
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: helpers of this folder, no package
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # benchmarks/ and tests/ are not installed
 
 import budget
 from stores import serving

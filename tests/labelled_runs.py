@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scoring.score import RunScore, compare
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.extract import rank_facts
@@ -13,7 +14,6 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.bench.score import RunScore, compare
 from ddprof.findings import Abstention, Candidate
 from ddprof.readers import discover, read
 from ddprof.report.model import Report

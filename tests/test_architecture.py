@@ -19,6 +19,7 @@ MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
     "flight_recorder",
+    "significance",
     "outside",
     "remembered",
 }
@@ -50,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "tables": set(),
     "remembered": set(),
     "averages": set(),
+    "significance": set(),
     "causes": set(),
     "intervals": set(),
     "units": set(),
@@ -73,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "trials": {"findings", "errors", "units", "outside", "settings", "report"},
+    "trials": {"findings", "significance", "errors", "units", "outside", "settings", "report"},
     "analyzers": VOCABULARY
     | {"settings", "slice"}
     | {FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
@@ -84,7 +86,6 @@ ALLOWED: dict[str, set[str]] = {
     | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
-    "bench": VOCABULARY | {"api", "report", "workloads", "analyzers", SETTINGS, TRUST, RUN_FOLDER},
     "pytest_plugin": {"api", "errors", "report"},
     "__main__": {"cli"},
     "ddprof": {"api", "marks", "_version"},
@@ -113,6 +114,7 @@ BROAD_GUARDS = {
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
     "averages": {"numpy"},
+    "significance": {"numpy"},
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},
@@ -133,7 +135,6 @@ OTHERS: dict[str, set[str]] = {
     "slices.tuning": {"click", "libcst", "msgspec", "numpy", "rich"},
     "slices.trackers": {"click", "wandb", "mlflow", "tensorboard", "comet_ml"},
     "cli": {"click", "rich"},
-    "bench": {"numpy", "msgspec", "psutil"},
     "pytest_plugin": {"pytest"},
     "workloads": {"numpy", "torch", "transformers", "accelerate", "deepspeed"},
 }

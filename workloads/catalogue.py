@@ -1,7 +1,7 @@
 """What there is to run: each workload, the faults it can be given, and what takes each fault away again.
 
-The scripts take their `--fault` and `--fix` choices from here, `ddprof dev bench workloads` its matrix. Nothing heavy
-is imported: the table can be read without torch.
+The scripts take their `--fault` and `--fix` choices from here, `python -m benchmarks.workload_pairs` its matrix.
+Nothing heavy is imported: the table can be read without torch.
 """
 
 from __future__ import annotations

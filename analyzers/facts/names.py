@@ -7,8 +7,8 @@ was seen and everything is matched once per distinct name, not once per event.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -56,38 +56,8 @@ _OP_PATTERNS: tuple[tuple[str, str], ...] = (
 )
 _OP_REGEX = tuple((OP_CODE[op], re.compile(pattern, re.IGNORECASE)) for op, pattern in _OP_PATTERNS)
 
-_COMM_KERNEL = re.compile(
-    r"^(?:void\s+)?(?:"
-    r"nccl(?:Dev)?Kernel|ncclKern|ncclSymk|nccl_|nccl:"  # NCCL < 2.19, >= 2.19, symmetric kernels >= 2.27
-    r"|rccl|mscclpp|mscclKernel|msccl"  # RCCL and MSCCL on AMD
-    r"|hccl|hcom_"  # Ascend
-    r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce"  # Intel
-    r"|deep_?ep|nvshmem|(?:.*::)?(?:internode|intranode)::(?:dispatch|combine|notify)"  # expert-parallel libraries
-    r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom ones
-    r"|(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start|-done)?(?:\.\d+)*$"  # XLA
-    r"|horovod|gloo:|mpi[:_])",
-    re.IGNORECASE,
-)
-_COMM_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):", re.IGNORECASE)
 
 PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
-_EVALUATION = re.compile(r"^ddprof::evaluation$")
-_EVALUATION_FETCH = re.compile(r"^ddprof::evaluation_data$")
-_FETCH_FROM_WORKERS = re.compile(r"MultiProcessing", re.IGNORECASE)
-_DATALOADER = re.compile(
-    r"^enumerate\(DataLoader\)|^enumerate\(DataPipe\)|^ddprof::data$|data_?loader|dataload|next_batch|get_batch"
-    r"|fetch_batch|load_batch|\[pl\]\[profile\].*(?:train_)?dataloader_next|\.train_dataloader_next",
-    re.IGNORECASE,
-)
-_SYNC_CALL = re.compile(
-    r"^(?:cuda|hip|cu|acl|aclrt|mu|xpu)\w*Synchronize(?:_v\d+)?$|^(?:cuda|hip)Memcpy(?:2D|DtoH|HtoD|ToSymbol|FromSymbol)?$"
-    r"|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$|^hipMemcpyWithStream$|^zeEventHostSynchronize$|^zeCommandListHostSynchronize$"
-)
-_ALLOCATOR_CALL = re.compile(
-    r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostFree|MallocHost|FreeHost|ExtMallocWithFlags|MallocManaged)(?:_v\d+)?$"
-    r"|^cuMem(?:Create|Map|Unmap|Release|SetAccess|AddressReserve|AddressFree|Alloc|Free)(?:_v2)?$|^aclrtMalloc|^aclrtFree"
-)
-_GC = re.compile(r"^Python GC$|^ddprof::gc$|^gc\.collect|\bgc:? ?collect|^gc$", re.IGNORECASE)
 _CHECKPOINT = re.compile(
     r"checkpoint|ckpt|state_dict|torch[._]save|torch[._]load|save_model|save_state|save_pretrained|\bevaluat|\bvalidat"
     r"|^eval\b|tensorboard|wandb|mlflow|\blog_metrics|\blogging\b",
@@ -95,12 +65,6 @@ _CHECKPOINT = re.compile(
 )
 _NOT_CHECKPOINT = re.compile(
     r"activation|recompute|CheckpointFunction|CheckpointWrapper|checkpoint_wrapped|^nccl:|^gloo:", re.IGNORECASE
-)
-_LAUNCH = re.compile(r"launch\w*kernel", re.IGNORECASE)
-_TO_DEVICE = re.compile(r"HtoD|HostToDevice|H2D", re.IGNORECASE)
-_WAIT_EVENT = re.compile(r"^(?:cuda|hip|cu)StreamWaitEvent$")
-_GEMM = re.compile(
-    r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop", re.IGNORECASE
 )
 
 
@@ -116,80 +80,69 @@ def _occurrences(regex: re.Pattern[str], strings: tuple[str, ...]) -> Array:
     return found
 
 
+def _naming(pattern: str, flags: int = re.IGNORECASE) -> Callable[[Sequence[str]], Array]:
+    """`matches` with a pattern of its own."""
+    return partial(matches, re.compile(pattern, flags))
+
+
 @lru_cache(maxsize=REMEMBERED)
 def _occurs(regex: re.Pattern[str], string: str) -> bool:
     """Whether the pattern occurs in a name; all ranks of a job have the same names."""
     return regex.search(string) is not None
 
 
-def is_to_device(strings: Sequence[str]) -> Array:
-    """Copies from the host to the device; bool, shape (strings,)."""
-    return matches(_TO_DEVICE, strings)
-
-
-def is_comm_kernel(strings: Sequence[str]) -> Array:
-    """Kernel names that move data between ranks."""
-    return matches(_COMM_KERNEL, strings)
-
-
-def is_comm_annotation(strings: Sequence[str]) -> Array:
-    """Annotations that wrap one collective (`nccl:all_reduce`, `gloo:broadcast`)."""
-    return matches(_COMM_ANNOTATION, strings)
-
-
-def is_dataloader(strings: Sequence[str]) -> Array:
-    """Host ranges in which the next batch is fetched."""
-    return matches(_DATALOADER, strings)
-
-
-def is_evaluation_fetch(strings: Sequence[str]) -> Array:
-    """Host ranges in which a batch is fetched to evaluate, as capture names them."""
-    return matches(_EVALUATION_FETCH, strings)
-
-
-def is_fetch_from_workers(strings: Sequence[str]) -> Array:
-    """Fetches of batches that worker processes made."""
-    return matches(_FETCH_FROM_WORKERS, strings)
-
-
-def is_sync_call(strings: Sequence[str]) -> Array:
-    """Runtime calls that block the host until the device has caught up."""
-    return matches(_SYNC_CALL, strings)
-
-
-def is_allocator_call(strings: Sequence[str]) -> Array:
-    """Runtime calls that allocate or free device or pinned memory."""
-    return matches(_ALLOCATOR_CALL, strings)
-
-
-def is_evaluation(strings: Sequence[str]) -> Array:
-    """Host ranges in which a model is in evaluation mode, as capture names them."""
-    return matches(_EVALUATION, strings)
-
-
-def is_gc(strings: Sequence[str]) -> Array:
-    """Python garbage collection."""
-    return matches(_GC, strings)
+# Names by what they mean: each takes strings and returns which of them do; bool, shape (strings,).
+# copies from the host to the device
+is_to_device = _naming(r"HtoD|HostToDevice|H2D")
+# kernel names that move data between ranks
+is_comm_kernel = _naming(
+    r"^(?:void\s+)?(?:"
+    r"nccl(?:Dev)?Kernel|ncclKern|ncclSymk|nccl_|nccl:"  # NCCL < 2.19, >= 2.19, symmetric kernels >= 2.27
+    r"|rccl|mscclpp|mscclKernel|msccl"  # RCCL and MSCCL on AMD
+    r"|hccl|hcom_"  # Ascend
+    r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce"  # Intel
+    r"|deep_?ep|nvshmem|(?:.*::)?(?:internode|intranode)::(?:dispatch|combine|notify)"  # expert-parallel libraries
+    r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom ones
+    r"|(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start|-done)?(?:\.\d+)*$"  # XLA
+    r"|horovod|gloo:|mpi[:_])"
+)
+# annotations that wrap one collective (`nccl:all_reduce`, `gloo:broadcast`)
+is_comm_annotation = _naming(r"^(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl):")
+# host ranges in which the next batch is fetched
+is_dataloader = _naming(
+    r"^enumerate\(DataLoader\)|^enumerate\(DataPipe\)|^ddprof::data$|data_?loader|dataload|next_batch|get_batch"
+    r"|fetch_batch|load_batch|\[pl\]\[profile\].*(?:train_)?dataloader_next|\.train_dataloader_next"
+)
+# host ranges in which a batch is fetched to evaluate, as capture names them
+is_evaluation_fetch = _naming(r"^ddprof::evaluation_data$", 0)
+# fetches of batches that worker processes made
+is_fetch_from_workers = _naming(r"MultiProcessing")
+# runtime calls that block the host until the device has caught up
+is_sync_call = _naming(
+    r"^(?:cuda|hip|cu|acl|aclrt|mu|xpu)\w*Synchronize(?:_v\d+)?$|^(?:cuda|hip)Memcpy(?:2D|DtoH|HtoD|ToSymbol|FromSymbol)?$"
+    r"|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$|^hipMemcpyWithStream$|^zeEventHostSynchronize$|^zeCommandListHostSynchronize$",
+    0,
+)
+# runtime calls that allocate or free device or pinned memory
+is_allocator_call = _naming(
+    r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostFree|MallocHost|FreeHost|ExtMallocWithFlags|MallocManaged)(?:_v\d+)?$"
+    r"|^cuMem(?:Create|Map|Unmap|Release|SetAccess|AddressReserve|AddressFree|Alloc|Free)(?:_v2)?$|^aclrtMalloc|^aclrtFree",
+    0,
+)
+# host ranges in which a model is in evaluation mode, as capture names them
+is_evaluation = _naming(r"^ddprof::evaluation$", 0)
+# Python garbage collection
+is_gc = _naming(r"^Python GC$|^ddprof::gc$|^gc\.collect|\bgc:? ?collect|^gc$")
+# runtime calls that make one stream wait for another
+is_wait_event = _naming(r"^(?:cuda|hip|cu)StreamWaitEvent$", 0)
+is_launch = _naming(r"launch\w*kernel")  # runtime calls that launch a kernel
+# kernels that are matrix products or convolutions
+is_gemm = _naming(r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop")
 
 
 def is_checkpoint(strings: Sequence[str]) -> Array:
     """Ranges that save or load state, evaluate, or write logs; activation checkpointing is not one."""
     return matches(_CHECKPOINT, strings) & ~matches(_NOT_CHECKPOINT, strings)
-
-
-def is_wait_event(strings: Sequence[str]) -> Array:
-    """Runtime calls that make one stream wait for another."""
-    return matches(_WAIT_EVENT, strings)
-
-
-def is_launch(strings: Sequence[str]) -> Array:
-    """Runtime calls that launch a kernel."""
-    return matches(_LAUNCH, strings)
-
-
-def is_gemm(strings: Sequence[str]) -> Array:
-    """Kernels that are matrix products or convolutions."""
-    return matches(_GEMM, strings)
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -1,4 +1,4 @@
-"""How often findings are right: counted by `ddprof dev score --precision` over runs whose truth is known.
+"""How often findings are right: counted by `python -m benchmarks.scoring --precision` over runs whose truth is known.
 
 The counts are few for most findings, so a share is never taken as it is: each is drawn towards what is known without
 it, as strongly as one further finding would. Of what was never measured nothing is known: it is as likely wrong as
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -79,11 +79,6 @@ def read(path: Path = TABLE) -> Precision:
         doubts={doubt: Tally(**tally) for doubt, tally in document["doubts"].items()},
         undoubted=Tally(**document["undoubted"]),
     )
-
-
-def write(precision: Precision, path: Path) -> None:
-    """Write the table. Raises OSError."""
-    path.write_text(json.dumps(asdict(precision), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 @lru_cache(maxsize=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from ddprof.analyzers.kernel_table.merged import by_step_us
 from ddprof.causes import CAUSES
@@ -11,9 +13,11 @@ from ddprof.dashboard.figures.charts import Dumbbells
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
-from ddprof.report.comparison.compare import Comparison, Delta, compare
-from ddprof.report.comparison.kernels import kernel_deltas
+from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, Delta, compare, delta_of
 from ddprof.report.phrases import clean
+
+Kernel = tuple[str, str]  # name and kind
+Series = Mapping[Kernel, Sequence[float]]  # time in every step, us
 
 
 def has_data(view: View) -> bool:
@@ -98,3 +102,21 @@ def _row(delta: Delta) -> tuple[object, ...]:
 
 def _words(delta: Delta) -> str:
     return CAUSES[delta.name].label if delta.name in CAUSES else delta.name
+
+
+def kernel_deltas(before: Series, after: Series, step_us: float) -> list[tuple[Kernel, Delta]]:
+    """Kernels of either run, the largest change first; of changes that are too small to matter no interval is made."""
+    found = []
+    for kernel in {**before, **after}:
+        first, second = _side(before, kernel), _side(after, kernel)
+        was, now = (float(np.mean(values)) if len(values) else 0.0 for values in (first, second))
+        if abs(now - was) < LEAST_SHARE * step_us:
+            found.append((kernel, Delta(kernel[0], was, now, None, None, "same")))
+        else:
+            found.append((kernel, delta_of(kernel[0], was, now, first, second, step_us)))
+    return sorted(found, key=lambda item: (-abs(item[1].change_us), item[0]))
+
+
+def _side(run: Series, kernel: Kernel) -> Sequence[float]:
+    """A kernel that a run does not have takes no time in any of its steps."""
+    return run[kernel] if kernel in run else [0.0] * len(next(iter(run.values()), ()))

@@ -6,7 +6,7 @@ Text is always children of a component: the browser never parses it as HTML.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,7 +16,6 @@ from dash.development.base_component import Component
 from ddprof.analyzers.settings.offers import text_of
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import trials, try_it
-from ddprof.dashboard.exhibits.parts.answered_by import page_of_cause, page_of_finding
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Key, themed
@@ -31,6 +30,26 @@ from ddprof.report.model import Report
 MAX_TABLE_ROWS = 500
 MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
+# By the first part of a finding's identifier: title and address.
+_OF_FINDING: Mapping[str, tuple[str, str]] = {
+    "comm": ("communication", "/communication"),
+    "compute": ("kernels", "/kernels"),
+    "host": ("input and host", "/host"),
+    "input": ("input and host", "/host"),
+    "memory": ("memory", "/memory"),
+    "pipeline": ("the pipeline", "/pipeline"),
+    "straggler": ("ranks and steps", "/ranks"),
+}
+# By what a step that is mostly of a cause is bound by. What no cause explains is on the page of what the host did.
+_OF_BOUND: Mapping[str, str] = {
+    "communication": "/communication",
+    "compute": "/kernels",
+    "host": "/host",
+    "input": "/host",
+    "none": "/host",
+    "pipeline": "/pipeline",
+    "straggler": "/ranks",
+}
 
 
 def aria(**values: str) -> dict[str, Any]:
@@ -242,3 +261,13 @@ def whole_run(view: View, what: str) -> list[Component]:
 def notice(text: str, kind: str = "info") -> Component:
     """A sentence that stands out: an error, or why a page has nothing to show."""
     return html.P(text, className=f"notice {kind}", role="alert" if kind == "error" else "note")
+
+
+def page_of_finding(identifier: str) -> tuple[str, str] | None:
+    """Title and address; None where no page has more."""
+    return _OF_FINDING.get(identifier.partition(".")[0])
+
+
+def page_of_cause(cause: str) -> str:
+    """Address."""
+    return _OF_BOUND[CAUSES[cause].bound]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
-from ddprof.analyzers.settings.knobs import BY_KEY, Setting
+from ddprof.analyzers.settings.knobs import BY_KEY, Setting, parse_setting
 from ddprof.analyzers.settings.offers import Offer, text_of
 from ddprof.analyzers.settings.predict import Level, Prediction
 from ddprof.analyzers.settings.predict import predict as replay
@@ -21,8 +23,7 @@ from ddprof.dashboard.figures.charts import Waterfall
 from ddprof.dashboard.pages.cards import aria, exhibit_card, listing, notice, picture, table, whole_run
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.runs.wanted_settings import wanted_settings
-from ddprof.errors import DdprofError
+from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
 from ddprof.report.calibration import like
 from ddprof.report.phrases import calibration_words
@@ -181,3 +182,45 @@ def _level_words(level: Level) -> str:
         factor, at, ranks = value.partition(" @ ")
         value = f"{factor}×{at}{ranks}"
     return f"{knob.words} {value}".strip()
+
+
+@dataclass(frozen=True)
+class WantedSettings:
+    """What was asked for, in the order of the controls; `refused`: why something else that was asked cannot be."""
+
+    settings: tuple[Setting, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def wanted_settings(opened: OpenRun, query: Mapping[str, Any]) -> WantedSettings:
+    """The settings of a query that make sense for the run; whatever else the query holds is not looked at."""
+    settings, refused = [], []
+    for offer in opened.offers:
+        text = str(query.get(offer.knob.key) or "").strip()
+        if not text:
+            continue
+        try:
+            settings.append(_checked(opened, offer, text))
+        except UsageError as error:
+            refused.append(str(error))
+    return WantedSettings(tuple(settings), tuple(refused))
+
+
+def _checked(opened: OpenRun, offer: Offer, text: str) -> Setting:
+    knob = offer.knob
+    if offer.lacking:
+        raise UsageError(f"{knob.key}: {offer.lacking}")
+    setting = parse_setting(f"{knob.key}={text}")
+    if knob.is_factor:
+        setting = Setting(knob.key, _within(setting.value, knob.most), setting.ranks)
+    knob.changes(setting, opened.measures, present(opened.measures, {}))
+    return setting
+
+
+def _within(text: str, most: float) -> str:
+    """A factor as far as its control goes; 1, as recorded, for what is no number."""
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    return f"{min(max(factor, 1.0), most):g}" if factor == factor else "1"

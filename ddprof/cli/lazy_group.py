@@ -16,7 +16,7 @@ Groups = Mapping[str, Commands]  # heading of `--help` -> commands
 
 
 class LazyGroup(click.Group):
-    """Commands under the headings of `--help`, in its order; help and completion do not name the `unlisted` ones.
+    """Commands under the headings of `--help`, in its order.
 
     `all_listed`: the commands of other packages too, for help and for a name that is not among the `listed`.
     """
@@ -26,12 +26,11 @@ class LazyGroup(click.Group):
         *args: Any,
         listed: Groups,
         all_listed: Callable[[], Groups] | None = None,
-        unlisted: Commands | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self._all_listed = all_listed or (lambda: listed)
-        self._modules = _modules(listed) | {name: module for name, (module, _) in (unlisted or {}).items()}
+        self._modules = _modules(listed)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""

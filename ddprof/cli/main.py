@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from ddprof._version import __version__
-from ddprof.cli.dev import DEVELOPERS
 from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
 from ddprof.outside.plain_text import clean
@@ -53,9 +52,6 @@ def commands(slices: Iterable[Slice]) -> dict[str, dict[str, tuple[str, str]]]:
     return {group: dict(rows) for group, rows in groups.items()}
 
 
-# What serves ddprof's own developers: `ddprof dev`, and its commands by their own names too, which scripts use.
-UNLISTED = {"dev": ("ddprof.cli.dev", "Measure ddprof itself."), **DEVELOPERS}
-
 EPILOG = """\b
 Exit codes: `ddprof run` returns the command's own (128 + n on signal n). Others:
   0  done
@@ -71,7 +67,6 @@ DDPROF_DEBUG=1 shows the traceback of an internal error."""
     cls=LazyGroup,
     listed=commands(own_slices()),
     all_listed=lambda: commands(all_slices()),  # those of other packages too: to look for them takes 40 ms
-    unlisted=UNLISTED,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -91,11 +86,11 @@ def main() -> None:
     sys.excepthook = _internal_error
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)
-    code = _guarded(lambda: cli.main(prog_name="ddprof", standalone_mode=False))
+    code = guarded(lambda: cli.main(prog_name="ddprof", standalone_mode=False))
     sys.exit(_flushed(code))
 
 
-def _guarded(call: Callable[[], Any]) -> int:
+def guarded(call: Callable[[], Any]) -> int:
     """Run the command; every error meant for the user is one line on stderr and an exit code."""
     stdout = sys.stdout
     try:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
+from ddprof import significance
 from ddprof.findings import WARNING_SHARE
-from ddprof.report.comparison.student import quantile
 
 LOOKS = (3, 4, 5, 6, 8, 10)  # pairs
 MOST_PAIRS = LOOKS[-1]
@@ -54,7 +54,7 @@ def half_width(logs: Sequence[float], error: float = ERROR) -> float | None:
     """Of the interval of the mean log, which holds at all looks; None before the first look."""
     if len(logs) < LOOKS[0]:
         return None
-    return quantile(error / len(LOOKS) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return significance.half_width(logs, error / len(LOOKS) / 2)
 
 
 def outcome(logs: Sequence[float], error: float = ERROR, least_share: float = LEAST_GAIN) -> str:
@@ -86,8 +86,7 @@ def smallest_seen(logs: Sequence[float], error: float = ERROR) -> float | None:
     half = half_width(logs, error)
     if half is None:
         return None
-    spare = quantile(_POWER_TAIL, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return _share(-(half + spare))
+    return _share(-(half + significance.half_width(logs, _POWER_TAIL)))
 
 
 def _share(log: float) -> float:

@@ -7,7 +7,7 @@ import pytest
 from corpus import CLEAN, FAULTY, HARD, JUDGED, WHOLE
 from labelled_runs import Runs
 
-from ddprof.bench.score import Score, score
+from benchmarks.scoring.score import Score, score
 
 MAX_REPLAY_ERROR = 1e-3
 MAX_LEDGER_ERROR = 1e-3  # of wall time, mean over causes

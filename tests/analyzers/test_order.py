@@ -3,7 +3,7 @@
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.order import in_order
+from ddprof.analyzers.diagnose import in_order
 from ddprof.findings import Finding, Recoverable
 
 

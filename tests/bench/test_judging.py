@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.bench.execute import FinishedJob
-from ddprof.bench.judge import Judgement, judge, merged
-from ddprof.bench.pairs import QUICK, Job, Pair, contests, pairs
-from ddprof.bench.summary import kendall_tau, summarize
-from ddprof.bench.table import BEGIN, END, markdown, put_into
+from benchmarks.workload_pairs.execute import FinishedJob
+from benchmarks.workload_pairs.judge import Judgement, judge, merged
+from benchmarks.workload_pairs.pairs import QUICK, Job, Pair, contests, pairs
+from benchmarks.workload_pairs.summary import kendall_tau, summarize
+from benchmarks.workload_pairs.table import BEGIN, END, markdown, put_into
 from ddprof.errors import UsageError
 from ddprof.findings import Finding, Recoverable
 from ddprof.report.model import Ledger, Replay, Report, RunInfo, Steps, Verdict

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ddprof.bench.kept_records import keep_turns
+from benchmarks.workload_pairs.kept_records import keep_turns
 
 PERIOD = 2
 HELD_AT_NS = 60

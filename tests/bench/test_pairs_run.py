@@ -14,10 +14,10 @@ from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.spec import Fault, Model
 from benchmarks.oracle.write import write
-from ddprof.bench.execute import MEASURED, command
-from ddprof.bench.pairs import pairs
-from ddprof.bench.turns import Turns
-from ddprof.cli import bench as cli
+from benchmarks.workload_pairs import __main__ as cli
+from benchmarks.workload_pairs.execute import MEASURED, command
+from benchmarks.workload_pairs.pairs import pairs
+from benchmarks.workload_pairs.turns import Turns
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def test_a_recorded_pair_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     recorded(tmp_path / "0" / pair.fixed.name, 50.0)
     monkeypatch.setattr(cli, "_device", lambda: "cpu")
     results = tmp_path / "results.json"
-    words = ["workloads", "--only", PAIR, "--reuse", "--out", str(tmp_path), "--results", str(results)]
+    words = ["--only", PAIR, "--reuse", "--out", str(tmp_path), "--results", str(results)]
     done = CliRunner().invoke(cli.command, words)
     assert done.exit_code == 0, done.output
     judge_pair(json.loads(results.read_text(encoding="utf-8")), done.stdout)
@@ -61,7 +61,7 @@ def judge_pair(told: dict[str, Any], said: str) -> None:
 
 def bench(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     results = folder / "results.json"
-    line = [sys.executable, "-m", "ddprof.cli.main", "bench", "workloads", "--out", str(folder), "--results"]
+    line = [sys.executable, "-m", "benchmarks.workload_pairs", "--out", str(folder), "--results"]
     done = subprocess.run(
         [*line, str(results), *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""Counting how often findings are right, and `ddprof dev score --precision`."""
+"""Counting how often findings are right, and `python -m benchmarks.scoring --precision`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 from click.testing import CliRunner
 from labelled_runs import Runs
 
+from benchmarks.scoring.__main__ import command
+from benchmarks.scoring.precision import precision
+from benchmarks.scoring.score import compare
 from ddprof.analyzers.trust.precision import Tally, read
-from ddprof.bench.precision import precision
-from ddprof.bench.score import compare
-from ddprof.cli.score import command
 
 
 def test_true_findings_with_the_right_ranks_are_right(labelled: Runs) -> None:

@@ -1,4 +1,4 @@
-"""The score itself: what counts as found, as named, as false; and `ddprof dev score` around it."""
+"""The score itself: what counts as found, as named, as false; and `python -m benchmarks.scoring` around it."""
 
 import json
 import shutil
@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from labelled_runs import Runs
 
-from ddprof.bench.score import Score, compare, labels, read_label, score_run
-from ddprof.cli.score import SCHEMA, as_text, command, fault_text
+from benchmarks.scoring.__main__ import SCHEMA, as_text, command, fault_text
+from benchmarks.scoring.score import Score, compare, labels, read_label, score_run
 from ddprof.errors import NoUsableInput
 
 

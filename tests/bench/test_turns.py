@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddprof.bench import turns
-from ddprof.bench.processes import Processes
-from ddprof.bench.turns import LAPS, mean_ms, take_turns, undisturbed
+from benchmarks.workload_pairs import turns
+from benchmarks.workload_pairs.processes import Processes
+from benchmarks.workload_pairs.turns import LAPS, mean_ms, take_turns, undisturbed
 
 pytest.importorskip("psutil")
 PATIENCE_S = 300.0

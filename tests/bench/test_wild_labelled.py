@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.bench.run_score import RunScore
-from ddprof.bench.score import Score, labels, score_run
+from benchmarks.scoring.run_score import RunScore
+from benchmarks.scoring.score import Score, labels, score_run
 
 RIGHT = (
     "03_clean_fsdp4_ahead", "08_slowgpu_ddp4_ahead", "09_starved_ddp2_ahead_compiled_nested",

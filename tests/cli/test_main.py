@@ -14,7 +14,6 @@ import pytest
 
 from ddprof._version import __version__
 from ddprof.cli import main as cli_main
-from ddprof.cli.dev import DEVELOPERS
 from ddprof.slice import own_slices
 
 HEAVY = {"numpy", "pandas", "pyarrow", "torch", "rich", "dash", "plotly", "msgspec", "fsspec", "asyncio", "sqlite3"}
@@ -38,11 +37,7 @@ def test_python_dash_m_is_the_same_program() -> None:
 def test_help_names_every_command_and_exit_code(ddprof) -> None:
     code, out, _ = ddprof("--help")
     assert code == 0 and all(f"\n  {name} " in out for name in COMMANDS)
-    assert not any(f"\n  {name} " in out for name in cli_main.UNLISTED)
     assert all(f"\n    {number}  " in out for number in range(5))
-    code, out, _ = ddprof("dev", "--help")
-    assert code == 0 and all(f"\n  {name} " in out for name in DEVELOPERS)
-    assert all(ddprof("dev", name, "--help")[1] for name in DEVELOPERS)
 
 
 def test_commands_of_slices_stand_where_they_are_used() -> None:
@@ -50,9 +45,9 @@ def test_commands_of_slices_stand_where_they_are_used() -> None:
     assert named == ["whatif", "plan", "patch", "tune", "verify", "compare", "history"]
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *cli_main.UNLISTED])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
-    found = importlib.import_module({**COMMANDS, **cli_main.UNLISTED}[name][0]).command
+    found = importlib.import_module(COMMANDS[name][0]).command
     assert isinstance(found, click.Command) and ddprof(name, "--help")[0] == 0
 
 

@@ -1,7 +1,6 @@
 """Runs to look at, made by the trace generator (so that every test runs everywhere), and a server of them."""
 
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,9 @@ import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
+from benchmarks.oracle.kinds import scenario
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.write import write
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.dashboard.app import create_app
@@ -23,12 +25,6 @@ from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
-
-from benchmarks.oracle.kinds import scenario
-from benchmarks.oracle.simulate import simulate
-from benchmarks.oracle.write import write
 from tests.dashboard.browsing import Page
 from tests.dashboard.tuned import tuned
 

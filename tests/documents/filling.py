@@ -74,9 +74,9 @@ NOT_RUN = {
     'git tag --sign v0.1.0 --message "ddprof 0.1.0"': _FORGE,
     "git tag --verify v0.1.0": _FORGE,
     "git push origin v0.1.0": _FORGE,
-    "ddprof dev bench workloads": _BENCHMARK,
-    "ddprof dev bench workloads --quick": _BENCHMARK,
-    "ddprof dev bench workloads --only gpt_fsdp2.slow-host --repeat 3": _BENCHMARK,
+    "python -m benchmarks.workload_pairs": _BENCHMARK,
+    "python -m benchmarks.workload_pairs --quick": _BENCHMARK,
+    "python -m benchmarks.workload_pairs --only gpt_fsdp2.slow-host --repeat 3": _BENCHMARK,
     "pip download --no-deps --no-binary :all: horovod==0.28.1 && tar xf horovod-0.28.1.tar.gz": _HOROVOD,
     "sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 17/' horovod-0.28.1/CMakeLists.txt "
     "horovod-0.28.1/horovod/torch/CMakeLists.txt": _HOROVOD,
@@ -89,7 +89,7 @@ OTHER_ENDS = {
     r"--fail-on|--max-regression": ("0", "3"),  # a gate: the scratch run is one with a fault
     r"^ddprof (status|trigger|stop)\b": ("0", "4"),  # the recorded job has ended
     r"^ddprof tune$": ("0", "2"),  # the page names the command alone, and it wants a job
-    r"^ddprof dev score": ("0", "3"),  # two scenarios are too few for the gates of precision
+    r"^python -m benchmarks\.scoring": ("0", "3"),  # two scenarios are too few for the gates of precision
     r"^pytest ": ("0", "5"),  # no test is collected in the scratch folder
 }
 

@@ -10,10 +10,10 @@ import pytest
 from ddprof.errors import UsageError
 from ddprof.report import calibration
 from ddprof.report.calibration import Record
-from ddprof.report.comparison.bootstrap import mean_interval
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Calibration, Report
 from ddprof.report.text import render_text
+from ddprof.significance import mean_interval
 
 
 def record(outcome: str = "inside", at: str = "2026-01-01T00:00:00Z", finding: str = "input.straggler") -> Record:

@@ -4,14 +4,10 @@ import ast
 import difflib
 import io
 import re
-import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ is not installed
 
 from benchmarks.strangers.__main__ import main
 from benchmarks.strangers.faults import FAULTS

@@ -12,7 +12,6 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.cpu.inside import python_inside
 from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outermost_operators, shapes_of, waits_of
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
@@ -33,6 +32,12 @@ EARLY_NS = 300_000  # an execution may be stamped this long before its call: thr
 CREATED_NS = 200_000  # a flight-recorder entry is stamped within this of its call
 QUEUE_NS = 1_000_000  # the backend's thread begins the next queued operation within this
 BUSY_SHARE = 0.02  # of all operators; a thread that runs fewer is no training thread
+_NODE = re.compile(
+    r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?"
+    r"(?!.*(?:Compiled|Inductor|Dynamo|Triton))[A-Za-z_]\w*$"
+)
+# An eager operator costs its host 5 to 20 us, some hundred us while stacks are recorded (as job/starved.py).
+LEAST_NS = 1_000_000
 
 
 def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
@@ -215,3 +220,24 @@ def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array
             seq[row] = NULL if number is None else number
             used = at
     return group, seq
+
+
+def python_inside(trace: RankTrace, thread: int) -> Intervals:
+    """When the innermost operator of a thread is a node of autograd for longer than calling the next one takes.
+
+    That is a hook of the backward pass, or a function of autograd that is the script's: what computes is called through
+    the dispatcher and named "library::operator", and a node by itself takes the engine a few microseconds. A compiled
+    region computes by itself.
+    """
+    events = trace.events
+    rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == thread) & (events["dur_ns"] > 0))
+    rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
+    is_node = matches(_NODE, trace.strings)[events["name"][rows]]
+    if not is_node.any():
+        return intervals.EMPTY
+    begun = events["ts_ns"][rows]
+    ended, parent, _ = intervals.nested(begun, begun + events["dur_ns"][rows])
+    start, end, row = intervals.innermost(begun, ended, parent)
+    is_node[np.setdiff1d(np.arange(len(rows)), parent)] = False  # which calls nothing may compute itself
+    keep = is_node[row] & (end - start >= LEAST_NS)
+    return start[keep], end[keep]

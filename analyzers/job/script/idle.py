@@ -23,7 +23,6 @@ from ddprof.analyzers.job.script.beside import (
     sampled_beside,
     time_beside,
 )
-from ddprof.analyzers.job.script.inside import held_again
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
 from ddprof.analyzers.job.starved import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.causes import SPAN_CAUSES
@@ -31,6 +30,7 @@ from ddprof.intervals import EMPTY, Intervals
 from ddprof.tables import Array
 
 FEW_SAMPLES = 20  # beside the phases: with fewer, a share of a half is uncertain by more than a tenth
+MOST_SHARE = 0.5  # of the steps: what stops a thread (its core is taken) comes anywhere, a line of the script again
 
 
 @dataclass(frozen=True)
@@ -119,3 +119,26 @@ def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
     is_long = end - start > MOST_LAUNCHES * DEAREST_LAUNCH_NS
     held = intervals.merge(hungry.held, (start[is_long], end[is_long]))
     return intervals.merge(hungry.launching, held, (start, end)), held
+
+
+def held_again(facts: RankFacts) -> Intervals:
+    """Stretches between operators that are longer than calling one takes, and lie between the same two operators in
+    most steps."""
+    ops = facts.host_operators
+    start, end = between_operators(facts)
+    step = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
+    keep = (end - start >= DEAREST_LAUNCH_NS) & (step >= 0) & (start < np.append(facts.steps["end_ns"], 0)[step])
+    start, end, step = start[keep], end[keep], step[keep]
+    ended = ops["start_ns"] + ops["dur_ns"]
+    order = np.argsort(ended, kind="stable")
+    before = np.searchsorted(ended[order], start, side="right") - 1
+    after = np.searchsorted(ops["start_ns"], end)
+    known = (before >= 0) & (after < len(ops))
+    start, end, step = start[known], end[known], step[known]
+    names = ops["name"].astype(np.int64)
+    place = (names[order[before[known]]] << 32) + names[after[known]]
+    _, which = np.unique(place, return_inverse=True)
+    steps = len(facts.steps)
+    seen = np.unique(which * steps + step) // max(1, steps)
+    is_again = np.bincount(seen) > MOST_SHARE * steps
+    return start[is_again[which]], end[is_again[which]]

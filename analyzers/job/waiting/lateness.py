@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.causes import CAUSE_CODE
+from ddprof.significance import binomial_tail
 from ddprof.tables import NULL, Array, Table
 
 FEWEST_OTHERS = 4  # waits to compare with, before length alone says that one is no part of the rhythm
@@ -105,20 +105,10 @@ def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
     last = np.bincount(late[late != NULL], minlength=len(job.ranks))
     members = max(2, round(float(job.instances["members"][waited].mean())))
     counts, which = np.unique(last, return_inverse=True)
-    tail = np.array([_tail(int(k), len(waited), 1.0 / members) for k in counts])[which]
+    tail = np.array([binomial_tail(int(k), len(waited), 1.0 / members) for k in counts])[which]
     return last, np.minimum(1.0, tail * members)  # Bonferroni: the rank was chosen after seeing the counts
 
 
 def chance_of_most(most: int, trials: int, ranks: int) -> float:
     """Probability that some of `ranks` ranks is last in at least `most` of `trials` by chance."""
-    return min(1.0, ranks * _tail(most, trials, 1.0 / ranks))
-
-
-def _tail(successes: int, trials: int, probability: float) -> float:
-    """P(X >= successes) of a binomial; the test of "last in k of n" against 1/N."""
-    if trials > 400:  # normal approximation: the exact sum adds nothing there
-        mean, spread = trials * probability, (trials * probability * (1 - probability)) ** 0.5
-        return float(0.5 * np.exp(-(max(0.0, (successes - mean) / spread) ** 2) / 2))
-    return float(
-        sum(comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(successes, trials + 1))
-    )
+    return min(1.0, ranks * binomial_tail(most, trials, 1.0 / ranks))

@@ -1,4 +1,4 @@
-"""Every kind of change that the replay knows: what a `Change` of it says, in words, and how the replay applies it.
+"""Every kind of change: what a `Change` of it says, in words, how the replay applies it, what the ledger books of it.
 
 A new kind is a row here and a function in the file of its mechanism.
 """
@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ddprof.analyzers.job.after_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.hooks import held_by_hooks_us
+from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us
+from ddprof.analyzers.replay.changes import booked
+from ddprof.analyzers.replay.changes.booked import Booked
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
 from ddprof.analyzers.replay.changes.communication.overlap import overlap
 from ddprof.analyzers.replay.changes.communication.retiming import (
@@ -27,6 +32,7 @@ from ddprof.analyzers.replay.changes.host_spans import (
     on_time,
     remove_host,
 )
+from ddprof.analyzers.replay.changes.kernels import PINNED_SHARE as PINNED
 from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, keep_activations, scale_kernels
 from ddprof.analyzers.replay.changes.loader.workers import loader_workers
 from ddprof.analyzers.replay.changes.pipeline_schedule import pipeline_schedule
@@ -62,51 +68,74 @@ class ChangeKind:
     rate: ToStep | None = None
     implies: tuple[str, ...] = ()  # kinds that hold as well, for all ranks
     levels_work: bool = False  # brings the work of its ranks to what it takes their peers, or to the mean
+    ledger: Booked | None = None  # None where the gain is no matter of what is booked: formulas, rates
 
 
+_ALL_EXPOSED = Booked(booked.nothing, most=booked.all_exposed(booked.SHARDED))  # the ledger knows a bound alone
+_ALL_COMMUNICATION = Booked(booked.nothing, most=booked.all_communication)  # likewise
 _ROWS = (
     # Work of the ranks.
-    ChangeKind("scale_compute", "compute runs `values` times faster", scale_compute, levels_work=True),
-    ChangeKind("balance_compute", "peers compute equally long in every step", balance_compute, levels_work=True),
-    ChangeKind("level_compute", "ranks compute no longer than their peers", level_compute, levels_work=True),
-    ChangeKind("balance_stages", "every pipeline stage has the same work", balance_stages),
-    ChangeKind("scale_host", "the host runs `values` times faster whenever it is free to", scale_host),
+    ChangeKind("scale_compute", "compute runs `values` times faster", scale_compute, levels_work=True,
+               ledger=Booked(booked.slower_compute, ())),
+    ChangeKind("balance_compute", "peers compute equally long in every step", balance_compute, levels_work=True,
+               ledger=Booked(booked.of_cause("comm_wait"))),
+    ChangeKind("level_compute", "ranks compute no longer than their peers", level_compute, levels_work=True,
+               ledger=Booked(booked.nothing, ())),
+    ChangeKind("balance_stages", "every pipeline stage has the same work", balance_stages,
+               ledger=Booked(booked.even_stages, most=booked.even_stages_at_most, is_held_by_untraced=True)),
+    ChangeKind("scale_host", "the host runs `values` times faster whenever it is free to", scale_host,
+               ledger=Booked(booked.slower_host, ())),
     # What the host spends its time on.
-    ChangeKind("remove_host", "no host time in spans of the cause `target`", remove_host),
-    ChangeKind("instant_loader", "every batch is ready when it is asked for", instant_loader),
-    ChangeKind("no_sync", "synchronising calls return at once", no_sync),
-    ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls),
-    ChangeKind("no_script", "the script runs `values[0]` of its Python between the phases", no_script),
-    ChangeKind("no_hook", "communication hooks only start their communication", no_hook),
-    ChangeKind("on_time", "nobody waits for these ranks", on_time),
+    ChangeKind("remove_host", "no host time in spans of the cause `target`", remove_host,
+               ledger=Booked(booked.booked_to_target, is_of_target=True)),
+    ChangeKind("instant_loader", "every batch is ready when it is asked for", instant_loader,
+               ledger=Booked(booked.of_cause("dataloader"), ("dataloader",))),
+    ChangeKind("no_sync", "synchronising calls return at once", no_sync,
+               ledger=Booked(booked.of_cause("host_sync"), ("host_sync",), most=booked.of_rank(idle_from_calls_us))),
+    ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls,
+               ledger=Booked(booked.starved(lambda measures: measures.stalled_us))),
+    ChangeKind("no_script", "the script runs `values[0]` of its Python between the phases", no_script,
+               ledger=Booked(booked.less_script)),
+    ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
+               ledger=Booked(booked.of_rank(held_by_hooks_us))),
+    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(booked.nothing, ())),
     # Operations of the device.
-    ChangeKind("graph_launch", "the step is launched as one graph", graph_launch),
-    ChangeKind("scale_kernels", "kernels of `target` take `values[0]` times as long", scale_kernels),
+    ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,
+               ledger=Booked(booked.starved(lambda measures: measures.launching_us))),
+    ChangeKind("scale_kernels", "kernels of `target` take `values[0]` times as long", scale_kernels,
+               ledger=Booked(booked.faster_kernels)),
     ChangeKind("keep_activations", "`values[0]` of what is computed again in backward is kept", keep_activations),
-    ChangeKind("hide_copies", "copies come from pinned memory", hide_copies),
+    ChangeKind("hide_copies", "copies come from pinned memory", hide_copies,
+               ledger=Booked(booked.copies(PINNED), ("memcpy",), most=booked.copies(0.0))),
     # Communication.
-    ChangeKind("scale_transfer", "transfers of the role `target` take `values[0]` times as long", scale_transfer),
-    ChangeKind("speed_groups", "transfers of the groups `values[1:]` take `values[0]` times as long", speed_groups),
-    ChangeKind("speed_links", "messages of the pairs of `ranks` take `values[0]` times as long", speed_links),
-    ChangeKind("drop_meetings", "no barriers and no collectives of Python objects in the step", drop_meetings),
-    ChangeKind("drop_needless", "no collectives of the kind `target` (analyzers/job/needless)", drop_needless),
-    ChangeKind("merge_buckets", "small collectives share buckets of `values[0]` bytes", merge_buckets),
-    ChangeKind("overlap", "collectives start with the first gradient; `values[0]` bytes stay exposed", overlap),
-    ChangeKind("merge_units", "`values[0]` units of sharded parameters are one", retiming=resharded),
-    ChangeKind("prefetch_gathers", "each all-gather starts one unit earlier", retiming=resharded),
-    ChangeKind("keep_parameters", "parameters stay gathered after the forward pass", retiming=resharded),
+    ChangeKind("scale_transfer", "transfers of the role `target` take `values[0]` times as long", scale_transfer,
+               ledger=Booked(booked.faster_transfers, most=booked.exposed_first)),
+    ChangeKind("speed_groups", "transfers of the groups `values[1:]` take `values[0]` times as long", speed_groups,
+               ledger=_ALL_COMMUNICATION),
+    ChangeKind("speed_links", "messages of the pairs of `ranks` take `values[0]` times as long", speed_links,
+               ledger=_ALL_COMMUNICATION),
+    ChangeKind("drop_meetings", "no barriers and no collectives of Python objects in the step", drop_meetings,
+               ledger=Booked(booked.of_rank(held_in_meetings_us))),
+    ChangeKind("drop_needless", "no collectives of the kind `target` (analyzers/job/needless)", drop_needless,
+               ledger=Booked(booked.needless_transfer, most=booked.needless_held)),
+    ChangeKind("merge_buckets", "small collectives share buckets of `values[0]` bytes", merge_buckets,
+               ledger=Booked(booked.fewer_messages)),
+    ChangeKind("overlap", "collectives start with the first gradient; `values[0]` bytes stay exposed", overlap,
+               ledger=Booked(booked.overlapped)),
+    ChangeKind("merge_units", "`values[0]` units of sharded parameters are one", retiming=resharded,
+               ledger=_ALL_EXPOSED),
+    ChangeKind("prefetch_gathers", "each all-gather starts one unit earlier", retiming=resharded,
+               ledger=_ALL_EXPOSED),
+    ChangeKind("keep_parameters", "parameters stay gathered after the forward pass", retiming=resharded,
+               ledger=_ALL_EXPOSED),
     ChangeKind("scale_volume", "gradients move `values[0]` of their bytes", retiming=scaled_volume),
     # Last of the retimings: buckets are scheduled with the volume and the speed that the others give.
     ChangeKind("rebucket", "DDP's buckets hold `values` = (cap, first) bytes", retiming=rebucket),
     # Rates.
-    ChangeKind(
-        "loader_workers",
-        "`values` = (workers, prefetch factor, workers of the run, cores per host or 0)",
-        rate=loader_workers,
-        implies=("instant_loader",),
-    ),
+    ChangeKind("loader_workers", "`values` = (workers, prefetch factor, workers of the run, cores per host or 0)",
+               rate=loader_workers, implies=("instant_loader",)),
     ChangeKind("pipeline_schedule", "`values` = (microbatches, chunks per stage)", rate=pipeline_schedule),
-)
+)  # fmt: skip
 KINDS = {kind.name: kind for kind in _ROWS}
 
 

@@ -9,14 +9,16 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.job.traffic.explained import FASTEST_CALLS, is_all_transfer
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.slow_for_size import LATENCY_SHARE, is_slow_for_size
-from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.traffic.statistics import CommStats, Traffic
+from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
 from ddprof.findings import Abstention, Basis
+from ddprof.tables import Array
 from ddprof.units import MIB, format_us
 
 VOLUME = ("bandwidth", "sharding")
@@ -32,6 +34,12 @@ EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
 ENOUGH_COMPUTE = 0.3  # of the transfer, in forward and backward compute: a good part of it could be hidden
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
+LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
+FASTEST = 0.9  # quantile of the rates that a link is known by: the fastest message of all may be a fluke
+HOST_BYTES_PER_US = 15_750.0  # PCIe 3.0 x16 (PCI-SIG): devices of one host are seldom joined by less
+# NCCL's base and hop latencies (tuning.cc) add up to 20 to 40 us in a node; what is an order of magnitude longer is
+# rather a link that is slower than PCIe should be.
+MOST_IN_HOST_US = 300.0
 
 
 @dataclass(frozen=True)
@@ -185,3 +193,47 @@ def _moves_at_one_rate(traffic: Traffic) -> bool:
     times, sizes = traffic.times_us[timed], np.maximum(traffic.sizes_bytes[timed], 1)
     fastest = float(np.quantile(times / sizes, FASTEST_CALLS))
     return bool(times.sum() <= UNSEEN_FACTOR * fastest * sizes.sum())
+
+
+def is_slow_for_size(traffic: Traffic, comm: CommStats) -> bool:
+    """Whether the typical message spends most of its time on something else than its bytes.
+
+    Messages of one size cannot separate latency from bandwidth; a link that has moved other messages of these groups at
+    some rate, or that joins devices of one host, has at least a certain bandwidth. What a message takes beyond its
+    bytes at that rate is latency.
+    """
+    known = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+    if not known.any():
+        return False
+    size, took_us = float(np.median(traffic.sizes_bytes[known])), float(np.median(traffic.times_us[known]))
+    if size / took_us < LATENCY_BOUND_RATE * 1e3:
+        return True
+    factor = bus_factor(traffic.op, traffic.group_size)
+    if factor is None:
+        return False
+    shown = max((_rate(other) for other in comm.traffic if _shares_link(traffic, other)), default=0.0)
+    if shown and _latency_us(size * factor, took_us, shown) >= LATENCY_SHARE * took_us:
+        return True
+    latency_us = 0.0 if traffic.crosses_hosts else _latency_us(size * factor, took_us, HOST_BYTES_PER_US)
+    return LATENCY_SHARE * took_us <= latency_us <= MOST_IN_HOST_US
+
+
+def _shares_link(traffic: Traffic, other: Traffic) -> bool:
+    return (other.role, other.group_size, other.crosses_hosts) == (
+        traffic.role,
+        traffic.group_size,
+        traffic.crosses_hosts,
+    )
+
+
+def _latency_us(bus_bytes: float, took_us: float, bytes_per_us: float) -> float:
+    return took_us - bus_bytes / bytes_per_us
+
+
+def _rate(traffic: Traffic) -> float:
+    """Bytes per us that the links of these groups carried at their best; 0 where no size or no factor is known."""
+    factor = bus_factor(traffic.op, traffic.group_size)
+    known: Array = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+    if factor is None or not known.any():
+        return 0.0
+    return factor * float(np.quantile(traffic.sizes_bytes[known] / traffic.times_us[known], FASTEST))

@@ -18,7 +18,7 @@ class Damage:
 
     `lost_events` counts what is left of events in the text that was given up; events of which nothing is left cannot be
     counted. `first_us`, `last_us`: their times as written. `mended`: events kept without a value that is no JSON or of
-    the wrong type. `is_start_guessed`: the text before the events does not say where they begin.
+    the wrong type.
     """
 
     first_offset: int | None = None
@@ -28,7 +28,6 @@ class Damage:
     last_us: float | None = None
     spots: int = 0
     truncated: bool = False
-    is_start_guessed: bool = False
     replaced: int = 0
     mended: int = 0
     kept_events: int = 0

@@ -24,13 +24,10 @@ _LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
 _ESCAPE = re.compile(
     r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F]..|\\.", re.S
 )
-# What a profiler writes nests five deep. Deeper text is no event, and costs no more than this many levels.
-MAX_DEPTH = 64
 _QUOTE, _OPEN, _CLOSE = ord('"'), b"{[", {ord("}"): ord("{"), ord("]"): ord("[")}
 # A string ends before a colon, a comma or a closing bracket: where it does not, a quote is missing or was added.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"(?:(?=\s*[:,\]}])|(?P<lost>))|["{}\[\]]', re.S)
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
-_LONGEST_GAP = 32  # bytes between a brace and the quote of its first key
 
 
 @dataclass
@@ -70,20 +67,18 @@ class Salvager(Generic[T]):
             saved.close = end_between(text, saved.end, seen, start.start())
             if saved.close is not None:
                 break
-            found = _find_object(text, start.start())
-            if found.is_open and not is_last:
-                self._skipped(saved, text, found.start)
+            end, is_whole = _find_object(text, start.start())
+            if is_whole is None and not is_last:
+                self._skipped(saved, text, start.start())
                 return saved
             if self._pieces > MOST_PIECES:
                 break
-            at, seen = found.end, found.start
-            last_object = found.end if found.is_whole else last_object
-            if found.is_whole and self._keep(saved, text, found.start, found.end):
-                seen = found.end
+            at, seen = end, start.start()
+            last_object = end if is_whole else last_object
+            if is_whole and self._keep(saved, text, start.start(), end):
+                seen = end
                 continue
             self._pieces += 1
-            for begin, end in found.inner:
-                self._keep(saved, text, begin, end)
         if saved.close is None and is_last:
             saved.close = end_of_text(text, saved.end, last_object, seen)
         if saved.close is not None or is_last or self._pieces > MOST_PIECES:
@@ -158,64 +153,31 @@ def _fraction(digits: str) -> Decimal | None:
     return Decimal(digits) if len(digits) <= _LONGEST_FRACTION else None
 
 
-@dataclass(frozen=True)
-class _FoundObject:
-    """What in damaged text begins with one opening brace: an object [start, end), or what breaks off at `end`.
-
-    `inner`: objects that are whole, of those inside (the outermost). `is_open`: the text ends before the object does.
-    """
-
-    start: int
-    end: int
-    is_whole: bool
-    inner: tuple[tuple[int, int], ...] = ()
-    is_open: bool = False
-
-
-def _find_object(text: bytes, start: int) -> _FoundObject:
-    """The object whose opening brace is at `start`.
+def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
+    """Where the object ends whose opening brace is at `start`, and whether it is whole; None where the text ends before
+    it does.
 
     Its brackets match and its strings end, no more: what it holds is for a parser to judge. It breaks off where they do
-    not, where it nests deeper than MAX_DEPTH, and where another event begins inside it, as one that was cut does.
+    not, and where another event begins inside it, as one that was cut does.
     """
-    open_: list[tuple[int, int]] = []
-    whole: list[tuple[int, int]] = []
+    open_: list[int] = []
     for token in _TOKEN.finditer(text, start):
         at = token.start()
         byte = text[at]
         if byte == _QUOTE:
             if token.lastgroup:
-                return _FoundObject(start, _before_key(text, start, token.end()), False, _outermost(whole))
+                return token.end(), False
             if token.end() == at + 1:  # a string that nothing ends: no key follows either, so no event
-                return _FoundObject(start, len(text), False, _outermost(whole), True)
+                return len(text), None
         elif byte in _OPEN:
-            if len(open_) == MAX_DEPTH or (open_ and _EVENT.match(text, at)):
-                return _FoundObject(start, at, False, _outermost(whole))
-            open_.append((byte, at))
-        elif not open_ or open_[-1][0] != _CLOSE[byte]:
-            return _FoundObject(start, at + 1, False, _outermost(whole))
-        else:
-            opened, begin = open_.pop()
-            if not open_:
-                return _FoundObject(start, at + 1, True, _outermost(whole))
-            if opened == _OPEN[0]:
-                whole.append((begin, at + 1))
-    return _FoundObject(start, len(text), False, _outermost(whole), True)
-
-
-def _outermost(whole: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Of objects in order of their ends, those that no other one holds."""
-    kept: list[tuple[int, int]] = []
-    for begin, end in reversed(whole):
-        if not kept or end <= kept[-1][0]:
-            kept.append((begin, end))
-    return tuple(reversed(kept))
-
-
-def _before_key(text: bytes, start: int, end: int) -> int:
-    """The brace before a "string" that is the end of a broken one and the first quote of the next object's key."""
-    brace = text.rfind(b"{", max(start + 1, end - _LONGEST_GAP), end)
-    return brace if brace >= 0 and text[brace + 1 : end].strip() == b'"' else end
+            if open_ and _EVENT.match(text, at):
+                return at, False
+            open_.append(byte)
+        elif not open_ or open_.pop() != _CLOSE[byte]:
+            return at + 1, False
+        elif not open_:
+            return at + 1, True
+    return len(text), None
 
 
 _PARSER = json.JSONDecoder(strict=False, parse_int=_integer, parse_float=_fraction, parse_constant=lambda _: None)

@@ -16,8 +16,6 @@ from ddprof.readers.json_text.structure import Structure, structure
 MAX_HEADER_BYTES = 32 << 20
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LONGEST_KEY = 256  # bytes kept back, so that no key is cut in two
-_EVENT = re.compile(rb'\{(?=[^{}]{0,300}"ph"\s*:)')  # names and times before its phase take no more
-_LINE = b"\n{"  # an object at the start of a line
 _SPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 
@@ -30,11 +28,10 @@ class TextLayout(Enum):
 
 @dataclass(frozen=True)
 class Start:
-    """The layout of a file, and where in its text so far the first event may begin; `is_guessed` by how events look."""
+    """The layout of a file, and where in its text so far the first event may begin."""
 
     layout: TextLayout
     offset: int = 0
-    is_guessed: bool = False
 
 
 class Beginning:
@@ -60,7 +57,7 @@ class Beginning:
             if found is not None:
                 return found
         if is_last or len(self.text) > MAX_HEADER_BYTES or self._is_over():
-            return self._in_damage()
+            return Start(TextLayout.NONE)
         return None
 
     def _is_over(self) -> bool:
@@ -110,14 +107,3 @@ class Beginning:
             if shape.opens_string(at) and self._depth + shape.depth_at(at) == 1:
                 return Start(TextLayout.IN_OBJECT, key.end())
         return None
-
-    def _in_damage(self) -> Start:
-        """The list of a file whose header is damaged: behind its key, wherever that is, else at the first event."""
-        text = bytes(self.text)
-        found = _KEY.search(text)
-        if found is not None:
-            return Start(TextLayout.IN_OBJECT, found.end(), True)
-        event = _EVENT.search(text)
-        if event is not None:
-            return Start(TextLayout.LIST, event.start(), True)
-        return Start(TextLayout.LINES if _LINE in text else TextLayout.NONE, 0, True)

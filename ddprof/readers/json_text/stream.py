@@ -112,8 +112,7 @@ class EventStream(Generic[B, T]):
             raise NoUsableInput(_not_a_trace(text))
         if found.layout == TextLayout.LINES:
             return self._as_lines(text)
-        self.is_list_root = found.layout == TextLayout.LIST and not found.is_guessed
-        self.damage.is_start_guessed = found.is_guessed
+        self.is_list_root = found.layout == TextLayout.LIST
         self.header = b"" if self.is_list_root else text[: found.offset]
         self._offset = found.offset
         return text[found.offset :]

@@ -11,10 +11,10 @@ from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.outside.secrets import masked_data
-from ddprof.report.comparison.bootstrap import LEAST_STEPS, difference_interval
 from ddprof.report.comparison.other_ranks import Scaling, batch_words, scaling, scaling_words
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
+from ddprof.significance import LEAST_STEPS, difference_interval
 
 SCHEMA = "ddprof.compare/1"
 LEAST_SHARE = 0.01  # of the step: a smaller change is "same", however certain

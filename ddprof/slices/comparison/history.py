@@ -20,12 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare
-from ddprof.report.comparison.student import quantile
 from ddprof.report.model import Report
+from ddprof.significance import TAIL, is_none_of, is_slope
 
 LEAST_RUNS = 3  # since the last change point, before their spread says what varies from run to run
 LEAST_TREND = 5  # runs that a line is drawn through: two give it, the others test it
-TAIL = 0.025  # of either side of a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int) -> Pa
     if comparison.differences:
         return PastRun(report, name, "other", None, f"another job: {comparison.differences[0]}")
     step, steps_us = comparison.step, [_step_us(entry.report) for entry in since]
-    if step.outcome in ("slower", "faster") and _is_outside(_step_us(report), steps_us):
+    is_another = len(steps_us) < LEAST_RUNS or is_none_of(_step_us(report), steps_us)
+    if step.outcome in ("slower", "faster") and is_another:
         return PastRun(report, name, step.outcome, step.change_us, _cause_words(comparison))
     crept_us = _crept_us([*steps_us, _step_us(report)], TAIL / runs)
     if crept_us:
@@ -87,17 +87,8 @@ def _crept_us(steps_us: Sequence[float], tail: float) -> float:
     rest = steps - steps.mean() - slope * place
     error = math.sqrt(float(rest @ rest) / (count - 2) / float(place @ place))
     rise_us = slope * (count - 1)
-    is_clear = abs(slope) > quantile(tail, count - 2) * error and abs(rise_us) >= LEAST_SHARE * steps_us[0]
+    is_clear = is_slope(slope, error, count, tail) and abs(rise_us) >= LEAST_SHARE * steps_us[0]
     return rise_us if is_clear else 0.0
-
-
-def _is_outside(step_us: float, since: Sequence[float]) -> bool:
-    """Whether a step is none that one more run like those since the last change point would have."""
-    count = len(since)
-    if count < LEAST_RUNS:
-        return True
-    spread_us = float(np.std(since, ddof=1)) * math.sqrt(1 + 1 / count)
-    return abs(step_us - float(np.mean(since))) > quantile(TAIL, count - 1) * spread_us
 
 
 def _cause_words(comparison: Comparison) -> str:

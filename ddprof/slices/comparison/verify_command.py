@@ -20,10 +20,10 @@ from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.report import calibration
-from ddprof.report.comparison.bootstrap import mean_interval
 from ddprof.report.comparison.compare import compare
 from ddprof.report.model import Calibration, Report
 from ddprof.report.phrases import calibration_words
+from ddprof.significance import mean_interval
 from ddprof.units import format_share, format_us
 
 if TYPE_CHECKING:

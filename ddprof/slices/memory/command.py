@@ -10,13 +10,19 @@ import click
 
 from ddprof.cli.load import say, tell
 from ddprof.cli.output import chosen_format, write_file
+from ddprof.dashboard.assets import joined
+from ddprof.dashboard.onefile.exhibits import exhibit_section, library
 from ddprof.errors import NoUsableInput
 from ddprof.readers.admission.discover import files_of
 from ddprof.readers.source import Source
+from ddprof.report.html.markup import Markup, join, tag
+from ddprof.report.html.page import embedded, page
 from ddprof.slices.memory.content import read_snapshot
 from ddprof.slices.memory.document import memory_document
+from ddprof.slices.memory.exhibits import device_exhibits
 from ddprof.slices.memory.explain import explain
 from ddprof.slices.memory.format import FORMAT
+from ddprof.slices.memory.model import SnapshotMemory
 from ddprof.slices.memory.text import render_memory
 
 FORMATS = ("text", "json", "html")
@@ -51,8 +57,6 @@ def tell_snapshots(sources: Sequence[Source], form: str, output: Path | None) ->
     if form == "json":
         text = json.dumps(memory_document(read), indent=1) + "\n"
     elif form == "html":
-        from ddprof.slices.memory.page import render_memory_page
-
         text = render_memory_page(read)
     else:
         text = render_memory(read)
@@ -61,3 +65,33 @@ def tell_snapshots(sources: Sequence[Source], form: str, output: Path | None) ->
     else:
         write_file(output, text)
         say(f"wrote {output}")
+
+
+def render_memory_page(files: Sequence[SnapshotMemory]) -> str:
+    """A section per snapshot, each with the charts of its devices."""
+    names = ", ".join(_name(file) for file in files)
+    sections = [_section(file, number) for number, file in enumerate(files)]
+    links = [tag("li", tag("a", _name(file), href=f"#snapshot-{number}")) for number, file in enumerate(files)]
+    navigation = tag("nav", tag("ul", *links), class_="pages", aria_label="Pages") if len(files) > 1 else None
+    data = join(embedded(memory_document(files)), library())
+    return page(
+        f"ddprof: memory of {names}",
+        "Memory snapshots: no steps, so nothing is said of time",
+        sections,
+        data,
+        joined(".css", "shared", "onefile"),
+        joined(".js", "shared", "onefile"),
+        navigation,
+    )
+
+
+def _section(file: SnapshotMemory, number: int) -> Markup:
+    title = tag("h1", f"Memory: {_name(file)}", tabindex="-1")
+    body = [exhibit_section(exhibit) for device in file.devices for exhibit in device_exhibits(device)]
+    body = body or [tag("p", "Nothing was held while it was recorded.", class_="notice")]
+    notes = [tag("p", f"Note: {note}.", class_="quiet") for device in file.devices for note in device.notes]
+    return tag("section", title, *body, *notes, class_="page", id=f"snapshot-{number}", aria_label=_name(file))
+
+
+def _name(file: SnapshotMemory) -> str:
+    return file.path.replace("\\", "/").rsplit("/", 1)[-1]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.slices.memory import category as categories
-from ddprof.slices.memory.advice import advice
 from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
 from ddprof.slices.memory.pairing import BEFORE
 from ddprof.slices.memory.replay import Replayed, replay, trapped_bytes
@@ -18,6 +17,10 @@ from ddprof.units import format_bytes
 CURVE_POINTS = 400  # more than a screen can show
 MOST_LINES = 20
 MOST_FAILURES = 20  # a job that catches them may fail a thousand times
+# The pages of an expandable segment of large blocks, kLargeBuffer of c10/core/AllocatorConfig.h: what lies free within
+# one such page stays lost with them too.
+PAGE_BYTES = 20 << 20
+_SETTING = "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 
 
 def explain(snapshot: Snapshot) -> SnapshotMemory:
@@ -151,3 +154,34 @@ def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
         f"{failures} allocations failed; the first {MOST_FAILURES} are shown" * (failures > MOST_FAILURES),
     ]
     return tuple(note for note in notes if note)
+
+
+def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tuple[str, ...]:
+    """Sentences; none where nothing is supported. `apart`: (trapped, empty) bytes at the peak, None if not known."""
+    saved = next((failure for failure in failures if _would_fit(failure)), None)
+    if saved is not None and saved.trapped_bytes is not None:
+        return (
+            f"{_SETTING}: the allocation of {format_bytes(saved.asked_bytes)} failed while "
+            f"{format_bytes(saved.trapped_bytes)} lay free in pieces between blocks, beside "
+            f"{format_bytes(saved.device_free_bytes)} of the device.",
+        )
+    if failures:
+        worst = max(failures, key=lambda failure: failure.asked_bytes)
+        return (
+            f"The allocation of {format_bytes(worst.asked_bytes)} would not have fitted without fragmentation either: "
+            "hold less (smaller batch, activation checkpointing, sharding).",
+        )
+    if apart is not None and apart[0] > PAGE_BYTES:
+        return (
+            f"{_SETTING} could give back up to {format_bytes(apart[0])} of what is reserved at the peak: it lay free "
+            "in pieces between blocks.",
+        )
+    return ()
+
+
+def _would_fit(failure: OutOfMemory) -> bool:
+    """Whether what lay in pieces, joined with what the device had, is as much as was asked for."""
+    if failure.trapped_bytes is None:
+        return False
+    usable = failure.trapped_bytes - PAGE_BYTES + failure.device_free_bytes
+    return failure.device_free_bytes < failure.asked_bytes <= usable

@@ -6,8 +6,8 @@ import pytest
 from training.jobs import held, job, said
 
 from ddprof.analyzers.catalogue import page
+from ddprof.analyzers.summarise import training_of
 from ddprof.analyzers.training.catalogue import training_checks
-from ddprof.analyzers.training.setup import training_of
 
 LINE = {"file": "train.py", "line": 30, "function": "main"}
 

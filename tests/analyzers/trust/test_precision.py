@@ -1,11 +1,9 @@
 """What few counts say of the findings to come."""
 
-from pathlib import Path
-
 import pytest
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.trust.precision import NOTHING_KNOWN, Precision, Tally, measured, read, write
+from ddprof.analyzers.trust.precision import NOTHING_KNOWN, Precision, Tally, measured
 
 TABLE = Precision(
     "2026-11-23",
@@ -40,11 +38,6 @@ def test_a_doubt_takes_what_it_took_where_it_was_measured() -> None:
     assert TABLE.factor("one_step") == pytest.approx((4 / 8) / (38 / 40), abs=0.02)
     assert TABLE.factor("damaged_files") == 1.0  # it took nothing
     assert TABLE.factor("never seen") == pytest.approx(NOTHING_KNOWN / (38 / 40), abs=0.02)
-
-
-def test_a_table_returns_from_its_file(tmp_path: Path) -> None:
-    write(TABLE, tmp_path / "table.json")
-    assert read(tmp_path / "table.json") == TABLE
 
 
 def test_the_table_that_ships_was_measured_on_findings_that_exist() -> None:

@@ -17,9 +17,9 @@ from ddprof.cli.whatif import command as whatif
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.pages import what_if
 from ddprof.dashboard.pages.cards import finding_card
+from ddprof.dashboard.pages.what_if import wanted_settings
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.runs.wanted_settings import wanted_settings
 from tests.dashboard.components import serialised, texts
 from tests.dashboard.conftest import SAMPLES, generate
 

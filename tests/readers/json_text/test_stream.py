@@ -105,6 +105,7 @@ def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
     [
         *((b"", "empty"), (b"<html>", "not JSON")),
         *((b'{"a": 1}', "without a list"), (b'{"traceEvents": 5}', "without a list")),
+        *((odd + b'"traceEvents": [{"ph": "X"}]}', "without a list") for odd in (b'{"a": 1}, ', b'{"a": "x, ')),
     ],
 )
 def test_what_is_no_trace_is_refused_in_one_line(text: bytes, message: str) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ddprof.dashboard.exhibits.compare import kernel_deltas
 from ddprof.errors import NoUsableInput
-from ddprof.report.comparison.bootstrap import difference_interval
 from ddprof.report.comparison.compare import compare, to_json
-from ddprof.report.comparison.kernels import kernel_deltas
 from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, Steps, Training
 from ddprof.report.step_causes import step_causes
+from ddprof.significance import difference_interval
 from ddprof.slices.comparison.compare_page import render_html
 from ddprof.tables import Column, Schema
 

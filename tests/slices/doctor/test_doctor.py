@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ddprof.slices.doctor.command import command
-from ddprof.slices.doctor.installation import installation
+from ddprof.slices.doctor.command import command, installation
 from ddprof.slices.doctor.machine import _file_system, _quota, _shared_memory, machine
 from ddprof.slices.doctor.model import State
 from ddprof.slices.doctor.training import _told, training
@@ -25,18 +24,18 @@ def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
     told = {part.name.removeprefix("extra ") for part in installation() if part.name.startswith("extra ")}
     known = project["optional-dependencies"]
     assert told <= set(known)
-    assert set(known) - told == {"bench", "docs", "frameworks", "dev"}  # for ddprof's own developers
+    assert set(known) - told == {"docs", "frameworks", "dev"}  # for ddprof's own developers
 
 
 def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(distribution: str) -> str:
         raise PackageNotFoundError(distribution)
 
-    monkeypatch.setattr("ddprof.slices.doctor.installation.version", none)
+    monkeypatch.setattr("ddprof.slices.doctor.command.version", none)
     extras = [part for part in installation() if part.name.startswith("extra")]
     assert {part.state for part in extras} == {State.MISSING}
     assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]
-    monkeypatch.setattr("ddprof.slices.doctor.installation.find_spec", lambda _: None)
+    monkeypatch.setattr("ddprof.slices.doctor.command.find_spec", lambda _: None)
     parts = next(part for part in installation() if part.name == "compiled parts")
     assert parts.state is State.MISSING and "three times as long" in parts.said and "C compiler" in parts.remedy
 

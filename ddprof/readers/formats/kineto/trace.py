@@ -202,7 +202,7 @@ def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) 
     if packing:
         notes.append(HealthNote(f"{label}: {packing}", "events after that point are missing", "error"))
     notes += damage.notes(label)
-    if damage.is_start_guessed or (not whole and not damage.truncated):
+    if not whole and not damage.truncated:
         notes.append(
             HealthNote(
                 f"{label}: the values around the event list are damaged", "identity and clock base may be missing"

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from math import comb
 from statistics import median
 
 from ddprof.findings import WARNING_SHARE, severity
+from ddprof.significance import binomial_tail
 from ddprof.slices.training_logs.findings.timers import LOADING, OWN_WORK
 from ddprof.slices.training_logs.model import LogFinding, RankReading
 from ddprof.units import format_ranks, format_share, format_us
@@ -65,7 +65,7 @@ def _slowest(
     longest = [max(groups, key=lambda group, time=time: time[group]) for time in times]  # type: ignore[misc]
     who = max(set(longest), key=lambda group: (longest.count(group), group))
     often = longest.count(who)
-    if len(groups) * _at_least(often, len(times), 1 / len(groups)) > CHANCE:
+    if len(groups) * binomial_tail(often, len(times), 1 / len(groups)) > CHANCE:
         return
     beyond_ms = median(time[who] - median(time[group] for group in groups if group != who) for time in times)
     share = beyond_ms / whole_ms if whole_ms else 0.0
@@ -80,8 +80,3 @@ def _slowest(
     summary = f"{format_ranks(who).capitalize()} {verb} {format_share(share)} of {whole} {what}"
     page = "input_straggler" if name in LOADING else "straggler_compute"
     yield LogFinding("slow_rank", severity(share, 1.0) if judged else "info", summary, share, who, tuple(told), page)
-
-
-def _at_least(hits: int, tries: int, chance: float) -> float:
-    """The probability of so many hits or more."""
-    return sum(comb(tries, n) * chance**n * (1 - chance) ** (tries - n) for n in range(hits, tries + 1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.bench.judge import Judgement
+from benchmarks.workload_pairs.judge import Judgement
 
 
 def summarize(judged: Sequence[Judgement], accused_healthy: Sequence[str], healthy: int) -> dict[str, Any]:

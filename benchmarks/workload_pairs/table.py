@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddprof.bench.judge import Judgement
+from benchmarks.workload_pairs.judge import Judgement
 from ddprof.errors import UsageError
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddprof.report.comparison.student import exceeded, quantile
+from ddprof.significance import exceeded, quantile
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
+from benchmarks.workload_pairs.pairs import Job
+from benchmarks.workload_pairs.rendezvous import rendezvous
+from benchmarks.workload_pairs.turns import LAPS, Turns, take_turns
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.settings.knobs import BY_KEY, parse_setting
 from ddprof.analyzers.settings.present import present
-from ddprof.bench.pairs import Job
-from ddprof.bench.rendezvous import rendezvous
-from ddprof.bench.turns import LAPS, Turns, take_turns
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.report.model import Report
 from ddprof.workloads.catalogue import AS_SETTING

@@ -19,7 +19,7 @@ class Processes:
         try:
             import psutil
         except ImportError:
-            raise UsageError("comparing jobs side by side needs psutil: pip install 'ddprof[bench]'") from None
+            raise UsageError("comparing jobs side by side needs psutil: pip install psutil") from None
         self._psutil: Any = psutil
         self.root = root
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.bench.execute import FinishedJob
-from ddprof.bench.pairs import Pair
+from benchmarks.workload_pairs.execute import FinishedJob
+from benchmarks.workload_pairs.pairs import Pair
 from ddprof.findings import Finding
 from ddprof.report.model import Report
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.workload_pairs.kept_records import keep_turns, whole_periods
+from benchmarks.workload_pairs.processes import Processes
 from ddprof.averages import interquartile_mean
-from ddprof.bench.kept_records import keep_turns, whole_periods
-from ddprof.bench.processes import Processes
 
 LAPS, OUTPUT = "laps.txt", "output.txt"
 LEAST_ROUNDS, MOST_ROUNDS = 6, 12

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.bench.run_score import RunScore
+from benchmarks.scoring.run_score import RunScore
 
 NO_MESS = "none"
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.bench.execute import FinishedJob, run_jobs
-from ddprof.bench.judge import Judgement, above_info, judge, merged, said
-from ddprof.bench.pairs import Job, Pair, contests, hindrance
-from ddprof.bench.summary import summarize
+from benchmarks.workload_pairs.execute import FinishedJob, run_jobs
+from benchmarks.workload_pairs.judge import Judgement, above_info, judge, merged, said
+from benchmarks.workload_pairs.pairs import Job, Pair, contests, hindrance
+from benchmarks.workload_pairs.summary import summarize
 
 Say = Callable[[str], None]
 

@@ -1,30 +1,32 @@
-"""`ddprof dev score`: how often ddprof is right, over runs whose truth is known."""
+"""`python -m benchmarks.scoring`: how often ddprof is right, over runs whose truth is known."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from benchmarks.scoring.precision import precision as precision_of
+from benchmarks.scoring.precision import write
+from benchmarks.scoring.run_score import RunScore
+from benchmarks.scoring.score import Score, labels, score
+from ddprof.cli.main import guarded
 from ddprof.cli.progress import progress_bar
 from ddprof.units import format_share
-
-if TYPE_CHECKING:
-    from ddprof.bench.run_score import RunScore
-    from ddprof.bench.score import Score
 
 SCHEMA = "ddprof.score/1"
 STEP_WORTH_TELLING = 0.05  # of the true step: beyond it the measured step explains other errors
 
 
-@click.command("score")
+@click.command()
 @click.argument(
     "folders",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -47,10 +49,6 @@ def command(folders: tuple[Path, ...], form: str, workers: int | None, precision
     --precision writes the table that the confidence of findings is made of (analyzers/trust/precision.json is the one
     that ships with ddprof): findings said and findings right, by identifier and basis, and by doubt.
     """
-    from ddprof.analyzers.trust.precision import write
-    from ddprof.bench.precision import precision as precision_of
-    from ddprof.bench.score import Score, labels, score
-
     total = sum(len(labels(folder)) for folder in folders)
     done = 0
     corpora: dict[str, list[RunScore]] = {}
@@ -145,3 +143,7 @@ def _figure(name: str, value: float) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else format_share(value)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(lambda: command(prog_name="python -m benchmarks.scoring", standalone_mode=False)))

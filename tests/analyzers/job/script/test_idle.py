@@ -8,8 +8,7 @@ from cpu_loop import FORWARD, Chore, cpu_loop, sampled
 from kineto_run import Script
 
 from ddprof import intervals
-from ddprof.analyzers.job.script.idle import script_time
-from ddprof.analyzers.job.script.inside import held_again
+from ddprof.analyzers.job.script.idle import held_again, script_time
 from ddprof.analyzers.job.script.lines import lines_of
 
 STEPS, HELD_US = 4, 5_000.0

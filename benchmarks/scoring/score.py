@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from benchmarks.scoring.mess_rows import mess_rows, quantile
+from benchmarks.scoring.run_score import RunScore, SaidFinding
 from ddprof.analyzers.engine import Options, analyze
-from ddprof.bench.mess_rows import mess_rows, quantile
-from ddprof.bench.run_score import RunScore, SaidFinding
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.findings import Finding

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
+from benchmarks.scoring.run_score import RunScore, SaidFinding
 from ddprof.analyzers.trust.precision import Precision, Tally
-from ddprof.bench.run_score import RunScore, SaidFinding
 
 
 def precision(corpora: Mapping[str, Sequence[RunScore]], measured: str) -> Precision:
@@ -29,3 +32,8 @@ def _by_basis(said: Sequence[SaidFinding]) -> dict[str, Tally]:
 def _tally(said: Iterable[SaidFinding]) -> Tally:
     right = [finding.right for finding in said]
     return Tally(len(right), sum(right))
+
+
+def write(table: Precision, path: Path) -> None:
+    """Write the table. Raises OSError."""
+    path.write_text(json.dumps(asdict(table), indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ddprof.analyzers.job.traffic.slow_for_size import is_slow_for_size
 from ddprof.analyzers.job.traffic.statistics import CommStats, Traffic
+from ddprof.analyzers.rules.evidence.exposures import is_slow_for_size
 
 KIB = 1024.0
 

@@ -1,0 +1,221 @@
+"""What the ledger books of a kind of change: the time that it removes on each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.work import launched_in
+from ddprof.analyzers.job.charged import waited_for_part_us
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.needless.cost import needless_us
+from ddprof.analyzers.job.traffic.cost import fit_cost
+from ddprof.causes import HOST_CAUSES
+from ddprof.findings import Change
+from ddprof.tables import Array
+
+COMMUNICATION = ("comm_transfer", "comm_wait", "pipeline_bubble")
+SHARDED = "fsdp_shard"  # role of the groups that hold a shard of the parameters each
+
+Own = Callable[[Measures, Change], Array]
+
+
+@dataclass(frozen=True)
+class Booked:
+    """How the ledger prices a kind of change. `own`: us per step that it removes on each rank, were it of all ranks.
+
+    `causes`: of the waiting charged to the ranks of the change, what they were late for; () for all of it, None for
+    changes that leave the lateness of ranks as it is; `is_of_target`: the cause is the change's target instead. `most`:
+    what it removes at most, where that is more than `own`. `is_held_by_untraced`: every microbatch passes all stages:
+    where a replica's messages have no other end in the data, the replay does not move them.
+    """
+
+    own: Own
+    causes: tuple[str, ...] | None = None
+    is_of_target: bool = False
+    most: Own | None = None
+    is_held_by_untraced: bool = False
+
+
+def positions(measures: Measures, change: Change) -> Array:
+    """Positions of the ranks that a change names, of all where it names none."""
+    named = np.flatnonzero(np.isin(measures.job.rank_ids, change.ranks))
+    return named if change.ranks else np.arange(len(measures.job.ranks))
+
+
+def _per_rank(measures: Measures, of_rank: Callable[[RankFacts], intervals.Intervals]) -> Array:
+    """Length of some intervals of each rank inside its steps, us per step."""
+    lengths = [
+        intervals.overlap(of_rank(facts), *facts.steps.bounds).sum() / len(facts.steps) / 1e3 if len(facts.steps) else 0
+        for facts in measures.job.ranks
+    ]
+    return np.array(lengths, float)
+
+
+def _excess(measures: Measures, change: Change) -> Array:
+    """Share of its time by which each rank of the change is slower, zero for the others."""
+    share = np.zeros(len(measures.job.ranks))
+    share[positions(measures, change)] = 1 - 1 / np.array(change.values)
+    return share
+
+
+def booked_to_target(measures: Measures, change: Change) -> Array:
+    """The ledger's time of the cause, and exposed copies launched in its spans."""
+
+    def copies(facts: RankFacts) -> intervals.Intervals:
+        ops = facts.device_ops
+        spans = intervals.union(*facts.spans_of(change.target).bounds)
+        mine = (ops["work"] == Work.COPY) & intervals.contains(spans, ops["launch_ns"])
+        held = intervals.union(*ops.take(np.flatnonzero(mine)).bounds)
+        return intervals.intersect(held, facts.gaps_of("memcpy").bounds)
+
+    return measures.cause_us(change.target) + _per_rank(measures, copies)
+
+
+def slower_compute(measures: Measures, change: Change) -> Array:
+    """Compute of ranks that are slower, by what they are slower."""
+    return np.asarray(_excess(measures, change) * measures.cause_us("compute"))
+
+
+def slower_host(measures: Measures, change: Change) -> Array:
+    """Idle time that a slower host leaves, by what it is slower."""
+    idle = sum((measures.cause_us(cause) for cause in HOST_CAUSES), np.zeros(len(measures.job.ranks)))
+    return np.asarray(_excess(measures, change) * idle)
+
+
+def nothing(measures: Measures, _: Change) -> Array:
+    """No time of its own."""
+    return np.zeros(len(measures.job.ranks))
+
+
+def starved(part_us: Callable[[Measures], Array]) -> Own:
+    """Idle time before launches for one reason, and the waiting for ranks that were late for it."""
+
+    def own(measures: Measures, change: Change) -> Array:
+        part = part_us(measures)
+        return np.asarray(part + waited_for_part_us(measures, part, positions(measures, change)))
+
+    return own
+
+
+def less_script(measures: Measures, change: Change) -> Array:
+    """Waiting for Python of the script, and for ranks that were late by it, but for what is left of it."""
+    left = change.values[0] if change.values else 0.0
+    return (1 - left) * starved(lambda every: every.script_us)(measures, change)
+
+
+def faster_kernels(measures: Measures, change: Change) -> Array:
+    """Kernels of the target at another speed; the optimizer's with the gaps before them, which their host leaves."""
+    left = change.values[0]
+    if change.target != "optimizer":
+        return np.asarray(measures.fp32_gemm_us * (1 - left))
+
+    def gaps(facts: RankFacts) -> intervals.Intervals:
+        idle = facts.gaps_of("host_launch")
+        idle = idle.take(np.flatnonzero(idle["next_op"] >= 0))
+        before = launched_in(facts, Phase.OPTIMIZER)[idle["next_op"]] if len(idle) else np.zeros(0, bool)
+        return intervals.union(*idle.take(np.flatnonzero(before)).bounds)
+
+    host_left = change.values[1] if len(change.values) > 1 else 1.0
+    return np.asarray(measures.optimizer_us * (1 - left) + _per_rank(measures, gaps) * (1 - host_left))
+
+
+def _exposed_us(measures: Measures, role: str) -> float:
+    return sum(t.exposed_us for t in measures.comm.traffic if not role or t.role == role)
+
+
+def faster_transfers(measures: Measures, change: Change) -> Array:
+    """The exposed part of the transfers, which shrinks as they do."""
+    left = change.values[0] if change.values else 0.0
+    return np.full(len(measures.job.ranks), (1 - left) * _exposed_us(measures, change.target))
+
+
+def exposed_first(measures: Measures, change: Change) -> Array:
+    """All that the transfers lose, as far as it was exposed."""
+    left = change.values[0] if change.values else 0.0
+    of_role = [t for t in measures.comm.traffic if not change.target or t.role == change.target]
+    lost = sum(min(t.exposed_us, (1 - left) * t.transfer_us) for t in of_role)
+    return np.full(len(measures.job.ranks), lost)
+
+
+def fewer_messages(measures: Measures, change: Change) -> Array:
+    """The latency of messages that are merged into larger ones, of what is exposed."""
+    saved = 0.0
+    for traffic in measures.comm.traffic:
+        model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
+        if traffic.role != change.target or not traffic.count:
+            continue
+        kept = max(1.0, traffic.total_bytes / change.values[0]) / traffic.count
+        latency_us = traffic.exposed_us if model is None else traffic.count * model.alpha_ns / 1e3
+        saved += min(traffic.exposed_us, latency_us * max(0.0, 1 - kept))
+    return np.full(len(measures.job.ranks), saved)
+
+
+def overlapped(measures: Measures, change: Change) -> Array:
+    """Exposed transfers but for a last bucket of `values[0]` bytes."""
+    hidden = 0.0
+    for traffic in measures.comm.traffic:
+        if traffic.role == change.target and traffic.total_bytes:
+            hidden += traffic.exposed_us * (1 - min(1.0, change.values[0] / traffic.total_bytes))
+        elif traffic.role == change.target:
+            hidden += traffic.exposed_us
+    return np.full(len(measures.job.ranks), hidden)
+
+
+def needless_transfer(measures: Measures, change: Change) -> Array:
+    """Exposed transfer of what could go, and when the host does nothing but call it."""
+    return needless_us(measures.job, measures.needless.get(change.target), waits=False)
+
+
+def needless_held(measures: Measures, change: Change) -> Array:
+    """All time in which it holds a rank: a rank that waits there for a late one may wait for it elsewhere as well."""
+    return needless_us(measures.job, measures.needless.get(change.target), waits=True)
+
+
+def _stage_excess_us(measures: Measures) -> float:
+    """Work of the slowest stage above the mean stage's: all keep its pace."""
+    pipeline = measures.job.pipeline
+    if pipeline is None:
+        return 0.0
+    work = np.array([np.mean([measures.stage_work_us[p] for p in stage]) for stage in pipeline.stages])
+    return float(work.max() - work.mean())
+
+
+def even_stages(measures: Measures, _: Change) -> Array:
+    """The excess, but for one microbatch: that one passes all stages in turn, however they share the work."""
+    microbatches = max(1, measures.job.pipeline.microbatches) if measures.job.pipeline else 1
+    return np.full(len(measures.job.ranks), (1 - 1 / microbatches) * _stage_excess_us(measures))
+
+
+def even_stages_at_most(measures: Measures, _: Change) -> Array:
+    """The excess of the slowest stage."""
+    return np.full(len(measures.job.ranks), _stage_excess_us(measures))
+
+
+def all_exposed(role: str = "") -> Own:
+    """All exposed transfers of a role, whatever a change does to them."""
+    return lambda measures, _: np.full(len(measures.job.ranks), _exposed_us(measures, role))
+
+
+def all_communication(measures: Measures, _: Change) -> Array:
+    """Exposed communication of every kind, waiting included: who is faster lets others wait less."""
+    return sum((measures.cause_us(cause) for cause in COMMUNICATION), np.zeros(len(measures.job.ranks)))
+
+
+def of_cause(cause: str) -> Own:
+    """What is booked to a cause."""
+    return lambda measures, _: measures.cause_us(cause)
+
+
+def of_rank(time_us: Callable[[RankFacts], float]) -> Own:
+    """A time of each rank (us per step)."""
+    return lambda measures, _: np.array([time_us(facts) for facts in measures.job.ranks])
+
+
+def copies(left: float) -> Own:
+    """Exposed copies from memory that is not pinned, but for the share that is left of them."""
+    return lambda measures, _: (1 - left) * measures.pageable_us

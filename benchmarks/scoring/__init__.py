@@ -1,0 +1,1 @@
+"""How often ddprof is right over labelled runs, whose truth is known."""

@@ -1,0 +1,116 @@
+"""Every test and interval that ddprof knows: bootstrap of means, Student's t, prediction of one more, pairs, binomial.
+
+Python's `statistics` has the normal distribution alone, and scipy would be a dependency larger than numpy for these few
+functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import atan, comb, cos, exp, pi, sin, sqrt
+from statistics import fmean, stdev
+
+import numpy as np
+import numpy.typing as npt
+
+LEAST_STEPS = 3  # below this the steps say nothing about their own spread
+TAIL = 0.025  # of either side of a 95 % interval
+RESAMPLES = 4000
+_SEED = 20_240_229  # the same inputs give the same interval, in CI and on a desk
+_HALVINGS = 200  # of the bracket of a quantile: beyond the precision of a float
+MOST_EXACT = 400  # trials whose exact sum adds something to the normal approximation
+
+
+def difference_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of mean(after) - mean(before), in their unit; None with fewer than three steps on a side.
+
+    Percentile bootstrap (Efron 1979). Deviations are widened by sqrt(n / (n - 1)): the plain percentile interval is too
+    narrow for a handful of steps. The steps of one run share its machine and moment, so what varies only from run to
+    run is not in the interval.
+    """
+    first, second = _finite(before), _finite(after)
+    if min(len(first), len(second)) < LEAST_STEPS:
+        return None
+    random = np.random.default_rng(_SEED)
+    return _middle(_resampled_means(second, random) - _resampled_means(first, random))
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """95 % interval of a mean by bootstrap, in its unit; None with fewer than three steps."""
+    found = _finite(values)
+    return None if len(found) < LEAST_STEPS else _middle(_resampled_means(found, np.random.default_rng(_SEED)))
+
+
+def _middle(drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [TAIL, 1 - TAIL])
+    return float(low), float(high)
+
+
+def _resampled_means(values: npt.NDArray[np.float64], random: np.random.Generator) -> npt.NDArray[np.float64]:
+    count = len(values)
+    mean = values.mean()
+    widened = mean + (values - mean) * np.sqrt(count / (count - 1))
+    drawn: npt.NDArray[np.float64] = widened[random.integers(0, count, (RESAMPLES, count))].mean(axis=1)
+    return drawn
+
+
+def _finite(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    return array[np.isfinite(array)]
+
+
+@cache
+def quantile(tail: float, degrees: int) -> float:
+    """The t of Student that is exceeded with probability `tail`, below one half, at so many degrees of freedom."""
+    low, high = 0.0, 1.0
+    while exceeded(high, degrees) > tail:
+        high *= 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if exceeded(middle, degrees) > tail:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def exceeded(t: float, degrees: int) -> float:
+    """The probability of a value above `t`, which is at least 0, by the finite sums of Student's t distribution for
+    whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """
+    angle = atan(t / sqrt(degrees))
+    is_odd = degrees % 2
+    term = cos(angle) if is_odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for number in range(2 + is_odd, degrees - 1, 2):
+        term *= cos(angle) ** 2 * (number - 1) / number
+        total += term
+    within = sin(angle) * total
+    return (1 - (2 * (angle + within) / pi if is_odd else within)) / 2
+
+
+def half_width(values: Sequence[float], tail: float) -> float:
+    """Half of the t interval of a mean, of two values or more, that leaves `tail` on either side."""
+    return quantile(tail, len(values) - 1) * stdev(values) / sqrt(len(values))
+
+
+def is_none_of(value: float, others: Sequence[float]) -> bool:
+    """Whether a value lies outside the 95 % prediction interval of one more like two others or more."""
+    reach = quantile(TAIL, len(others) - 1) * stdev(others) * sqrt(1 + 1 / len(others))
+    return abs(value - fmean(others)) > reach
+
+
+def is_slope(slope: float, error: float, points: int, tail: float) -> bool:
+    """Whether the slope of a line of least squares, with its standard error, is other than zero."""
+    return abs(slope) > quantile(tail, points - 2) * error
+
+
+def binomial_tail(successes: int, trials: int, probability: float) -> float:
+    """P(X >= successes) of a binomial; the test of "last in k of n" against 1/N."""
+    if trials > MOST_EXACT:
+        mean, spread = trials * probability, (trials * probability * (1 - probability)) ** 0.5
+        return 0.5 * exp(-(max(0.0, (successes - mean) / spread) ** 2) / 2)
+    return float(
+        sum(comb(trials, k) * probability**k * (1 - probability) ** (trials - k) for k in range(successes, trials + 1))
+    )

@@ -203,9 +203,10 @@ def on_page(words: str) -> str:
 
 
 def fix_words(fix: Fix) -> str:
-    """One change: setting, from what to what, and why."""
+    """One change: setting, from what to what, why, and what is to be checked before it is made."""
     change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
-    return clean(f"{change} ({fix.why})" if fix.why else change)
+    reasoned = f"{change} ({fix.why})" if fix.why else change
+    return clean(f"{reasoned}. {fix.condition}" if fix.condition else reasoned)
 
 
 def remark_words(remark: Remark) -> str:

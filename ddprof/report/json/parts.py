@@ -30,13 +30,15 @@ def evidence_from(item: EvidenceDocument) -> Evidence:
 
 def fix_document(fix: Fix) -> dict[str, Any]:
     """`applies`: settings by name, {} where `ddprof run --apply` cannot make the fix."""
-    return {**asdict(fix), "applies": dict(fix.applies), "at": list(fix.at)}
+    shown = {name: value for name, value in asdict(fix).items() if name != "alters"}
+    return {**shown, "applies": dict(fix.applies), "at": list(fix.at)}
 
 
 def fix_from(item: FixDocument) -> Fix:
     """A fix, read."""
     applies = tuple(item.applies.items())
-    return Fix(item.setting, item.suggested, item.why, item.source, item.current, item.patch, applies, item.at)
+    words = (item.setting, item.suggested, item.why, item.source, item.current, item.patch)
+    return Fix(*words, applies, item.at, condition=item.condition)
 
 
 def training_document(training: Training) -> dict[str, Any]:

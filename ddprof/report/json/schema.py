@@ -116,6 +116,7 @@ class FixDocument(Struct):
     patch: str | None = None
     applies: dict[str, bool | int | float | str] = {}
     at: tuple[str, ...] = ()
+    condition: str = ""
 
 
 class CalibrationDocument(Struct):

@@ -193,9 +193,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something about the training itself that costs no step time and may spoil its result; always "info".
+    """Something about the training itself that costs no step time and may spoil its result.
 
-    `ranks`: those that differ from the others, () where the whole job is meant.
+    `ranks`: those that differ from the others, () where the whole job is meant. `severity`: by what it does to the
+    result: "critical" where ranks no longer train one model, "warning" where less is learnt than the job believes,
+    else "info".
     """
 
     id: str
@@ -203,6 +205,7 @@ class Remark:
     ranks: tuple[int, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    severity: str = "info"
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def fix_from(item: FixDocument) -> Fix:
 
 
 def training_document(training: Training) -> dict[str, Any]:
-    """`training`: remarks are always of severity "info"."""
+    """`training`, with its remarks."""
     return {
         "samples_per_rank": training.samples_per_rank,
         "samples_per_step": training.samples_per_step,
@@ -51,7 +51,7 @@ def training_document(training: Training) -> dict[str, Any]:
         "remarks": [
             {
                 "id": remark.id,
-                "severity": "info",
+                "severity": remark.severity,
                 "summary": remark.summary,
                 "ranks": list(remark.ranks),
                 "evidence": [evidence_document(evidence) for evidence in remark.evidence],
@@ -87,7 +87,7 @@ def applied_from(item: AppliedDocument) -> AppliedSetting:
 
 def _remark(item: RemarkDocument) -> Remark:
     fixes, evidence = tuple(map(fix_from, item.fixes)), tuple(map(evidence_from, item.evidence))
-    return Remark(item.id, item.summary, item.ranks, evidence, fixes)
+    return Remark(item.id, item.summary, item.ranks, evidence, fixes, item.severity)
 
 
 def _rounded(value: float | None) -> float | None:

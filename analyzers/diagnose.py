@@ -16,13 +16,14 @@ from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
+from ddprof.analyzers.same_result import checked
 from ddprof.analyzers.settings.advised import out_of_reach, planned
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence
 from ddprof.analyzers.trust.doubts import doubts_of
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
-from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Rule, severity
+from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Fix, Rule, severity
 from ddprof.report.model import WhatIf
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
@@ -199,13 +200,19 @@ def _finding(
         recoverable_us=interval,
         confidence=sure.value,
         evidence=candidate.evidence,
-        fixes=() if of_other_framework(measures.job) else planned(tuple(filter(is_new, candidate.fixes)), pricer),
+        fixes=_fixes(candidate, measures, pricer),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
         by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
         basis=candidate.basis.value,
         doubts=tuple(doubt.value for doubt in doubts),
         grounds=sure.grounds,
     )
+
+
+def _fixes(candidate: Candidate, measures: Measures, pricer: Pricer) -> tuple[Fix, ...]:
+    if of_other_framework(measures.job):
+        return ()
+    return tuple(checked(fix, measures) for fix in planned(tuple(filter(is_new, candidate.fixes)), pricer))
 
 
 def _what_if(

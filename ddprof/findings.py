@@ -53,12 +53,27 @@ class Evidence:
     event: str | None = None
 
 
+class Alters(str, Enum):
+    """What a fix changes beside the speed, so that it may train something else (analyzers/same_result.py)."""
+
+    REDUCTIONS = "reductions"  # gradients of several backward passes are reduced once
+    UPDATES = "updates"  # more samples for each update
+    PRECISION = "precision"
+    ORDER = "order"  # ranks no longer wait for one another there
+    VALUES = "values"  # values of other ranks come less often
+    BUFFERS = "buffers"  # buffers of the model are no longer sent from rank 0
+    CHORE = "chore"  # a line of the script runs less often
+
+
 Applies = tuple[tuple[str, bool | int | float | str], ...]  # settings of `ddprof run --apply` and their values
 
 
 @dataclass(frozen=True)
 class Fix:
     """A concrete change: the setting, its value now and the suggested one, a paste-ready patch, why, and the source.
+
+    `alters`: what a rule says that it may change beside the speed. `condition`: what the user has to check first,
+    because the recording does not show that the result stays; "" where it does.
 
     `applies`: the same as settings that `ddprof run --apply` can make, all or none of them; () where it cannot. `at`:
     the lines of the script ("train.py:57") that make what they belong to; () where all such objects are meant.
@@ -72,6 +87,8 @@ class Fix:
     patch: str | None = None
     applies: Applies = ()
     at: tuple[str, ...] = ()
+    alters: Alters | None = None
+    condition: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,9 +193,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something about the training itself that costs no step time and may spoil its result; always "info".
+    """Something about the training itself that costs no step time and may spoil its result.
 
-    `ranks`: those that differ from the others, () where the whole job is meant.
+    `ranks`: those that differ from the others, () where the whole job is meant. `severity`: by what it does to the
+    result: "critical" where ranks no longer train one model, "warning" where less is learnt than the job believes,
+    else "info".
     """
 
     id: str
@@ -186,6 +205,7 @@ class Remark:
     ranks: tuple[int, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    severity: str = "info"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
-from ddprof.analyzers.facts.gradients import engine_passes, unused_searches
+from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_times, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
 from ddprof.analyzers.facts.memory import device_memory
@@ -92,6 +92,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         phases=marked,
         tracks=trace.tracks,
         engine_passes=engine_passes(trace, marked),
+        gradients=gradients(trace, marked, threads),
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,
         memory=device_memory(trace, tables["device_ops"], steps),

@@ -1,4 +1,5 @@
-"""When autograd's engine runs, and when DistributedDataParallel looks for parameters that it will not reach."""
+"""When autograd's engine runs, what becomes of the gradients that it brings, and when DistributedDataParallel looks for
+parameters that it will not reach."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import ENGINE_PASSES, UNUSED_SEARCHES, Phase
+from ddprof import intervals
+from ddprof.analyzers.facts.gradient_tables import ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES, GradientAct
+from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.names import matches
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, Table
+from ddprof.tables import Array, Table, among
 
 # torch/csrc/distributed/c10d/reducer.cpp; before torch 1.10 "torch::distributed::reducer::search_unused_parameters".
 _SEARCH = re.compile(r"reducer::search_unused_parameters$")
@@ -17,6 +20,12 @@ _SINK = re.compile(r"^_DDPSink$")  # an autograd function of DistributedDataPara
 _GRADIENT = re.compile(r"^(?:autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$")
 _ENGINE = "autograd::engine::evaluate_function: "
 _NODE = re.compile(f"^{_ENGINE}")
+# torch/csrc/autograd/functions/accumulate_grad.h: in place, or into a new tensor where the graph of it is wanted.
+_ADDS = re.compile(r"^aten::add_?$")
+_ZEROES = re.compile(r"^Optimizer\.zero_grad#")  # torch's own range
+# In place, as scaling, clipping and zeroing by hand are; and norms, which clipping takes. What makes a batch may be so
+# named, too: then it is not known that gradients were left alone.
+_TOUCHES = re.compile(r"^aten::(?:(?:\w+[^_]_)|_foreach_\w+|(?:linalg_(?:vector_)?)?norm)$")
 
 
 def unused_searches(trace: RankTrace) -> Table:
@@ -72,3 +81,57 @@ def engine_passes(trace: RankTrace, phases: Table) -> Table:
     np.maximum.at(last, which, start + events["dur_ns"][rows])
     following = np.append(edges, np.iinfo(np.int64).max)[found]
     return ENGINE_PASSES.table({"start_ns": first, "end_ns": np.minimum(last, following)})
+
+
+def gradients(trace: RankTrace, phases: Table, threads: Array) -> Table:
+    """GRADIENTS of a rank, by start. `phases`: those that are marked; `threads`: host tracks that launch."""
+    events = trace.events
+    operators = events["kind"] == Kind.CPU_OP
+    by_autograd = _accumulated(trace, operators)
+    zeroed = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & matches(_ZEROES, trace.strings)[events["name"]])
+    touched = _outside_passes(trace, phases, threads)
+    parts = (
+        *((rows, act) for act, rows in by_autograd.items()),
+        (zeroed, GradientAct.ZEROED),
+        (touched, GradientAct.TOUCHED),
+    )
+    rows = np.concatenate([rows for rows, _ in parts])
+    act = np.repeat([act for _, act in parts], [len(rows) for rows, _ in parts]).astype(np.uint8)
+    order = np.argsort(events["ts_ns"][rows], kind="stable")
+    rows, act = rows[order], act[order]
+    first = np.flatnonzero(np.append(True, act[1:] != act[:-1])[: len(act)])
+    start, end = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
+    last = np.maximum.reduceat(end, first) if len(first) else end
+    return GRADIENTS.table({"start_ns": start[first], "end_ns": last, "act": act[first]})
+
+
+def _accumulated(trace: RankTrace, operators: Array) -> dict[GradientAct, Array]:
+    """Rows of the nodes that bring a gradient: those that add it to another, and those that store it."""
+    events, named = trace.events, matches(_GRADIENT, trace.strings)
+    nodes = np.flatnonzero(operators & named[events["name"]])
+    nodes = nodes[np.lexsort((-events["dur_ns"][nodes], events["ts_ns"][nodes], events["track"][nodes]))]
+    adds = np.flatnonzero(operators & matches(_ADDS, trace.strings)[events["name"]])
+    found = np.zeros(len(nodes), bool)
+    for track in np.unique(events["track"][nodes]).tolist():
+        mine = np.flatnonzero(events["track"][nodes] == track)
+        start = events["ts_ns"][nodes[mine]]
+        end = start + events["dur_ns"][nodes[mine]]
+        at = np.sort(events["ts_ns"][adds[events["track"][adds] == track]])
+        found[mine] = np.searchsorted(at, end) > np.searchsorted(at, start)
+    return {GradientAct.ADDED: nodes[found], GradientAct.STORED: nodes[~found]}
+
+
+def _outside_passes(trace: RankTrace, phases: Table, threads: Array) -> Array:
+    """Rows of outermost operators that may touch gradients, outside the marked passes."""
+    events = trace.events
+    rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & among(events["track"], threads))
+    rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows], events["track"][rows]))]
+    start = events["ts_ns"][rows]
+    end, track = start + events["dur_ns"][rows], events["track"][rows]
+    touches = matches(_TOUCHES, trace.strings)[events["name"][rows]]
+    touches &= ~intervals.contains(intervals.union(*phases.bounds), start)
+    for one in np.unique(track[touches]).tolist():
+        mine = np.flatnonzero(track == one)
+        reach = np.maximum.accumulate(end[mine])
+        touches[mine[1:]] &= start[mine[1:]] >= reach[:-1]
+    return np.asarray(rows[touches])

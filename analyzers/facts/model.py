@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ddprof.analyzers.facts.gradient_tables import ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
@@ -206,23 +207,6 @@ COMM_HOOKS = Schema(
     ),
 )
 
-ENGINE_PASSES = Schema(
-    "engine_passes",
-    (
-        Column("start_ns", "int64", "autograd computes gradients, where no range marks backward passes"),
-        Column("end_ns", "int64", "the last node before the next forward pass or optimizer has ended"),
-    ),
-)
-
-UNUSED_SEARCHES = Schema(
-    "unused_searches",
-    (
-        Column("start_ns", "int64", "DistributedDataParallel looks in the graph for parameters that get no gradient"),
-        Column("end_ns", "int64", "it has, and has passed the outputs through a node of its own"),
-        Column("gradients", "int64", "parameters that get one before it looks again"),
-    ),
-)
-
 SILENCES = Schema(
     "silences",
     (
@@ -300,6 +284,7 @@ class RankFacts:
     comm_hooks: Table = field(default_factory=COMM_HOOKS.empty)
     engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
     unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
+    gradients: Table = field(default_factory=GRADIENTS.empty)
     script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)  # of the threads that launch; all three of model.py
     script_stacks: Table = field(default_factory=SCRIPT_STACKS.empty)
     script_frames: Table = field(default_factory=SCRIPT_FRAMES.empty)
@@ -378,6 +363,7 @@ TABLES: dict[str, Schema] = {
         COMM_HOOKS,
         ENGINE_PASSES,
         UNUSED_SEARCHES,
+        GRADIENTS,
         SCRIPT_SPANS,
         SCRIPT_STACKS,
         SCRIPT_FRAMES,

@@ -32,7 +32,7 @@ from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.needless.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
-from ddprof.findings import Abstention, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
@@ -85,6 +85,7 @@ def _fix(role: str, hook: str) -> Fix:
             patch="with model.no_sync():  # the first of every two batches\n    loss(first).backward()",
             why="half the bytes per batch; in 16 bit they would take longer, because cores cast and add them",
             source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
+            alters=Alters.UPDATES,
         )
     return Fix(
         setting="gradient compression",
@@ -93,6 +94,7 @@ def _fix(role: str, hook: str) -> Fix:
         patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})",
         why="half the bytes take half the transfer",
         source="torch.distributed.algorithms.ddp_comm_hooks",
+        alters=Alters.PRECISION,
     )
 
 

@@ -27,7 +27,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us, meeting_spans
 from ddprof.analyzers.rules.evidence.needless.lines import meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
-from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step spent in them, mean over ranks
@@ -114,6 +114,7 @@ def _fix(calls: set[str]) -> Fix:
             patch="# dist.barrier()  # the gradients' all-reduce orders the ranks already",
             why="every rank stops until the last one has come, although no data is exchanged",
             source="torch.distributed.barrier documentation",
+            alters=Alters.ORDER,
         )
     return Fix(
         setting="collectives of Python objects in the training loop",
@@ -122,6 +123,7 @@ def _fix(calls: set[str]) -> Fix:
         patch="if step % 50 == 0:\n    dist.all_reduce(metrics)  # one tensor on the device, no pickling",
         why="an object is pickled, its size and its bytes are sent separately, and the host waits for both",
         source="torch.distributed.all_gather_object documentation",
+        alters=Alters.VALUES,
     )
 
 

@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.evidence.settings import text
-from ddprof.findings import Applies, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Alters, Applies, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
 
@@ -55,6 +55,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 patch=patch,
                 why="tensor cores are idle while fp32 units work",
                 source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
+                alters=Alters.PRECISION,
             ),
         ),
         band=0.5,

@@ -25,7 +25,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts
-from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
@@ -110,6 +110,7 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
         suggested="larger, if memory allows",
         why="longer kernels hide the launches",
         source="HTA documentation on kernel wait",
+        alters=Alters.UPDATES,
     )
 
 

@@ -32,13 +32,13 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
-from ddprof.analyzers.job.script.kinds import LineKind, LineKinds
+from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.rules.evidence.needless.computed import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
-from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.intervals import overlap
 from ddprof.tables import NULL, Array
 from ddprof.units import format_share, format_us
@@ -188,6 +188,7 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
         why=f"it holds the training thread for {format_us(line.time_ns / 1e3 / steps)} per step",
         source=kind.source,
         patch=kind.patch,
+        alters=Alters.CHORE if kind is OTHER else None,
     )
 
 

@@ -124,8 +124,7 @@ def _plain(edition: _Edition, subject: Subject) -> Iterator[Markup]:
 def _overview(edition: _Edition, subject: Subject) -> Iterator[Markup]:
     report = edition.view.opened.report
     ranked = report.ranked_findings()
-    yield _title(phrases.headline(report))
-    yield from parts.verdict(report)[1:]
+    yield from parts.verdict(report, _title(phrases.headline(report)))
     yield parts.step(report)
     if ranked:
         words = "By the step time that fixing them saves. Gains overlap: they are not to be added."

@@ -220,10 +220,10 @@ def _remark_card(remark: Remark) -> Component:
     facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(phrases.on_page(text)))]
     patches = [html.Pre(_lines(fix.patch)) for fix in remark.fixes if fix.patch]
     title: list[Component | str] = [
-        html.Span(f"{_ICONS['info']} info", className="severity info"),
+        html.Span(f"{_ICONS[remark.severity]} {remark.severity}", className=f"severity {remark.severity}"),
         f" {phrases.remark_words(remark)}",
     ]
-    return html.Article([html.H3(title), html.Dl(facts), *patches], className="card info")
+    return html.Article([html.H3(title), html.Dl(facts), *patches], className=f"card {remark.severity}")
 
 
 def _lines(text: str) -> str:

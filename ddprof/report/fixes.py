@@ -8,13 +8,16 @@ from ddprof.findings import Finding, Fix
 from ddprof.report import phrases
 from ddprof.report.model import Report
 from ddprof.settings.fixes_file import write_fixes
-from ddprof.settings.wanted import WantedFix
+from ddprof.settings.wanted import WantedFix, changes_numbers
 
 FILE_NAME = "FIXES.toml"
 
 
-def applicable(report: Report) -> list[tuple[WantedFix, Finding, str]]:
+def applicable(report: Report, is_proven: bool = False) -> list[tuple[WantedFix, Finding, str]]:
     """Each fix that can be applied, with its finding and why, that of the largest gain first.
+
+    `is_proven`: whoever asks proves that results stay; else fixes that the user has to check first are left out, but
+    for those of precision, which nobody applies without being asked.
 
     Where two findings set one thing of one object, the first one does: what is left can be applied together.
     """
@@ -25,6 +28,8 @@ def applicable(report: Report) -> list[tuple[WantedFix, Finding, str]]:
             continue
         for fix in finding.fixes:
             for wanted in _wanted(fix, finding):
+                if fix.condition and not (is_proven or changes_numbers(wanted)):
+                    continue
                 names = {(name, wanted.at) for name in wanted.values}
                 if not names & taken and not ({(name, "") for name, _ in names} & taken):
                     taken |= names

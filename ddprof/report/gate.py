@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.findings import Finding, Remark
 from ddprof.report.model import Report
 from ddprof.units import format_share, format_us
 
@@ -107,8 +108,10 @@ def _measure_us(report: Report, name: str) -> float:
 
 def _findings(report: Report, pattern: str, floor: str) -> list[Violation]:
     wanted = SEVERITIES[SEVERITIES.index(floor) :]
+    found: list[tuple[str, Finding | Remark]] = [(remark.severity, remark) for remark in report.training.remarks]
+    found += [(report.severity_of(finding), finding) for finding in report.ranked_findings()]
     return [
-        Violation(finding.id, f"{severity} {finding.id}: {finding.summary}")
-        for finding in report.ranked_findings()
-        if fnmatchcase(finding.id, pattern) and (severity := report.severity_of(finding)) in wanted
+        Violation(one.id, f"{severity} {one.id}: {one.summary}")
+        for severity, one in found
+        if fnmatchcase(one.id, pattern) and severity in wanted
     ]

@@ -19,7 +19,9 @@ _SEVERITY_MARK = {"critical": "🔴 critical", "warning": "🟡 warning", "info"
 
 def render_markdown(report: Report, next_commands: Sequence[str] = (), full: bool = False) -> str:
     """The report as Markdown; names from traces cannot break out of their place."""
+    check_first = phrases.check_first_words(report)
     parts = [
+        f"> **{escape(check_first)}**" if check_first else "",
         f"### {escape(phrases.headline(report))}",
         escape(phrases.run_words(report)),
         escape(phrases.applied_words(report)),
@@ -95,7 +97,7 @@ def _training(report: Report) -> str:
     """What may spoil the training and costs no time; "" where nothing does."""
     lines = []
     for remark in report.training.remarks:
-        lines.append(f"- {_SEVERITY_MARK['info']} {escape(phrases.remark_words(remark))}")
+        lines.append(f"- {_SEVERITY_MARK[remark.severity]} {escape(phrases.remark_words(remark))}")
         lines += [f"  - seen: {escape(phrases.evidence_words(evidence))}" for evidence in remark.evidence]
         lines += [f"  - **do** {escape(phrases.fix_words(fix))}" for fix in remark.fixes[:1]]
     return "\n".join([f"**{phrases.TRAINING_TITLE}**", "", *lines]) if lines else ""

@@ -54,6 +54,15 @@ def headline(report: Report) -> str:
     return f"{label}: {sentence}"
 
 
+def check_first_words(report: Report) -> str:
+    """What makes the result of the training doubtful, the worst first, before anything is said of its speed; "" where
+    nothing does."""
+    remarks = report.training.remarks
+    told = [r for severity in ("critical", "warning") for r in remarks if r.severity == severity]
+    more = f"; and {len(told) - 1} more below" if len(told) > 1 else ""
+    return f"Check the result first: {remark_words(told[0])}{more}" if told else ""
+
+
 def before_words(report: Report) -> str:
     """Of a job that failed: the verdict on its steps until then; "" of any other."""
     return "" if report.failure is None else f"Before that: {clean(report.verdict.headline)}"
@@ -206,9 +215,10 @@ def on_page(words: str) -> str:
 
 
 def fix_words(fix: Fix) -> str:
-    """One change: setting, from what to what, and why."""
+    """One change: setting, from what to what, why, and what is to be checked before it is made."""
     change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
-    return clean(f"{change} ({fix.why})" if fix.why else change)
+    reasoned = f"{change} ({fix.why})" if fix.why else change
+    return clean(f"{reasoned}. {fix.condition}" if fix.condition else reasoned)
 
 
 def remark_words(remark: Remark) -> str:

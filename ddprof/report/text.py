@@ -66,6 +66,7 @@ def _verdict(report: Report, width: int) -> list[Text]:
     lines = [Text(part, style="dim") for part in textwrap.wrap(phrases.run_words(report), width)]
     lines += [Text(part, style="dim") for part in textwrap.wrap(phrases.applied_words(report), width)]
     lines.append(Text())
+    lines += [Text(part, style="bold red") for part in textwrap.wrap(phrases.check_first_words(report), width)]
     lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
     lines += [Text(part) for part in textwrap.wrap(phrases.before_words(report), width)]
     trust = phrases.trust_words(report)
@@ -154,8 +155,9 @@ def _training(report: Report, width: int) -> list[Text]:
         return []
     lines = [Text(phrases.TRAINING_TITLE, style="bold")]
     for remark in remarks[: phrases.MAX_FINDINGS]:
-        title = textwrap.wrap(phrases.remark_words(remark), width - 11) or [""]
-        lines.append(Text.assemble("  ", ("[info]", _SEVERITY_STYLE["info"]), " ", title[0]))
+        title = textwrap.wrap(phrases.remark_words(remark), width - len(remark.severity) - 7) or [""]
+        label = (f"[{remark.severity}]", _SEVERITY_STYLE[remark.severity])
+        lines.append(Text.assemble("  ", label, " ", title[0]))
         lines += [Text(f"         {line}") for line in title[1:]]
         for evidence in remark.evidence[:3]:
             lines += _labelled("seen", phrases.evidence_words(evidence), width, indent=9)

@@ -6,6 +6,8 @@ unix nanoseconds of the rank's own clock. `readers.companions` parses the files:
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
@@ -322,10 +324,19 @@ class StepMedians(Struct, frozen=True):
     rest_ns: Whole | None = None
 
 
+class RankEnd(Struct, frozen=True):
+    """How the process ended; `error`: the exception that ended it, None where it ended by itself."""
+
+    error: dict[str, Any] | None = None
+
+
 class Sidecar(Struct, frozen=True, kw_only=True):
     """Everything about one rank. `fetching` and `hardware` come from other files of the run folder."""
 
     schema: str | None = None
+    state: str = ""  # "running", "exit", "crash", "killed"
+    end: RankEnd | None = None
+    steps_total: Whole | None = None
     rank: Rank | None = None
     world_size: Rank | None = None
     host: str | None = None

@@ -34,6 +34,8 @@ class Loop:
     before_backward: int = 0  # scalars reduced between forward and backward
     optimizers: int = 1
     marked: bool = True
+    zeroed: bool = False  # gradients, after each pass
+    touched: bool = False  # gradients, after each pass
 
     def written(self, folder: Path) -> Path:
         """The run as files."""
@@ -51,7 +53,9 @@ class _Rank:
         for step in range(STEPS):
             begin = self.now_us
             for micro in range(self.loop.micro):
-                self._pass(micro >= self.loop.micro - self.loop.reduced)
+                self._pass(micro >= self.loop.micro - self.loop.reduced, adds=micro > 0 and not self.loop.zeroed)
+                if self.loop.touched:
+                    self._operator("aten::_foreach_mul_", CALL_US)
             self._called(self.loop.norms, 1, "all_reduce")
             for _ in range(self.loop.optimizers):
                 at = self.now_us
@@ -64,7 +68,7 @@ class _Rank:
             self._range(f"ProfilerStep#{step}", begin)
         return self.events
 
-    def _pass(self, reduces: bool) -> None:
+    def _pass(self, reduces: bool, adds: bool) -> None:
         loop, at = self.loop, self.now_us
         if loop.buffers:
             self._collective("c10d::broadcast_", "gloo:broadcast", BROADCAST_US, ELEMENTS)
@@ -76,6 +80,8 @@ class _Rank:
         at = self.now_us
         for _ in range(GRADIENTS if loop.used is None else loop.used):
             self._operator("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 5.0)
+            if adds:
+                self._add(gloo_traces.operator, "aten::add_", self.now_us - 2.0, 1.0)
         if reduces:  # called as the last gradients come, waited for after the engine's last node
             messages = [(REDUCE_US, ELEMENTS), *([(MAP_US, GRADIENTS)] if loop.used is not None else [])]
             called_us, done_us = self.now_us + BACKWARD_US - 100.0, self.now_us + BACKWARD_US

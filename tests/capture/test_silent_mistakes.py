@@ -7,6 +7,8 @@ import pytest
 from runs import SCRIPTS, ddprof_run, forked
 
 from ddprof.analyzers.engine import analyze
+from ddprof.report import phrases
+from ddprof.report.gate import parse_gate
 from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.markdown import render_markdown
@@ -41,12 +43,17 @@ def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
     assert "head.weight" in found["training.replicas_differ"].evidence[0].text
     assert "left_over.weight, left_over.bias" in found["training.unused_parameters"].summary
     assert (report.training.samples_per_rank, report.training.samples_per_step) == (4, 8)
-    # They are no findings: nothing of what gates and verdicts are made of knows them.
+    # They are no findings, but the worst one is told first, and gates count them.
     assert not any(finding.id.startswith("training.") for finding in report.findings)
     document = json.loads(json.dumps(to_contract(report)))
-    assert {remark["severity"] for remark in document["training"]["remarks"]} == {"info"}
+    assert {remark.id for remark in found.values() if remark.severity == "critical"} == {"training.replicas_differ"}
+    first = document["verdict"]["check_first"]
+    assert first.startswith("Check the result first: ") and "(training.replicas_differ); and 2 more" in first
+    gated = [violation.key for violation in parse_gate("critical").violations(report)]
+    assert gated[0] == "training.replicas_differ"
     assert from_contract(document).training == report.training
     for screen in (render_text(report), render_markdown(report), render_summary(report)):
         assert all(name.split(".")[1] in screen.replace("\\", "") for name in places)
+        assert 0 <= screen.find("Check the result first: ") < screen.find(phrases.bound_word(report))
     hidden = render_text(redacted(report, b"key"))
     assert "left_over" not in hidden and SCRIPT.name not in hidden and "training.set_epoch" in hidden

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,9 +50,10 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
 
 def _reductions(job: JobFacts, roles: list[Array], models: int) -> Needless:
     found = [repeated_reductions(f, r, models) for f, r in zip(job.ranks, roles, strict=True)]
-    told = [count for _, count in found if count]
+    told = [each.passes for each in found if each.passes]
     passes = round(float(np.median(told))) if told else 0
-    return _of_comms(ACCUMULATION, job, [comms for comms, _ in found], passes)
+    made = _of_comms(ACCUMULATION, job, [each.comms for each in found], passes)
+    return replace(made, is_proven=all(each.is_kept for each in found if each.passes))
 
 
 def _unused(job: JobFacts) -> Needless:

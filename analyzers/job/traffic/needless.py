@@ -20,10 +20,11 @@ class Needless:
 
     `kind`: a constant of this module. `comms`: bool per row of the rank's comms. `host`: when the host does nothing but
     call it, ns on the rank's own clock. `number`: of passes per optimizer step (ACCUMULATION), of parameters (UNUSED);
-    else 0.
+    else 0. `is_proven`: the recording shows that the training is the same without it.
     """
 
     kind: str
     comms: tuple[Array, ...]
     host: tuple[Intervals, ...]
     number: int = 0
+    is_proven: bool = False

@@ -40,6 +40,7 @@ def _differing(group: Copies, why: str) -> Iterator[Remark]:
         summary=f"{counted(len(places), 'buffer')} of {name} differ between ranks ({why}): what one rank evaluates or "
         "saves holds the statistics of its share of the data",
         ranks=(),
+        severity="warning",
         evidence=(
             Evidence(f"after step {group.step}: {named([group.one.names[at] for at in places])} differ"),
             *at_line("wrapped", group.one.line),

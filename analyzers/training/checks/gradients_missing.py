@@ -52,6 +52,7 @@ def _disagreeing(uses: Mapping[int, OptimizerGradients], shared: frozenset[str])
         id=CHECK.id,
         summary=f"{counted(len(names), 'parameter tensor')} had a gradient on some ranks only: {named(names)}",
         ranks=lacking if len(lacking) < len(uses) else (),
+        severity="critical",
         evidence=(
             Evidence(f"step {step}: none for {name} on {format_ranks(tuple(sorted(ranks)))}"),
             Evidence(f"in {len({step for _, step in uneven})} of {len(steps)} steps that all ranks recorded"),

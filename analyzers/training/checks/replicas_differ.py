@@ -67,6 +67,7 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
             *at_line("wrapped" if group.one.kind == DDP else "their optimizer made", group.one.line),
         ),
         fixes=(_rounding_fix() if rounding else fix,),
+        severity="info" if rounding else "critical",
     )
 
 

@@ -40,6 +40,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
         id=CHECK.id,
         summary=f"{order} in the order of the one before: set_epoch is not called on the DistributedSampler",
         ranks=() if everywhere else tuple(sorted(found)),
+        severity="warning",
         evidence=(
             Evidence(f"{first.repeated} of {first.begun} passes over the data began as the one before them had"),
             *at_line("iterated", first.line),

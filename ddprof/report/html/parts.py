@@ -21,8 +21,8 @@ def render_summary(report: Report) -> str:
     return tag("style", Markup("@scope (.ddprof){" + STYLE.replace(":root", ":scope") + "}")) + fragment
 
 
-def verdict(report: Report) -> list[Markup]:
-    """The verdict as the heading, and how sure it is."""
+def verdict(report: Report, heading: Markup | None = None) -> list[Markup]:
+    """What makes the result doubtful, the verdict as the heading, and how sure it is. `heading`: in place of that."""
     trust = phrases.trust_words(report)
     confidence = (
         tag("p", tag("strong", "Confidence: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
@@ -30,7 +30,9 @@ def verdict(report: Report) -> list[Markup]:
         else Markup()
     )
     told = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
-    return [tag("h1", phrases.headline(report)), *told, confidence]
+    check_first = phrases.check_first_words(report)
+    first = [tag("p", tag("strong", check_first), class_="severity critical")] if check_first else []
+    return [*first, heading or tag("h1", phrases.headline(report)), *told, confidence]
 
 
 def step(report: Report) -> Markup:
@@ -119,9 +121,11 @@ def _remark(remark: Remark) -> Markup:
         for fix in remark.fixes
         if fix.patch
     ]
-    title = tag("h3", tag("span", "info", class_="severity info"), " ", phrases.remark_words(remark))
+    title = tag(
+        "h3", tag("span", remark.severity, class_=f"severity {remark.severity}"), " ", phrases.remark_words(remark)
+    )
     facts = tag("dl", *(join(tag("dt", name), tag("dd", phrases.on_page(text))) for name, text in rows))
-    return tag("article", title, facts, *patches, class_="card info")
+    return tag("article", title, facts, *patches, class_=f"card {remark.severity}")
 
 
 def folded(head: str, items: Sequence[Markup]) -> Markup:

@@ -15,6 +15,7 @@ from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Abstention, Finding, Recoverable
 from ddprof.outside.secrets import masked_data
+from ddprof.report import phrases
 from ddprof.report.json.parts import (
     applied_document,
     applied_from,
@@ -91,7 +92,11 @@ def _contract(report: Report) -> dict[str, Any]:
             for w in report.what_if
         ],
         "replay": {"error": _finite(report.replay.error, 6)},
-        "verdict": {"bound": report.verdict.bound, "headline": report.verdict.headline},
+        "verdict": {
+            "bound": report.verdict.bound,
+            "headline": report.verdict.headline,
+            "check_first": phrases.check_first_words(report) or None,
+        },
         "abstentions": [{"id": a.id, "reason": a.reason} for a in report.abstentions],
         "checked": list(report.checked),
         "training": training_document(report.training),

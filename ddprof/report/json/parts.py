@@ -30,17 +30,19 @@ def evidence_from(item: EvidenceDocument) -> Evidence:
 
 def fix_document(fix: Fix) -> dict[str, Any]:
     """`applies`: settings by name, {} where `ddprof run --apply` cannot make the fix."""
-    return {**asdict(fix), "applies": dict(fix.applies), "at": list(fix.at)}
+    shown = {name: value for name, value in asdict(fix).items() if name != "alters"}
+    return {**shown, "applies": dict(fix.applies), "at": list(fix.at)}
 
 
 def fix_from(item: FixDocument) -> Fix:
     """A fix, read."""
     applies = tuple(item.applies.items())
-    return Fix(item.setting, item.suggested, item.why, item.source, item.current, item.patch, applies, item.at)
+    words = (item.setting, item.suggested, item.why, item.source, item.current, item.patch)
+    return Fix(*words, applies, item.at, condition=item.condition)
 
 
 def training_document(training: Training) -> dict[str, Any]:
-    """`training`: remarks are always of severity "info"."""
+    """`training`, with its remarks."""
     return {
         "samples_per_rank": training.samples_per_rank,
         "samples_per_step": training.samples_per_step,
@@ -49,7 +51,7 @@ def training_document(training: Training) -> dict[str, Any]:
         "remarks": [
             {
                 "id": remark.id,
-                "severity": "info",
+                "severity": remark.severity,
                 "summary": remark.summary,
                 "ranks": list(remark.ranks),
                 "evidence": [evidence_document(evidence) for evidence in remark.evidence],
@@ -85,7 +87,7 @@ def applied_from(item: AppliedDocument) -> AppliedSetting:
 
 def _remark(item: RemarkDocument) -> Remark:
     fixes, evidence = tuple(map(fix_from, item.fixes)), tuple(map(evidence_from, item.evidence))
-    return Remark(item.id, item.summary, item.ranks, evidence, fixes)
+    return Remark(item.id, item.summary, item.ranks, evidence, fixes, item.severity)
 
 
 def _rounded(value: float | None) -> float | None:

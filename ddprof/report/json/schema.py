@@ -5,7 +5,7 @@ Names are those of the JSON. Keys that are not here are ignored: newer versions 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -116,6 +116,7 @@ class FixDocument(Struct):
     patch: str | None = None
     applies: dict[str, bool | int | float | str] = {}
     at: tuple[str, ...] = ()
+    condition: str = ""
 
 
 class CalibrationDocument(Struct):
@@ -191,6 +192,7 @@ class RemarkDocument(Struct):
     ranks: tuple[Rank, ...] = ()
     evidence: tuple[EvidenceDocument, ...] = ()
     fixes: tuple[FixDocument, ...] = ()
+    severity: Literal["critical", "warning", "info"] = "info"
 
 
 class TrainingDocument(Struct, frozen=True):

@@ -39,7 +39,7 @@ def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> F
     """Of one analyzed run. `only`: names of settings (() for all)."""
     found: list[TrialCandidate] = []
     left_out: list[tuple[str, str]] = []
-    for number, (fix, finding, _) in enumerate(applicable(run.report)):
+    for number, (fix, finding, _) in enumerate(applicable(run.report, is_proven=True)):
         if only and not set(fix.values) & set(only):
             left_out.append((fix.words, "not among --only"))
         elif changes_numbers(fix) and not allow_numerics:

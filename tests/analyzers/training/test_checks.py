@@ -58,6 +58,34 @@ def test_epochs_in_the_same_order() -> None:
     assert said("set_epoch", job(passes(3, trains=False), {})) == []
 
 
+def trained(steps: int, last_us: int, **more: Any) -> dict[str, Any]:
+    """A rank that held a DDP model and ended its last step then; each took 10 us."""
+    begun = [1000 * last_us - 10_000 * (steps - number) for number in range(steps)]
+    timed = [{"index": n, "start_ns": start_ns, "end_ns": start_ns + 10_000} for n, start_ns in enumerate(begun)]
+    return {"models": [{"kind": "ddp"}], "state": "exit", "steps_total": steps, "steps": timed, **more}
+
+
+def test_ranks_that_run_out_of_data() -> None:
+    (remark,) = said("unequal_data", job(trained(52, 520), trained(40, 400)))
+    assert remark.summary == "rank 1 trained on less data: 40 steps, others up to 52"
+    assert (remark.ranks, remark.severity) == ((1,), "warning")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        trained(51, 510),  # what is left of a division
+        trained(40, 520),  # both end together: the first trains something else as well
+        trained(40, 400, end={"error": {"type": "ValueError"}}),
+        trained(40, 400, state="killed"),
+        trained(40, 400, models=[]),
+        {},
+    ],
+)
+def test_ranks_that_do_not_are_left_alone(other: dict[str, Any]) -> None:
+    assert said("unequal_data", job(trained(52, 520), other)) == []
+
+
 def gradients(missing: dict[str, list[int]], never: bool = True, stateful: bool = True) -> dict[str, Any]:
     listed = [{"name": n, "elements": 1000, "steps": s, "never": never} for n, s in missing.items()]
     use = {"optimizer": "AdamW", "line": LINE, "steps": [5, 6], "followed": 1, "parameters": 8, "missing": listed}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.findings import Fix
+from ddprof.findings import Alters, Fix
 
 
 def accumulation(measures: Measures, passes: int) -> Fix:
@@ -26,6 +26,7 @@ def accumulation(measures: Measures, passes: int) -> Fix:
         patch=patch,
         why=f"the sum over ranks is the same when it is taken once, of accumulated gradients{memory}",
         source=source,
+        alters=Alters.REDUCTIONS,
     )
 
 
@@ -40,6 +41,7 @@ def buffers(measures: Measures, _: int) -> Fix:
         why="training does not read the running statistics of batch norm, and constant tables are equal already; "
         "rank 0's statistics are sent once before an evaluation on all ranks, or SyncBatchNorm keeps them equal",
         source="torch.nn.parallel.DistributedDataParallel documentation",
+        alters=Alters.BUFFERS,
     )
 
 
@@ -66,6 +68,7 @@ def metrics(measures: Measures, _: int) -> Fix:
         "if step % 100 == 0:\n    dist.all_reduce(total)  # one tensor for all values",
         why="ranks meet there in every step, and the host waits for the values",
         source="PyTorch performance tuning guide",
+        alters=Alters.VALUES,
     )
 
 

@@ -10,6 +10,8 @@ from ddprof.analyzers.engine import LoadedRun, load_runs
 from ddprof.analyzers.job.needless.cost import needless_us
 from ddprof.analyzers.job.needless.find import find_needless
 from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.same_result import CONDITIONS
+from ddprof.findings import Alters
 from ddprof.sidecar import ModelParameters, Sidecar
 from ddprof.sidecar.calls import WrappedModel
 
@@ -53,6 +55,7 @@ def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind
         Loop(before_backward=2),  # may be part of the loss
         Loop(norms=2),  # the clipping needs them
         Loop(micro=2, reduced=2, optimizers=2),  # two models with an optimizer each
+        Loop(micro=4, reduced=4, zeroed=True),  # each pass is of another sum
         Loop(gathered=2**18),  # parameters of a sharded optimizer, for all that is known
     ],
 )
@@ -66,6 +69,17 @@ def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
     twins = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel("ddp"), WrappedModel("ddp")))
     told = replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks))
     assert not find_needless(told)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("touched", [True, False])
+def test_no_sync_is_advised_without_a_condition_where_gradients_were_seen_to_add_up(
+    tmp_path: Path, touched: bool, marked: bool
+) -> None:
+    run = loaded(Loop(micro=4, reduced=4, touched=touched, marked=marked), tmp_path)
+    (fix,) = run.report.findings[0].fixes
+    assert run.measures.needless[ACCUMULATION].is_proven is not touched
+    assert fix.condition == (CONDITIONS[Alters.REDUCTIONS] if touched else "")
 
 
 @pytest.mark.parametrize(("parameters", "is_model"), [(2**17, False), (2**18, True), (2**22, False)])

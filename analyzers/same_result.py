@@ -1,0 +1,45 @@
+"""Fixes that may change what is trained: each is offered as it is where the recording shows that the result stays, else
+with the condition that the user has to check. Nowhere else is that decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.traffic.needless import ACCUMULATION
+from ddprof.findings import Alters, Fix
+from ddprof.settings.catalogue import CATALOGUE, Effect
+
+CONDITIONS: Mapping[Alters, str] = {
+    Alters.REDUCTIONS: "Check first that nothing zeroes or reads gradients between these backward passes",
+    Alters.UPDATES: "Check first that learning rate and schedule suit a batch that is so much larger",
+    Alters.PRECISION: "Check first that the loss falls as before: numbers keep fewer bits",
+    Alters.ORDER: "Check first that no file, server or other process relies on ranks waiting there",
+    Alters.VALUES: "Check first that loss, schedule and early stopping do not read these values",
+    Alters.BUFFERS: "Check first that only rank 0 evaluates and saves, and that training reads no buffer that changes",
+    Alters.CHORE: "Check first that the training does not read what this line makes",
+}
+
+
+def _keeps_gradients(measures: Measures) -> bool:
+    """Whether the gradients of all passes before an update were seen to be added up, and touched by nothing else."""
+    found = measures.needless.get(ACCUMULATION)
+    return found is not None and found.is_proven
+
+
+_PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {Alters.REDUCTIONS: _keeps_gradients}
+
+
+def checked(fix: Fix, measures: Measures) -> Fix:
+    """The fix, with its condition where it may change the result and the recording does not show otherwise."""
+    alters = fix.alters or _by_setting(fix)
+    is_proven = alters is None or (alters in _PROOFS and _PROOFS[alters](measures))
+    return replace(fix, alters=None, condition="" if is_proven or alters is None else CONDITIONS[alters])
+
+
+def _by_setting(fix: Fix) -> Alters | None:
+    """PRECISION where a setting of the fix is of that effect."""
+    settings = [CATALOGUE[name] for name, _ in fix.applies if name in CATALOGUE]
+    return Alters.PRECISION if any(setting.effect is Effect.NUMBERS for setting in settings) else None

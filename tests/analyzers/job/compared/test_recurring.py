@@ -39,9 +39,7 @@ def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) ->
         (5, 11.0, False),  # what comes again is another thing: nearer to the usual step
     ],
 )
-def test_a_long_step_recurs_where_steps_outside_are_as_long(
-    labelled: Runs, every: int, long_ms: float, recurs: bool
-) -> None:
+def test_a_long_step_recurs_where_others_are_as_long(labelled: Runs, every: int, long_ms: float, recurs: bool) -> None:
     found = recurring(timed(labelled, every, long_ms), TRACED_MS * 1e6, IS_LEFT_OUT)
     assert found.tolist() == [recurs, False, False, False, False]
 

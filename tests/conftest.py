@@ -17,19 +17,9 @@ import pytest
 
 from ddprof.cli import main as cli_main
 from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable
+from ddprof.report import model
 from ddprof.report.json.contract import to_contract
-from ddprof.report.model import (
-    ClockInfo,
-    HealthItem,
-    HostClockInfo,
-    Ledger,
-    Replay,
-    Report,
-    RunInfo,
-    Steps,
-    Verdict,
-    WhatIf,
-)
+from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Report, RunInfo, Steps, Verdict
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: helpers of this folder, no package
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # benchmarks/ and tests/ are not installed
@@ -158,62 +148,32 @@ def straggler_report() -> Report:
     }
     per_rank[2]["dataloader"] = 38_000.0
     job = {"wall_us": 100_000.0, "compute": 60_125.0, "comm_transfer": 2_000.0, "comm_wait": 28_375.0}
+    fix = Fix("num_workers", "4", "the loader of rank 2 cannot keep up", "pytorch.org/docs/data", "0", "num_workers=4")
+    waits = Evidence("rank 2 waits 38 ms for its batch", 2, 0.0, 38_000.0, "DataLoader.__next__")
+    late = ("input.straggler", "The loader of rank 2 is late in 4 of 4 steps", (2,), 38_000.0)
+    little = ("comm.bandwidth_bound", "All-reduce moves 100 MiB per step", (), 2_000.0)
+    headline = "The loader of rank 2 is late by 38 ms in every 100 ms step; 3 ranks wait for it."
+    clocks = {"node-a": HostClockInfo(0.0, 0.0, 1.0), "node-b": HostClockInfo(1500.25, 0.1, 12.0)}
     return Report(
         run=RunInfo(
-            world_size=4,
-            ranks=(0, 1, 2, 3),
-            hosts={0: "node-a", 1: "node-a", 2: "node-b", 3: "node-b"},
-            backend="nccl",
-            device="cuda",
-            device_name="NVIDIA H100 80GB HBM3",
-            framework=("ddp",),
-            name="mnist",
-            paths=("runs/mnist/rank0.json.gz",),
+            4, (0, 1, 2, 3), (), {0: "node-a", 1: "node-a", 2: "node-b", 3: "node-b"}, "nccl", "cuda",
+            device_name="NVIDIA H100 80GB HBM3", framework=("ddp",), name="mnist", paths=("runs/mnist/rank0.json.gz",),
         ),
         steps=Steps(4, "profiler_step", 100_000.0, (99_000.0, 101_000.0, 100_500.0, 99_500.0)),
         ledger=Ledger(per_rank, {**job, "dataloader": 9_500.0}),
-        verdict=Verdict(
-            "straggler", "The loader of rank 2 is late by 38 ms in every 100 ms step; 3 ranks wait for it."
-        ),
+        verdict=Verdict("straggler", headline),
         findings=(
-            Finding(
-                id="input.straggler",
-                summary="The loader of rank 2 is late in 4 of 4 steps",
-                ranks=(2,),
-                lost_us=38_000.0,
-                recoverable_us=Recoverable(36_000.0, 33_000.0, 38_000.0),
-                confidence=0.95,
-                evidence=(Evidence("rank 2 waits 38 ms for its batch", 2, 0.0, 38_000.0, "DataLoader.__next__"),),
-                fixes=(
-                    Fix(
-                        "num_workers",
-                        "4",
-                        "the loader of rank 2 cannot keep up",
-                        "pytorch.org/docs/data",
-                        "0",
-                        "num_workers=4",
-                    ),
-                ),
-            ),
-            Finding(
-                id="comm.bandwidth_bound",
-                summary="All-reduce moves 100 MiB per step",
-                ranks=(),
-                lost_us=2_000.0,
-                recoverable_us=Recoverable(1_000.0, 500.0, 1_500.0),
-                confidence=0.6,
-            ),
+            Finding(*late, Recoverable(36_000.0, 33_000.0, 38_000.0), 0.95, evidence=(waits,), fixes=(fix,)),
+            Finding(*little, Recoverable(1_000.0, 500.0, 1_500.0), 0.6),
         ),
-        what_if=(WhatIf("input.straggler", 64_000.0, 62_000.0, 67_000.0),),
-        replay=Replay(0.004),
-        clock=ClockInfo(
-            {"node-a": HostClockInfo(0.0, 0.0, 1.0), "node-b": HostClockInfo(1500.25, 0.1, 12.0)}, "collective ends"
-        ),
+        what_if=(model.WhatIf("input.straggler", 64_000.0, 62_000.0, 67_000.0),),
+        replay=model.Replay(0.004),
+        clock=ClockInfo(clocks, "collective ends"),
         health=(HealthItem("the trace ends early", "its last step is left out", "warning", 3),),
         efficiency={"parallel_efficiency": 0.6, "mfu": float("nan"), "bus_bandwidth_gbps": {"allreduce": 123.4}},
         abstentions=(Abstention("memory.headroom", "no memory events (profile_memory=False)"),),
         checked=("host.gc", "host.sync"),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

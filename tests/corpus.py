@@ -1,7 +1,4 @@
-"""Small labelled runs, one per rule and a few healthy ones: drawn by the trace generator, so their truth is known.
-
-Four ranks and three steps where that is enough: every run is generated and analyzed once per session (see conftest.py).
-"""
+"""Small labelled runs, one per rule and a few healthy ones: drawn by the trace generator, so their truth is known."""
 
 import sys
 from dataclasses import replace
@@ -18,145 +15,99 @@ MODEL = Model(layers=4, unit_us=390.0, params_per_layer=10_000_000)
 STAGE = replace(MODEL, layers=3, unit_us=900.0)
 TENSOR_PARALLEL = Parallel("tpdp", dp=2, tp=2)
 PIPELINE = Parallel("pp", dp=1, pp=2, microbatches=8, activation_elems=4_000_000)
+OLD = Format(names="old", seq=False, collective_args=False, time="integer")  # before PyTorch 2.1: nothing names a group
+MEMORY, SHAPES = Format(memory=True), Format(shapes=True)
+# Four ranks and three steps where that is enough: every run is made and analyzed once per session (see conftest.py).
 job = partial(small_run, ranks=4, model=MODEL, loader_us=20_000.0)
+fsdp = partial(job, parallel=Parallel("fsdp", dp=4))
+mesh = partial(job, ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2))
+experts = partial(job, model=replace(MODEL, arch="moe"))
+stages = partial(job, ranks=2, model=STAGE)
+short = partial(job, model=replace(STAGE, layers=2))  # stages of two layers each
+piped = partial(replace, PIPELINE)
+SLOW = fault("straggler.compute", 0.3, 2, mode="all")
+SMALL = fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)
+HUGE = fault("comm.no_overlap", 5.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0)
+HEAVY = fault("pipeline.imbalance", 2.0, stage=1)
+NESTED = fault("fsdp.nested", 700.0, units=3)
+LAUNCHES = fault("host.launch_bound", 6.0)
+launching = {"model": replace(MODEL, unit_us=120.0, params_per_layer=1_000_000), "loader_us": 3_000.0}
 
 CLEAN = {
     "clean.ddp": job(kind="clean.ddp"),
-    "clean.fsdp": job(kind="clean.fsdp", parallel=Parallel("fsdp", dp=4)),
+    "clean.fsdp": fsdp(kind="clean.fsdp"),
     "clean.tpdp": job(kind="clean.tpdp", hosts=2, parallel=TENSOR_PARALLEL),
-    "clean.pp": job(kind="clean.pp", ranks=2, model=STAGE, parallel=replace(PIPELINE, microbatches=16)),
+    "clean.pp": stages(kind="clean.pp", parallel=piped(microbatches=16)),
 }
 FAULTY = {
-    "straggler.compute": job(fault("straggler.compute", 0.3, 2, mode="all")),
+    "straggler.compute": job(SLOW),
     "straggler.host": job(fault("straggler.host", 9e3, 1, mode="stall")),
     "straggler.imbalance": job(fault("straggler.imbalance", 0.25), steps=5),
     "input.starved": job(fault("input.starved", 6e4, num_workers=2, recommended_num_workers=16)),
     "input.straggler": job(fault("input.straggler", 8.0, 3), steps=5),
     "input.pageable_copy": job(fault("input.pageable_copy", 6e7)),
-    "comm.latency_bound": job(fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0)),
-    "comm.no_overlap": job(
-        fault("comm.no_overlap", 5.0, mode="huge", bucket_cap_mb=1e6, recommended_bucket_cap_mb=25.0)
-    ),
+    "comm.latency_bound": job(SMALL),
+    "comm.no_overlap": job(HUGE),
     "comm.bandwidth_bound": job(fault("comm.bandwidth_bound", 50.0)),
-    "comm.slow_link": job(fault("comm.slow_link", 40.0, 0, 2), ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2)),
-    "comm.sharding": job(fault("comm.sharding", 8.0, remedy="reshard"), parallel=Parallel("fsdp", dp=4)),
-    "host.launch_bound": job(
-        fault("host.launch_bound", 6.0),
-        model=replace(MODEL, unit_us=120.0, params_per_layer=1_000_000),
-        loader_us=3_000.0,
-    ),
+    "comm.slow_link": mesh(fault("comm.slow_link", 40.0, 0, 2)),
+    "comm.sharding": fsdp(fault("comm.sharding", 8.0, remedy="reshard")),
+    "host.launch_bound": job(LAUNCHES, **launching),
     "host.sync": job(fault("host.sync", 1_500.0)),
     "host.gc": job(fault("host.gc", 9e3, chance=0.6), steps=5),
     "host.checkpoint": job(fault("host.checkpoint", 2e4, step=1)),
     "host.allocator": job(fault("host.allocator", 7e3)),
-    "memory.headroom": job(fault("memory.headroom", 7e3), form=Format(memory=True)),
-    "pipeline.bubble": job(
-        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=8),
-        ranks=2,
-        model=STAGE,
-        parallel=PIPELINE,
+    "memory.headroom": job(fault("memory.headroom", 7e3), form=MEMORY),
+    "pipeline.bubble": stages(
+        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=8), parallel=PIPELINE
     ),
-    "pipeline.imbalance": job(
-        fault("pipeline.imbalance", 2.0, stage=1), ranks=2, model=STAGE, parallel=replace(PIPELINE, microbatches=16)
-    ),
-    "compute.precision": job(fault("compute.precision", 2.2), form=Format(shapes=True)),
+    "pipeline.imbalance": stages(HEAVY, parallel=piped(microbatches=16)),
+    "compute.precision": job(fault("compute.precision", 2.2), form=SHAPES),
     "compute.unfused_optimizer": job(fault("compute.unfused_optimizer", 30.0), ranks=2, model=replace(MODEL, layers=3)),
 }
-OLD = Format(names="old", seq=False, collective_args=False, time="integer")  # before PyTorch 2.1: nothing names a group
 HARD = {
-    "pipeline without arguments": job(
+    "pipeline without arguments": stages(
         fault("pipeline.bubble", 3.0, microbatches=3, recommended_microbatches=8),
         ranks=3,
-        model=STAGE,
-        parallel=replace(PIPELINE, pp=3),
+        parallel=piped(pp=3),
         form=OLD,
     ),
-    "mesh without arguments": job(
-        fault("straggler.compute", 0.3, 2, mode="all"), hosts=2, parallel=TENSOR_PARALLEL, form=OLD
+    "mesh without arguments": job(SLOW, hosts=2, parallel=TENSOR_PARALLEL, form=OLD),
+    "buckets without sizes": job(SMALL, form=OLD),
+    "slow rank, and frees that wait for it": job(replace(SLOW, strength=0.4, ranks=(1,)), fault("host.allocator", 7e3)),
+    "slow link between stages": short(fault("pipeline.slow_link", 900.0, 1, 2), parallel=piped(pp=4, microbatches=12)),
+    "slow link of a mesh, without arguments": mesh(fault("comm.slow_link", 40.0, 0, 2), form=OLD),
+    "slow link of one replica, without arguments": short(
+        fault("pipeline.slow_link", 1500.0, 1, 3), parallel=piped(dp=2, microbatches=12), form=OLD
     ),
-    "buckets without sizes": job(
-        fault("comm.latency_bound", 900.0, bucket_cap_mb=1.0, recommended_bucket_cap_mb=25.0), form=OLD
+    "slow device in a pipeline": short(SLOW, parallel=piped(pp=4, microbatches=12)),
+    "slow host of a whole stage": short(replace(SLOW, ranks=(2, 3)), hosts=2, parallel=piped(dp=2, microbatches=12)),
+    "device short of power in a pipeline": short(
+        fault("straggler.compute", 0.4, 1, mode="matmul"), ranks=3, parallel=piped(pp=3, microbatches=12), form=SHAPES
     ),
-    "slow rank, and frees that wait for it": job(
-        fault("straggler.compute", 0.4, 1, mode="all"), fault("host.allocator", 7e3)
-    ),
-    "slow link between stages": job(
-        fault("pipeline.slow_link", 900.0, 1, 2),
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, pp=4, microbatches=12),
-    ),
-    "slow link of a mesh, without arguments": job(
-        fault("comm.slow_link", 40.0, 0, 2), ranks=8, hosts=2, parallel=Parallel("tpdp", dp=4, tp=2), form=OLD
-    ),
-    "slow link of one replica, without arguments": job(
-        fault("pipeline.slow_link", 1500.0, 1, 3),
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, dp=2, microbatches=12),
-        form=OLD,
-    ),
-    "slow device in a pipeline": job(
-        fault("straggler.compute", 0.3, 2, mode="all"),
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, pp=4, microbatches=12),
-    ),
-    "slow host of a whole stage": job(
-        fault("straggler.compute", 0.3, 2, 3, mode="all"),
-        hosts=2,
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, dp=2, microbatches=12),
-    ),
-    "device short of power in a pipeline": job(
-        fault("straggler.compute", 0.4, 1, mode="matmul"),
-        ranks=3,
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, pp=3, microbatches=12),
-        form=Format(shapes=True),
-    ),
-    "hot expert": job(fault("imbalance.hot_expert", 0.8, 3), model=replace(MODEL, arch="moe")),
-    "hot expert, with shapes": job(
-        fault("imbalance.hot_expert", 0.8, 0), ranks=2, model=replace(MODEL, arch="moe"), form=Format(shapes=True)
-    ),
-    "warm expert of two ranks": job(
-        fault("imbalance.hot_expert", 0.14, 0), ranks=2, model=replace(MODEL, arch="moe"), steps=5
-    ),
+    "hot expert": experts(fault("imbalance.hot_expert", 0.8, 3)),
+    "hot expert, with shapes": experts(fault("imbalance.hot_expert", 0.8, 0), ranks=2, form=SHAPES),
+    "warm expert of two ranks": experts(fault("imbalance.hot_expert", 0.14, 0), ranks=2, steps=5),
     "hot table": job(fault("imbalance.hot_table", 1.5, 1), model=replace(MODEL, arch="dlrm")),
-    "slow device among experts": job(fault("straggler.compute", 0.3, 2, mode="all"), model=replace(MODEL, arch="moe")),
-    "device short of power among experts": job(
-        fault("straggler.compute", 0.5, 1, mode="matmul"), model=replace(MODEL, arch="moe")
-    ),
-    "healthy experts": job(kind="clean.moe", model=replace(MODEL, arch="moe")),
+    "slow device among experts": experts(SLOW),
+    "device short of power among experts": experts(fault("straggler.compute", 0.5, 1, mode="matmul")),
+    "healthy experts": experts(kind="clean.moe"),
     "batches made in the loop": job(fault("input.preprocessing", 8e3)),
     "barriers in every step": job(fault("comm.barrier", 20.0)),
-    "needless recomputation": job(
-        fault("memory.recompute", 1.0, every=1, memory=0.3, kept=0.4), form=Format(memory=True)
-    ),
-    "three units a layer": job(fault("fsdp.nested", 700.0, units=3), parallel=Parallel("fsdp", dp=4)),
-    "three units a layer, without sizes": job(
-        fault("fsdp.nested", 700.0, units=3), parallel=Parallel("fsdp", dp=4), form=OLD
-    ),
-    "gathers when needed": job(fault("fsdp.no_prefetch", 4.0), parallel=Parallel("fsdp", dp=4)),
-    "few microbatches, two chunks per stage": job(
+    "needless recomputation": job(fault("memory.recompute", 1.0, every=1, memory=0.3, kept=0.4), form=MEMORY),
+    "three units a layer": fsdp(NESTED),
+    "three units a layer, without sizes": fsdp(NESTED, form=OLD),
+    "gathers when needed": fsdp(fault("fsdp.no_prefetch", 4.0)),
+    "few microbatches, two chunks per stage": short(
         fault("pipeline.bubble", 4.0, microbatches=4, recommended_microbatches=16),
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, pp=4, schedule="interleaved"),
+        parallel=piped(pp=4, schedule="interleaved"),
     ),
-    "few microbatches, two stages of two chunks": job(
+    "few microbatches, two stages of two chunks": stages(
         fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=16),
-        ranks=2,
-        model=STAGE,
-        parallel=replace(PIPELINE, schedule="interleaved"),
+        parallel=piped(schedule="interleaved"),
     ),
-    "inference in stages": job(
-        kind="clean.inference",
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, pp=4, schedule="forward", microbatches=6),
-    ),
-    "slow device among three dimensions": job(
-        fault("straggler.compute", 0.3, 5, mode="all"),
-        ranks=8,
-        hosts=2,
-        model=replace(STAGE, layers=2),
-        parallel=replace(PIPELINE, dp=2, tp=2, activation_elems=1_000_000),
+    "inference in stages": short(kind="clean.inference", parallel=piped(pp=4, schedule="forward", microbatches=6)),
+    "slow device among three dimensions": short(
+        replace(SLOW, ranks=(5,)), ranks=8, hosts=2, parallel=piped(dp=2, tp=2, activation_elems=1_000_000)
     ),
     "two of six ranks slow": job(fault("straggler.compute", 0.35, 1, 2, mode="all"), ranks=6),
 }
@@ -165,30 +116,17 @@ PRICED = {
     "values read in the middle, and saving": job(
         fault("host.sync", 2_500.0), fault("host.checkpoint", 3e4, step=1), steps=5
     ),
-    "launches of sharded units": job(
-        fault("host.launch_bound", 6.0),
-        model=replace(MODEL, unit_us=120.0, params_per_layer=1_000_000),
-        loader_us=3_000.0,
-        parallel=Parallel("fsdp", dp=4),
-    ),
+    "launches of sharded units": fsdp(LAUNCHES, **launching),
 }
 # Activations are computed again, and nothing may be said of it: there is no memory to keep them, or nobody knows.
 UNTOLD = {
-    "recomputation for want of memory": job(
-        fault("memory.recompute", 1.0, every=1, memory=0.8, kept=0.4), form=Format(memory=True)
-    ),
+    "recomputation for want of memory": job(fault("memory.recompute", 1.0, every=1, memory=0.8, kept=0.4), form=MEMORY),
     "recomputation of unknown use": job(fault("memory.recompute", 1.0, every=2, memory=0.3, kept=0.4)),
 }
 # The host is two steps ahead: what its device runs at first was launched before the recording.
 AHEAD = {
     "three units a layer, hosts ahead": with_mess(
-        job(
-            fault("fsdp.nested", 700.0, units=3),
-            model=replace(MODEL, sync="none"),
-            parallel=Parallel("fsdp", dp=4),
-            steps=5,
-        ),
-        Mess("ahead", 2.0),
+        fsdp(NESTED, model=replace(MODEL, sync="none"), steps=5), Mess("ahead", 2.0)
     )
 }
 # One step in which the model is evaluated, by all ranks or by one.
@@ -198,8 +136,7 @@ EVALUATED = {
 }
 PARTIAL = {
     "heavy stage, one of its replicas not traced": replace(
-        job(fault("pipeline.imbalance", 2.0, stage=1), ranks=4, model=STAGE, parallel=replace(PIPELINE, dp=2)),
-        missing_ranks=(3,),
+        stages(HEAVY, ranks=4, parallel=piped(dp=2)), missing_ranks=(3,)
     )
 }
 JUDGED = {**CLEAN, **FAULTY, **HARD}

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.scoring.score import RunScore, compare
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
@@ -78,6 +78,11 @@ def abstains(rule_id: str, measures: Measures) -> str:
     return only.reason
 
 
+def candidates(rule_id: str, measures: Measures) -> list[Candidate]:
+    """All candidates of a rule on these measures."""
+    return [said for said in catalogue()[rule_id].detect(measures) if isinstance(said, Candidate)]
+
+
 def candidate(rule_id: str, measures: Measures) -> Candidate:
     """The one candidate of a rule on these measures."""
     (only,) = catalogue()[rule_id].detect(measures)
@@ -85,11 +90,22 @@ def candidate(rule_id: str, measures: Measures) -> Candidate:
     return only
 
 
-def fires(run: Labelled, rule_id: str) -> Candidate:
-    """The one candidate of a rule on a run."""
+def fires(run: Labelled, rule_id: str, *ranks: int) -> Candidate:
+    """The one candidate of a rule on a run, which names these ranks: none, the whole job."""
     only = candidate(rule_id, run.measures)
-    assert only.evidence and only.fixes
+    assert only.evidence and only.fixes and only.ranks == ranks
     return only
+
+
+def serious(report: Report) -> dict[str, tuple[int, ...]]:
+    """Ranks of each finding above "info"."""
+    return {f.id: f.ranks for f in report.findings if report.severity_of(f) != "info"}
+
+
+def only_run(path: Path) -> LoadedRun:
+    """The one run below a path."""
+    (run,) = load_runs([path], Options(workers=1, cache=False))
+    return run
 
 
 def on_every_rank(measures: Measures, **changes: Any) -> Measures:

@@ -34,6 +34,15 @@ def test_findings_verdict_and_ledger(saved: Path) -> None:
     assert run.ledger.index.name == "rank"
     assert run.ledger.loc[2, "dataloader_us"] == 38_000
     assert (run.ledger[CAUSES_US].sum(axis=1) - run.ledger["wall_us"]).abs().max() < 1
+    findings = ddprof.analyze(saved).findings
+    assert len(findings) == 2 and findings[0].id == "input.straggler" and findings[-1] in findings
+    assert [f.id for f in findings[1:]] == ["comm.bandwidth_bound"]
+    head, first, second = repr(findings).splitlines()
+    assert head.split() == ["finding", "who", "gain", "confidence", "what"]
+    assert first.split()[:2] == ["critical", "input.straggler"] and "36 ms" in first and "95%" in first
+    assert "comm.bandwidth_bound" in second
+    assert findings._repr_html_().count("<tr>") == 3
+    assert findings == tuple(findings) and findings != ()
 
 
 def test_json_html_and_notebook(saved: Path, tmp_path: Path) -> None:
@@ -46,14 +55,11 @@ def test_json_html_and_notebook(saved: Path, tmp_path: Path) -> None:
     assert max(len(repr(run)), len(str(run.report))) < 500
 
 
-def test_several_runs_need_analyze_all(saved: Path) -> None:
+def test_several_runs_need_analyze_all_and_nothing_is_refused(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput, match="2 runs found"):
         ddprof.analyze([saved, saved])
     assert len(analyze_all([saved, saved])) == 2
     assert load(saved).verdict.bound == "straggler"
-
-
-def test_nothing_to_analyze(tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput):
         ddprof.analyze(tmp_path)
     with pytest.raises(NoUsableInput):
@@ -97,18 +103,6 @@ def late(repo_root: Path) -> AnalyzedRun:
     return ddprof.analyze(repo_root / "sample_traces" / "late_loader" / "traces", cache=False)
 
 
-def test_findings_are_a_list_that_shows_itself(saved: Path) -> None:
-    findings = ddprof.analyze(saved).findings
-    assert len(findings) == 2 and findings[0].id == "input.straggler" and findings[-1] in findings
-    assert [f.id for f in findings[1:]] == ["comm.bandwidth_bound"]
-    head, first, second = repr(findings).splitlines()
-    assert head.split() == ["finding", "who", "gain", "confidence", "what"]
-    assert first.split()[:2] == ["critical", "input.straggler"] and "36 ms" in first and "95%" in first
-    assert "comm.bandwidth_bound" in second
-    assert findings._repr_html_().count("<tr>") == 3
-    assert findings == tuple(findings) and findings != ()
-
-
 def test_what_a_trace_says_is_literal_in_a_notebook(straggler_report: Report) -> None:
     hostile = replace(straggler_report.findings[0], summary="<script>x</script>\x1b[2J")
     listed = FindingList(replace(straggler_report, findings=(hostile,)))
@@ -116,7 +110,7 @@ def test_what_a_trace_says_is_literal_in_a_notebook(straggler_report: Report) ->
     assert "no findings" in repr(FindingList(replace(straggler_report, findings=())))
 
 
-def test_steps_of_every_rank_sum_to_the_ledger(late: AnalyzedRun) -> None:
+def test_steps_of_every_rank_sum_to_the_ledger_and_collectives_name_who_came_last(late: AnalyzedRun) -> None:
     steps = late.steps
     assert steps.index.names == ["rank", "step"]
     assert list(steps.columns) == ["number", "start_us", "wall_us", *CAUSES_US]
@@ -124,9 +118,6 @@ def test_steps_of_every_rank_sum_to_the_ledger(late: AnalyzedRun) -> None:
     means = steps.groupby("rank")[["wall_us", *CAUSES_US]].mean()
     assert (means - late.ledger).abs().max().max() < 1
     assert steps["start_us"].min() == 0
-
-
-def test_collectives_name_the_rank_that_came_last(late: AnalyzedRun) -> None:
     table = late.collectives
     assert set(table["op"]) == {"all_reduce"} and (table["size_bytes"] > 0).all()
     assert (table["last_rank"] == 2).mean() > 0.9  # the loader of rank 2 is late

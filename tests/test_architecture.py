@@ -17,47 +17,27 @@ MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
-    "flight_recorder",
-    "significance",
-    "outside",
-    "remembered",
-}
+BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
+BASIS |= {"flight_recorder", "outside", "remembered", "significance"}
 VOCABULARY = BASIS | {"findings"}
 PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
-    for part in (
-        "facts",
-        "job",
-        "attribution",
-        "execution",
-        "rules",
-        "replay",
-        "settings",
-        "trust",
-        "mapping",
-        "kernel_table",
-    )
+    for part in [
+        *("facts", "job", "attribution", "execution", "rules"),
+        *("replay", "settings", "trust", "mapping", "kernel_table"),
+    ]
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    "sidecar": set(),
-    "outside": set(),
+    **{unit: set() for unit in ("sidecar", "outside", "tables", "remembered", "averages", "causes", "intervals")},
+    "significance": set(),
+    **{unit: set() for unit in ("units", "findings", "_version", "workloads", "sample_traces", "slice", "slices")},
     "flight_recorder": {"sidecar"},
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
-    "tables": set(),
-    "remembered": set(),
-    "averages": set(),
-    "significance": set(),
-    "causes": set(),
-    "intervals": set(),
-    "units": set(),
     "errors": {"outside"},
-    "findings": set(),
-    "_version": set(),
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "outside"},
     "settings": {"errors", "outside"},
@@ -90,10 +70,6 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "ddprof": {"api", "marks", "_version"},
     "marks": {"capture"},  # for the type checker alone
-    "workloads": set(),
-    "sample_traces": set(),
-    "slice": set(),
-    "slices": set(),
 }
 # A command may import everything of the core, lazily; so may a slice, which is a unit of its own: `slices.memory`.
 FREE = {"cli"}
@@ -113,21 +89,30 @@ BROAD_GUARDS = {
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
-    "averages": {"numpy"},
-    "significance": {"numpy"},
-    "intervals": {"numpy"},
+    **{
+        unit: {"numpy"}
+        for unit in (
+            "averages",
+            "significance",
+            "intervals",
+            JOB,
+            ATTRIBUTION,
+            EXECUTION,
+            RULES,
+            REPLAY,
+            SETTINGS,
+            TRUST,
+        )
+    },
+    **{unit: {"msgspec"} for unit in ("sidecar", "flight_recorder", "trials")},
+    **{unit: {"tomli"} for unit in ("hardware", "settings")},  # Python 3.10
     "tables": {"numpy", "pyarrow"},
-    "sidecar": {"msgspec"},
     "outside": {"fsspec", "botocore"},
-    "flight_recorder": {"msgspec"},
-    "hardware": {"tomli"},  # Python 3.10
-    "settings": {"tomli"},
-    "trials": {"msgspec"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     MAPPING: {"distributed"},
-    **{unit: {"numpy"} for unit in (JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, KERNEL_TABLE)},
+    **{unit: {"numpy"} for unit in (TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
@@ -219,13 +204,12 @@ def test_every_import_is_in_the_table() -> None:
 
 
 def test_the_core_imports_no_slice_and_no_slice_another() -> None:
-    wrong = [
+    assert [
         f"{name}:{statement.lineno} imports {target}"
         for name, tree in _trees().items()
         for target, statement in _imports(tree)
         if _is_slice(target) and _unit(target) != _unit(name)
-    ]
-    assert wrong == []
+    ] == []
 
 
 def test_every_slice_is_listed_and_what_it_names_is_there() -> None:
@@ -275,14 +259,13 @@ def test_children_of_a_room_form_no_circle() -> None:
 
 
 def test_internal_imports_stand_at_the_top() -> None:
-    late = [
+    assert [
         f"{name}:{statement.lineno} imports {target} inside {function.name}"
         for name, tree in _trees().items()
         if _unit(name) not in LAZY_ALLOWED and not _is_slice(name) and name != SHIM
         for function in _functions(tree)
         for target, statement in _imports(function)
-    ]
-    assert late == []
+    ] == []
 
 
 def test_nothing_imports_a_mapped_folder_by_its_top_level_name() -> None:
@@ -357,13 +340,13 @@ def _public(node: ast.Module | ast.ClassDef) -> list[Definition]:
 def _documented(member: Definition) -> bool:
     """Overrides of another class's method are documented there (torch's `forward` says what a module does)."""
     marks = {ast.unparse(d).split(".")[-1] for d in member.decorator_list}
-    return (
-        bool(ast.get_docstring(member)) or bool(marks & {"override", "overload", "setter"}) or member.name == "forward"
-    )
+    return bool(ast.get_docstring(member) or marks & {"override", "overload", "setter"}) or member.name == "forward"
 
 
-def test_no_forbidden_names() -> None:
+def test_no_forbidden_names_and_every_folder_of_sources_is_a_package() -> None:
     assert [name for name in NAMES if name.split(".")[-1] in {"utils", "util", "helpers", "misc", "common"}] == []
+    # setup.py packs what has an `__init__.py`; a folder without one would be missing from the wheel.
+    assert {str(file.parent) for file in FILES.values() if not (file.parent / "__init__.py").exists()} == set()
 
 
 def test_no_class_name_twice() -> None:
@@ -377,36 +360,28 @@ def test_no_class_name_twice() -> None:
     assert {known: where for known, where in places.items() if len(where) > 1} == {}
 
 
-def test_every_folder_of_sources_is_a_package() -> None:
-    """setup.py packs what has an `__init__.py`; a folder without one would be missing from the wheel."""
-    assert {str(file.parent) for file in FILES.values() if not (file.parent / "__init__.py").exists()} == set()
-
-
 def test_the_package_refuses_a_second_name() -> None:
     """In a checkout the package's path holds the folder above it, and so the package itself."""
     with pytest.raises(ImportError, match=r"import ddprof, not ddprof\.ddprof"):
         importlib.import_module("ddprof.ddprof")
 
-
-@pytest.mark.parametrize("folder", MAPPED)
-def test_mapped_folders_refuse_a_second_name(folder: str) -> None:
-    """Imported as `analyzers`, everything would exist twice and register twice."""
-    scope = {"__name__": folder, "__file__": str(ROOT / folder / "__init__.py")}
-    with pytest.raises(ImportError):
-        exec(compile((ROOT / folder / "__init__.py").read_text(encoding="utf-8"), folder, "exec"), scope)
+    # Imported as `analyzers`, everything would exist twice and register twice.
+    for folder in MAPPED:
+        scope = {"__name__": folder, "__file__": str(ROOT / folder / "__init__.py")}
+        with pytest.raises(ImportError):
+            exec(compile((ROOT / folder / "__init__.py").read_text(encoding="utf-8"), folder, "exec"), scope)
 
 
 def test_no_path_or_host_of_a_developers_machine() -> None:
     forbidden = ("/work" + "/", "/root" + "/", "/opt" + "/wheels", "/opt" + "/pypi", "/home" + "/")
     files = [*FILES.values(), *(ROOT / n for n in ("README.md", "Makefile", ".ci/run", "pyproject.toml"))]
-    found = [
+    assert [
         f"{file.relative_to(ROOT)}: {word}"
         for file in files
         if file.exists()
         for word in forbidden
         if word in file.read_text(encoding="utf-8")
-    ]
-    assert found == []
+    ] == []
 
 
 def test_documents_that_the_source_names_can_be_opened() -> None:
@@ -414,13 +389,12 @@ def test_documents_that_the_source_names_can_be_opened() -> None:
     elsewhere = {"summary.md", "columns.md", "PERFORMANCE.md"}
     known = {path.name for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
     files = [*FILES.values(), *(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "ddprof").rglob("*.[ch]")]
-    lost = [
+    assert [
         f"{file.relative_to(ROOT)}: {name}"
         for file in files
         for name in re.findall(r"[\w./-]*\w\.md\b", file.read_text(encoding="utf-8"))
         if name not in elsewhere and not ((ROOT / name).exists() if "/" in name else name in known)
-    ]
-    assert lost == []
+    ] == []
 
 
 # What differs between devices and CPU ranks stands in `analyzers/execution`, and in the facts of one rank.

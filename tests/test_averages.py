@@ -26,9 +26,7 @@ def test_of_two_the_smaller_is_typical() -> None:
 
 
 @given(VALUES)
-def test_a_typical_value_occurs_and_half_of_all_are_no_smaller(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> None:
+def test_a_typical_value_occurs_and_half_are_no_smaller(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
     found = typical(values)
     assert found in values
     assert (values <= found).sum() * 2 >= len(values) <= (values >= found).sum() * 2

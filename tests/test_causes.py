@@ -11,18 +11,12 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_SPELLED = 8  # causes in one file: rules and facts name the few that they are about
 
 
-def test_rows_can_be_told_apart() -> None:
+def test_rows_can_be_told_apart_by_place_letter_label_and_light() -> None:
     rows = CAUSES.values()
     for values in ([row.letter for row in rows], [row.label for row in rows], [row.light for row in rows]):
         assert len(set(values)) == len(CAUSES)
     assert {row.texture for row in rows} <= {"", "hatch", "dots", "lines", "cross"}
-
-
-def test_codes_are_places_in_the_table() -> None:
     assert all(CAUSE_IDS[CAUSE_CODE[cause]] == cause for cause in CAUSES)
-
-
-def test_what_occupies_the_host_is_named_innermost_first() -> None:
     assert HOST_OCCUPANTS == ("gc", "allocator", "checkpoint", "dataloader")
     assert set(SPAN_CAUSES) == {*HOST_OCCUPANTS, "host_sync"}
 

@@ -13,27 +13,21 @@ from ddprof.tables import Column, Schema, among
 TWO = Schema("two columns of a test", (Column("at_ns", "int64", ""), Column("name", "str", "")))
 
 
-def test_a_missing_an_unknown_and_a_shorter_column_are_refused() -> None:
+def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_needed() -> None:
     with pytest.raises(ValueError, match="name"):
         TWO.table({"at_ns": [1]})
     with pytest.raises(ValueError, match="other"):
         TWO.table({"at_ns": [1], "name": ["a"], "other": [1]})
     with pytest.raises(ValueError, match="unequal"):
         TWO.table({"at_ns": [1, 2], "name": ["a"]})
-
-
-def test_an_empty_table_has_the_columns_in_order_and_their_types() -> None:
     empty = TWO.empty()
     assert (list(empty.columns), len(empty)) == (["at_ns", "name"], 0)
     assert (empty["at_ns"].dtype, empty["name"].dtype) == (np.int64, object)
 
 
-def test_a_table_that_was_sent_has_the_schema_of_this_process() -> None:
+def test_a_table_that_was_sent_has_the_schema_of_this_process_and_a_second_one_its_own() -> None:
     sent = pickle.loads(pickle.dumps(STEPS.empty()))
     assert sent.schema is STEPS
-
-
-def test_a_second_schema_of_one_name_is_sent_as_it_is() -> None:
     second = Schema(STEPS.name, TWO.columns)
     assert pickle.loads(pickle.dumps(second)) == second != STEPS
 

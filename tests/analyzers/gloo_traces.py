@@ -1,11 +1,16 @@
 """Traces of ranks on one gloo group, event by event: for runs of which every instant is known."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelled_runs import only_run
+
+from ddprof.analyzers.engine import LoadedRun
+
 Events = list[dict[str, Any]]
+Play = Callable[[int, float], Events]  # of a rank, in a step that begins then
 TENSOR = {"Input Dims": [[1000]], "Input type": ["float"]}
 
 
@@ -36,6 +41,20 @@ def write(folder: Path, ranks: Sequence[Events]) -> Path:
         }  # fmt: skip
         (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def in_steps(folder: Path, steps: int, period_us: float, play: Play, ranks: int = 2) -> LoadedRun:
+    """The run of ranks that repeat a step, which is marked; `play` gives the events of a rank in a step."""
+    begins_us = [step * period_us for step in range(steps)]
+
+    def mark(rank: int, step: int) -> dict[str, Any]:
+        return annotation(rank, f"ProfilerStep#{step}", begins_us[step], period_us)
+
+    played = [
+        [event for step, begin_us in enumerate(begins_us) for event in (mark(rank, step), *play(rank, begin_us))]
+        for rank in range(ranks)
+    ]
+    return only_run(write(folder, played))
 
 
 def _thread(rank: int) -> int:

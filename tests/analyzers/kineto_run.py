@@ -94,10 +94,8 @@ class Script:
 
     def add(self, name: str, cat: str, ts: float, dur: float, tid: int, args: dict[str, Any]) -> None:
         """Any event."""
-        pid = 0 if cat in ("kernel", "gpu_memcpy") else 77
-        self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
-        )
+        where = {"pid": 0 if cat in ("kernel", "gpu_memcpy") else 77, "tid": tid}
+        self.events.append({"ph": "X", "cat": cat, "name": name, **where, "ts": ts, "dur": dur, "args": args})
 
     def facts(self, folder: Path, rank: int = 0, world_size: int = 1, on_cpu: bool = False) -> RankFacts:
         """The facts of the rank whose trace this is; `on_cpu`: it has no device."""

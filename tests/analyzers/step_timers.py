@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from captured import sidecar_of
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 
@@ -18,21 +18,17 @@ STEP_US = LOAD_US + WORK_US + TRANSFER_US
 
 def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> LoadedRun:
     """Two gloo ranks: 10 ms of loading in the training process, 18 ms of work, an all-reduce that is waited for."""
-    ranks: list[Events] = [[], []]
-    for rank, events in enumerate(ranks):
-        for step in range(STEPS):
-            began = step * STEP_US
-            called = began + LOAD_US + WORK_US
-            loader = f"enumerate(DataLoader)#{iterator}.__next__"
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, STEP_US),
-                annotation(rank, loader, began, LOAD_US),
-                operator(rank, "aten::mm", began + LOAD_US, WORK_US - 100),
-                operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
-                transfer(rank, "gloo:all_reduce", called - 5, TRANSFER_US + 5, **TENSOR),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False))
-    return run
+
+    def play(rank: int, began: float) -> Events:
+        called = began + LOAD_US + WORK_US
+        return [
+            annotation(rank, f"enumerate(DataLoader)#{iterator}.__next__", began, LOAD_US),
+            operator(rank, "aten::mm", began + LOAD_US, WORK_US - 100),
+            operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
+            transfer(rank, "gloo:all_reduce", called - 5, TRANSFER_US + 5, **TENSOR),
+        ]
+
+    return in_steps(folder, STEPS, STEP_US, play)
 
 
 def records(

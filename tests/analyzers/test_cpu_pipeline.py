@@ -4,15 +4,11 @@ from pathlib import Path
 
 import pytest
 from cpu_pipeline import TRANSFER_US, Pipeline
+from labelled_runs import only_run
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 
 WORK_US = 30_000.0
-
-
-def loaded(pipeline: Pipeline, folder: Path) -> LoadedRun:
-    (run,) = load_runs([str(pipeline.write(folder))], Options(cache=False, workers=1))
-    return run
 
 
 def accused(run: LoadedRun) -> list[tuple[str, tuple[int, ...]]]:
@@ -21,7 +17,7 @@ def accused(run: LoadedRun) -> list[tuple[str, tuple[int, ...]]]:
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 16), (4, 32)])
 def test_a_healthy_pipeline_is_seen_and_not_accused(tmp_path: Path, stages: int, microbatches: int) -> None:
-    run = loaded(Pipeline([WORK_US] * stages, microbatches), tmp_path)
+    run = only_run(Pipeline([WORK_US] * stages, microbatches).write(tmp_path))
     assert run.job.pipeline is not None
     assert run.job.pipeline.stages == tuple((rank,) for rank in range(stages))
     assert (run.job.pipeline.microbatches, run.job.pipeline.interleave) == (microbatches, 1)
@@ -34,7 +30,7 @@ def test_a_healthy_pipeline_is_seen_and_not_accused(tmp_path: Path, stages: int,
 
 
 def test_the_bubble_is_what_the_schedule_leaves_idle(tmp_path: Path) -> None:
-    run = loaded(Pipeline([WORK_US] * 2, 8), tmp_path)
+    run = only_run(Pipeline([WORK_US] * 2, 8).write(tmp_path))
     bubble, late = run.measures.cause_us("pipeline_bubble"), run.measures.cause_us("comm_wait")
     # The last stage waits for the drain of a step at the beginning of the next: in the first it did not.
     assert bubble.tolist() == pytest.approx([WORK_US, (3 + 1 / 3) / 4 * WORK_US], rel=0.03)
@@ -49,7 +45,7 @@ def test_a_slow_stage_is_named_and_priced(tmp_path: Path, slow: int) -> None:
     work[slow] *= 1.8
     pipeline = Pipeline(work, 12)
     even = Pipeline([sum(work) / 3] * 3, 12)
-    run = loaded(pipeline, tmp_path)
+    run = only_run(pipeline.write(tmp_path))
     assert accused(run)[0] == ("pipeline.imbalance", (slow,))
     (found,) = (f for f in run.report.findings if f.id == "pipeline.imbalance")
     assert run.report.steps.wall_us == pytest.approx(pipeline.step_us, rel=0.02)
@@ -58,7 +54,7 @@ def test_a_slow_stage_is_named_and_priced(tmp_path: Path, slow: int) -> None:
 
 def test_few_microbatches_are_named_and_priced(tmp_path: Path) -> None:
     few = Pipeline([WORK_US] * 4, 4)
-    run = loaded(few, tmp_path)
+    run = only_run(few.write(tmp_path))
     assert accused(run) == [("pipeline.bubble", ())]
     (found,) = (f for f in run.report.findings if f.id == "pipeline.bubble")
     assert found.fixes[0].suggested == "16"
@@ -67,7 +63,7 @@ def test_few_microbatches_are_named_and_priced(tmp_path: Path) -> None:
 
 
 def test_without_inputs_nobody_is_accused(tmp_path: Path) -> None:
-    run = loaded(Pipeline([WORK_US, 1.8 * WORK_US], 2, inputs=False), tmp_path)
+    run = only_run(Pipeline([WORK_US, 1.8 * WORK_US], 2, inputs=False).write(tmp_path))
     assert run.job.pipeline is None
     silent = {told.id for told in run.report.abstentions}
     assert {"pipeline.bubble", "pipeline.imbalance"} <= silent

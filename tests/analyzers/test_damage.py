@@ -68,13 +68,10 @@ def accusations(mutation: str, case: int, healthy: Healthy, folder: Path) -> lis
     return [f"{mutation} {case} ({name}): {f.id}: {f.summary}" for f in loud]
 
 
+@pytest.mark.parametrize("cases", [pytest.param(None, id="few"), pytest.param(range(WIDE), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_damage_to_a_healthy_run_accuses_nobody(mutation: str, healthy: Healthy, tmp_path: Path) -> None:
-    cases = FAST[list(MUTATIONS).index(mutation) % 2]
+def test_damage_to_a_healthy_run_accuses_nobody(
+    mutation: str, cases: range | None, healthy: Healthy, tmp_path: Path
+) -> None:
+    cases = cases or FAST[list(MUTATIONS).index(mutation) % 2]
     assert [said for case in cases if (said := accusations(mutation, case, healthy, tmp_path / str(case)))] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS)
-def test_no_damage_of_many_accuses(mutation: str, healthy: Healthy, tmp_path: Path) -> None:
-    assert [said for case in range(WIDE) if (said := accusations(mutation, case, healthy, tmp_path / str(case)))] == []

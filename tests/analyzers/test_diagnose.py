@@ -45,9 +45,7 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
         assert [f.id for f in found] == [left]
 
 
-def test_what_a_larger_fix_leaves_nothing_of_keeps_the_price_it_has_alone(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """A clear cost stays in the list at a price of nothing, and neither words nor what-if deny its worth alone."""
     run = labelled("straggler.compute")
     step_us = run.measures.step_us
@@ -62,9 +60,7 @@ def test_what_a_larger_fix_leaves_nothing_of_keeps_the_price_it_has_alone(
 
 
 @pytest.mark.parametrize(("name", "first"), [("input.straggler", "late loader"), ("input.starved", "every loader")])
-def test_what_some_ranks_explain_is_not_said_of_all(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch, name: str, first: str
-) -> None:
+def test_the_time_of_some_is_not_of_all(labelled: Runs, monkeypatch: pytest.MonkeyPatch, name: str, first: str) -> None:
     """A change to all ranks always wins a little more than the same change to the late one, which is the cause."""
     run = labelled(name)
     late = (run.label["faults"][0]["culprit_ranks"] or [0])[0]
@@ -81,9 +77,7 @@ def test_every_rule_either_speaks_abstains_or_was_checked(labelled: Runs) -> Non
     assert all(a.reason for a in said.abstentions)
 
 
-def test_a_slow_device_is_not_explained_by_what_is_done_to_all_ranks(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels a tenth as long leave the slow device nothing to win: it is slow in this run nevertheless."""
     run = labelled("straggler.compute")
     said: Said = {

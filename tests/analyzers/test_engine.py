@@ -21,9 +21,7 @@ def _write(path: Path, rank: int = 0, world_size: int = 1) -> Path:
 
 
 @pytest.mark.parametrize(("change", "word"), [("changed", "changed"), ("vanished", "vanished")])
-def test_a_file_that_changes_while_it_is_read_is_said_and_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, word: str
-) -> None:
+def test_a_changing_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, word: str) -> None:
     (source,) = discover([_write(tmp_path / "rank0.json")]).sources
 
     def read_and_change(source: Source) -> RankTrace:

@@ -18,18 +18,14 @@ def _run(folder: Path, **manifest: Any) -> str:
     return str(path)
 
 
-def test_a_job_that_failed_without_a_trace_of_why_says_so(tmp_path: Path) -> None:
+def test_a_job_that_failed_without_a_trace_of_why_says_so_also_in_a_store(tmp_path: Path) -> None:
     failure = failure_of([_run(tmp_path, exit_code=7)])
     assert failure is not None
     assert "exit code 7" in failure.sentence
-
-
-def test_the_same_of_a_run_in_a_store() -> None:
     store = fsspec.filesystem("memory")
     for name, code in (("failed", 7), ("ended", 0)):
-        store.pipe(
-            f"/failures/{name}/manifest.json", json.dumps({"schema": "ddprof.run/1", "exit_code": code}).encode()
-        )
+        manifest = json.dumps({"schema": "ddprof.run/1", "exit_code": code}).encode()
+        store.pipe(f"/failures/{name}/manifest.json", manifest)
     failure = failure_of(["memory://failures/failed/manifest.json"])
     assert failure is not None and "exit code 7" in failure.sentence
     assert failure_of(["memory://failures/ended/manifest.json", "memory://failures/gone/manifest.json"]) is None

@@ -55,22 +55,16 @@ def test_the_verdict_on_a_real_trace(
         assert parts == pytest.approx(row["wall_us"], rel=1e-3)
 
 
-def test_who_is_waited_for_is_named_though_the_host_holds_the_step(shared_dir: Path) -> None:
+def test_what_was_measured_or_published_of_single_traces(shared_dir: Path) -> None:
     report = analyzed(shared_dir, "multi_rank/dlrm_ddp_v100_8ranks")
     assert "rank 7" in report.verdict.headline
     assert {f.ranks for f in report.findings if f.ranks} >= {(7,)}
     assert report.ledger.job["comm_wait"] == pytest.approx(5_650, rel=0.05)  # us: "about 5 ms of waiting"
     assert report.ledger.job["comm_transfer"] == pytest.approx(200, rel=0.1)  # us: "about 0.2 ms is transfer"
-
-
-def test_who_is_late_while_all_start_up_is_told_and_not_priced(shared_dir: Path) -> None:
     report = analyzed(shared_dir, "multi_rank/one_allreduce_2ranks")
     (late,) = report.findings
     assert (late.id, late.ranks, report.severity_of(late)) == ("straggler.host", (0,), "info")
     assert "only start-up was recorded" in report.verdict.headline
-
-
-def test_the_published_ideal_step_of_the_slow_stage(shared_dir: Path) -> None:
     report = analyzed(shared_dir, "multi_rank/megatron_pp_last_stage_slow_8gpu")
     (stage,) = [f for f in report.findings if f.id == "pipeline.imbalance"]
     assert report.steps.wall_us == pytest.approx(2.173e6, rel=0.02)

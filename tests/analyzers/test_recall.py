@@ -66,9 +66,7 @@ def _no_reading(source: Source) -> RankResult:
     raise AssertionError(f"read again: {source.label}")
 
 
-def test_a_second_analysis_reads_nothing_and_says_the_same(
-    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_analysis_reads_nothing(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = _write(tmp_path / "run", ranks=3)
     before = sorted(os.listdir(folder))
     told = [to_contract(report) for report in analyze([folder])]
@@ -88,16 +86,16 @@ def test_nothing_is_kept_in_the_users_folder_without_a_cache_or_with_a_named_one
     assert not named or len(os.listdir(tmp_path / "named")) == 1
 
 
-def test_a_file_is_no_folder_for_facts(tmp_path: Path) -> None:
+def test_a_file_is_no_folder_for_facts_and_a_url_of_this_machine_is(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="--cache"):
         recall_of(str(tmp_path / "file"))
+    found = recall_of(f"file://{tmp_path}/kept")
+    assert found is not None and found.place == Folder(str(tmp_path / "kept"))
 
 
 @pytest.mark.parametrize("changed", ["rank0.json", "sidecar.json"])
-def test_a_file_that_has_changed_or_its_sidecar_is_read_again(
-    tmp_path: Path, source: Source, kept_in: Recall, changed: str
-) -> None:
+def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, kept_in: Recall, changed: str) -> None:
     (tmp_path / "run" / "sidecar.json").write_text("{}")
     source = replace(source, sidecar_path=str(tmp_path / "run" / "sidecar.json"))
     _keep(source, kept_in)
@@ -177,9 +175,7 @@ def remote(request: pytest.FixtureRequest) -> Iterator[str]:
         files.rm(path, recursive=True)
 
 
-def test_traces_and_facts_in_a_store_are_read_once(
-    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_and_facts_in_stores_are_read_once(tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     _upload(_write(tmp_path / "run", ranks=3), f"{remote}/run")
     how = Options(cache=f"{remote}/facts")
@@ -192,9 +188,7 @@ def test_traces_and_facts_in_a_store_are_read_once(
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_trace_or_a_companion_in_a_store_that_has_changed_is_read_again(
-    tmp_path: Path, remote: str, kept_in: Recall
-) -> None:
+def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, remote: str, kept_in: Recall) -> None:
     files, root = fsspec.core.url_to_fs(f"{remote}/run")
     _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
 
@@ -221,9 +215,7 @@ def test_a_trace_or_a_companion_in_a_store_that_has_changed_is_read_again(
     assert known() == [True, True]
 
 
-def test_no_file_is_read_to_tell_whether_it_has_changed(
-    tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
     _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
     sources = discover([f"{remote}/run"]).sources
     system, _ = fsspec.core.url_to_fs(remote)
@@ -242,16 +234,12 @@ def test_a_store_that_tells_neither_a_digest_nor_a_time_is_read_each_time(kept_i
     assert kept_in.all_of([source], [None], Alike()) == [None]
 
 
-def test_facts_that_lack_what_a_store_refused_are_not_kept(
-    tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_store_refused_is_not_kept(tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"memory://recall-{uuid.uuid4().hex}"
     _upload(_run_of_ours(tmp_path / "run"), url)
     files, root = fsspec.core.url_to_fs(url)
     (first, *_) = discover([url]).sources
-    files.pipe_file(
-        f"{root}/{str(first.sidecar_path).rpartition('/')[2].replace('.sidecar.json', '.workers.jsonl')}", b""
-    )
+    files.pipe_file(f"{root}/{Path(str(first.sidecar_path)).name.replace('.sidecar.json', '.workers.jsonl')}", b"")
     opened = type(files).open
 
     def refusing(system: Any, path: str, *args: Any, **kwargs: Any) -> Any:
@@ -277,11 +265,6 @@ def test_a_place_that_no_package_reaches_is_one_line(url: str, says: str) -> Non
     assert "\n" not in str(error.value)
 
 
-def test_a_url_of_this_machine_is_a_folder(tmp_path: Path) -> None:
-    found = recall_of(f"file://{tmp_path}/kept")
-    assert found is not None and found.place == Folder(str(tmp_path / "kept"))
-
-
 def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -293,7 +276,5 @@ def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, mo
     monkeypatch.setattr(Store, "save", refuse)
     folder = _write(tmp_path / "run", ranks=40)
     (report,) = analyze([folder], Options(cache="memory://refused"))
-    assert [item.issue for item in report.health if "cached" in item.issue] == [
-        "facts could not be cached: Access Denied"
-    ]
+    assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
     assert len(asked) < GIVE_UP + Store.at_once

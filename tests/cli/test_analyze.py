@@ -22,13 +22,10 @@ def test_text_answers_what_why_who_what_to_do_how_sure(ddprof, saved: Path) -> N
     assert "ddprof explain input.straggler" in out and "\x1b" not in out
 
 
-def test_json_is_one_document_and_nothing_else(ddprof, saved: Path, straggler_report: Report) -> None:
+def test_json_is_one_document_which_wraps_several_runs(ddprof, saved: Path, straggler_report: Report) -> None:
     code, out, err = ddprof("analyze", str(saved), "--format", "json")
     assert (code, err) == (0, "")
     assert json.loads(out) == json.loads(json.dumps(to_contract(straggler_report)))
-
-
-def test_several_runs_are_wrapped(ddprof, saved: Path) -> None:
     _, out, _ = ddprof("analyze", str(saved), str(saved), "--format", "json")
     document = json.loads(out)
     assert document["schema"] == "ddprof.reports/1" and len(document["reports"]) == 2

@@ -7,9 +7,7 @@ import fsspec
 import pytest
 
 
-def test_facts_are_kept_where_it_was_said_and_nowhere_else(
-    ddprof, sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_facts_are_kept_where_it_was_said_only(ddprof, sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
     asked = ("analyze", sample("slow_gpu"), "--format", "json")
     named = ("--cache", str(tmp_path / "named"))
@@ -23,9 +21,7 @@ def test_both_options_contradict_each_other(ddprof, sample, tmp_path: Path) -> N
     assert (code, "--no-cache" in error) == (2, True)
 
 
-def test_facts_are_kept_in_a_store_and_what_is_none_is_one_line(
-    ddprof, sample, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_facts_kept_in_a_store(ddprof, sample, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # no folder named "s3:" is made here
     asked = ("analyze", sample("slow_gpu"), "--format", "json", "--cache")
     told = {ddprof(*asked, f"{bucket}/facts")[:2] for _ in range(2)}

@@ -36,9 +36,7 @@ def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof, sample, tmp
         assert "## kernels" in (out / "columns.md").read_text(encoding="utf-8")
 
 
-def test_many_slices_are_written_in_the_format_of_perfetto(
-    ddprof, sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_slices_are_in_perfettos_format(ddprof, sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert ddprof("export", sample("slow_gpu"))[0] == 0
     monkeypatch.setattr("ddprof.cli.export.MOST_AS_TEXT", 10)

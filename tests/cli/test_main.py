@@ -22,25 +22,19 @@ STORES = {"dask", "distributed", "s3fs", "aiohttp", "botocore", "fsspec"}
 COMMANDS = {name: row for rows in cli_main.commands(own_slices()).values() for name, row in rows.items()}
 
 
-def test_version(ddprof) -> None:
+def test_version_of_the_program_and_of_python_dash_m(ddprof) -> None:
     assert ddprof("--version") == (0, f"ddprof, version {__version__}\n", "")
+    assert _run("-m", "ddprof", "--version").stdout == f"ddprof, version {__version__}\n"
 
 
 def _run(*line: str, **how: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *line], text=True, **{"capture_output": True, "timeout": 300, **how})
 
 
-def test_python_dash_m_is_the_same_program() -> None:
-    assert _run("-m", "ddprof", "--version").stdout == f"ddprof, version {__version__}\n"
-
-
-def test_help_names_every_command_and_exit_code(ddprof) -> None:
+def test_help_names_every_command_where_it_is_used_and_every_exit_code(ddprof) -> None:
     code, out, _ = ddprof("--help")
     assert code == 0 and all(f"\n  {name} " in out for name in COMMANDS)
     assert all(f"\n    {number}  " in out for number in range(5))
-
-
-def test_commands_of_slices_stand_where_they_are_used() -> None:
     named = list(cli_main.commands(own_slices())["Fix and prove"])
     assert named == ["whatif", "plan", "patch", "tune", "verify", "compare", "history"]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def test_a_saved_report_becomes_a_file_of_pages(ddprof, saved: Path, tmp_path: Path) -> None:
+def test_a_saved_report_becomes_pages_with_a_comparison_where_asked(ddprof, saved: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.html"
     code, told, err = ddprof("report", str(saved), "-o", str(out))
     text = out.read_text(encoding="utf-8")
@@ -11,9 +11,6 @@ def test_a_saved_report_becomes_a_file_of_pages(ddprof, saved: Path, tmp_path: P
     assert "STRAGGLER-BOUND" in text and 'id="ranks"' in text and 'id="compare"' not in text and "node-b" in text
     assert ddprof("report", str(saved), "-o", str(out), "--redact")[0] == 0
     assert "node-b" not in out.read_text(encoding="utf-8")
-
-
-def test_another_run_adds_the_comparison_which_wants_pages(ddprof, saved: Path, tmp_path: Path) -> None:
     against = ("report", str(saved), "--against", str(saved), "-o")
     assert ddprof(*against, str(tmp_path / "x.html"))[0] == 0
     assert 'id="compare"' in (tmp_path / "x.html").read_text(encoding="utf-8")

@@ -37,9 +37,7 @@ def test_real_traces_read_alike_everywhere(screens_of: ScreensOf, shared_dir: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("options", "count"), [((), PLAIN), (("--messy",), MESSY)], ids=["plain", "messy"])
-def test_generated_runs_read_alike_everywhere(
-    screens_of: ScreensOf, tmp_path: Path, options: tuple[str, ...], count: int
-) -> None:
+def test_generated_runs_read_alike(screens_of: ScreensOf, tmp_path: Path, options: tuple[str, ...], count: int) -> None:
     generate([str(tmp_path / "made"), "--count", str(count), "--seed", str(SEED + len(options) * 500), *options])
     made = sorted(tmp_path.glob("made/*/traces"))
     found = {f.parent.name: disagreements(s) for f in made for s in screens_of(f.rename(f.parent / f.parent.name))}

@@ -53,31 +53,25 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
     assert other != next((tmp_path / "a").rglob("label.json")).read_bytes()
 
 
-def test_unknown_kind_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_are_listed_and_an_unknown_one_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown kind ends with one line that names it, before anything is written."""
     with pytest.raises(SystemExit) as stop:
         generate.main([str(tmp_path / "out"), "--kinds", "no.such"])
     assert stop.value.code == 2
     assert "no.such" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--list` prints one kind a line."""
+    # `--list` prints one kind a line.
     assert generate.main(["--list"]) == 0
     assert capsys.readouterr().out.split() == list(KNOWN_KINDS)
 
 
-def test_ledger_sums_to_wall(written: Written) -> None:
+def test_the_ledger_sums_to_the_wall_and_counterfactuals_do_not_exceed_the_step(written: Written) -> None:
     """Per rank and for the job the causes sum to the wall time, and no cause is negative."""
     book = written.label["ledger"]
     for row in (*book["per_rank"].values(), book["job"]):
         assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], abs=ROUNDING_US * len(CAUSES))
         assert min(row.values()) >= 0.0
-
-
-def test_counterfactuals_do_not_exceed_the_step(written: Written) -> None:
-    """Removing a fault saves time; removing all of them saves at least as much as the best single one."""
+    # Removing a fault saves time; removing all of them saves at least as much as the best single one.
     label = written.label
     assert label["clean"] == (not label["faults"])
     if label["clean"]:
@@ -102,7 +96,7 @@ def test_clean_runs_have_nothing_to_gain() -> None:
             assert float(job[cause]) < 0.03 * run.step_us(), (kind, cause)  # type: ignore[arg-type]
 
 
-def test_traces_agree_with_the_ledger(written: Written) -> None:
+def test_traces_agree_with_the_ledger_and_every_launch_has_its_flow(written: Written) -> None:
     """Device time recomputed from the written events gives the label's compute, communication and copies."""
     for rank in written.ranks:
         truth = written.label["ledger"]["per_rank"][str(rank.rank)]
@@ -113,6 +107,13 @@ def test_traces_agree_with_the_ledger(written: Written) -> None:
         assert got["compute"] == pytest.approx(truth["compute"], abs=TOLERANCE * truth["wall_us"])
         assert got["memcpy"] == pytest.approx(truth["memcpy"], abs=TOLERANCE * truth["wall_us"])
         assert waiting == pytest.approx(expected, abs=TOLERANCE * truth["wall_us"])
+    # Each kernel and copy has a launch with its correlation id and both ends of a flow.
+    for rows in written.events.values():
+        device = {e["args"]["correlation"] for e in rows if e.get("cat") in ("kernel", "gpu_memcpy")}
+        calls = {e["args"]["correlation"] for e in rows if e.get("cat") == "cuda_runtime"}
+        ends = {phase: {e["id"] for e in rows if e["ph"] == phase} for phase in "sf"}
+        assert device <= calls
+        assert ends["s"] == ends["f"] == device
 
 
 def test_causality_after_removing_clock_offsets(written: Written) -> None:
@@ -131,13 +132,3 @@ def test_causality_after_removing_clock_offsets(written: Written) -> None:
         arrived = max(op.start for op in members)
         assert min(op.end for op in members) >= arrived - CLOCK_US
         assert max(op.end for op in members) - min(op.end for op in members) <= 2.0 * CLOCK_US
-
-
-def test_every_launch_has_its_flow(written: Written) -> None:
-    """Each kernel and copy has a launch with its correlation id and both ends of a flow."""
-    for rows in written.events.values():
-        device = {e["args"]["correlation"] for e in rows if e.get("cat") in ("kernel", "gpu_memcpy")}
-        calls = {e["args"]["correlation"] for e in rows if e.get("cat") == "cuda_runtime"}
-        ends = {phase: {e["id"] for e in rows if e["ph"] == phase} for phase in "sf"}
-        assert device <= calls
-        assert ends["s"] == ends["f"] == device

@@ -112,28 +112,22 @@ def test_causes_sum_and_removing_the_fault_is_simulated(name: str) -> None:
     assert healthy.step_us() == pytest.approx(simulate(replace(scenario, faults=())).step_us(), abs=0.01)
 
 
-def test_cold_holds_what_starts_in_the_first_step() -> None:
+def test_start_up_and_the_profiler_are_in_the_steps_that_hold_them() -> None:
     first, *others = (e["dur"] for e in marks(events("cold")))
     assert first > 10 * max(others)
     names = {e["name"] for e in events("cold") if e["dur"] > 0.03 * first}
     assert {"cudaFree", "cudaLaunchKernel", "aten::empty"} <= names and any("DataLoader" in name for name in names)
-
-
-def test_the_profiler_is_in_both_edges() -> None:
     first, *others, last = (e["dur"] for e in marks(events("prof")))
     assert min(first, last) > 1.5 * max(others)
 
 
-def test_a_host_that_is_ahead_leaves_launches_before_and_work_after() -> None:
+def test_work_of_hosts_ahead_and_of_foreign_streams_is_not_all_in_the_file() -> None:
     rows = events("ahead")
     calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
     assert any(e["args"]["correlation"] not in calls for e in of(rows, "kernel"))
     assert max(e["ts"] for e in of(rows, "kernel")) > max(e["ts"] + e["dur"] for e in marks(rows))
     steps = labelled("ahead")["accept_step_us"]
     assert steps[0] == labelled("ahead")["step_us"] and max(steps) < 1.03 * steps[0]
-
-
-def test_a_foreign_stream_is_busy_and_its_work_is_not_in_the_file() -> None:
     run, rows = simulated("foreign"), events("foreign")
     calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
     begin = min(e["ts"] for e in marks(rows))
@@ -143,35 +137,26 @@ def test_a_foreign_stream_is_busy_and_its_work_is_not_in_the_file() -> None:
     assert labelled("foreign")["step_us"] == pytest.approx(labelled("ahead")["step_us"], rel=0.02)
 
 
-def test_lost_records_are_few_and_sampled_ones_many() -> None:
+def test_lost_records_are_few_sampled_ones_many_and_holes_cuts_and_shifts_are_told() -> None:
     count = {name: len(events(name)) for name in ("", "lost", "sampled")}
     assert 0.9 * count[""] < count["lost"] < count[""]
     assert 0.2 * count[""] < count["sampled"] < 0.9 * count[""]
-
-
-def test_holes_and_cuts_are_named() -> None:
     holes, truncated = messy("holes"), messy("truncated")
     assert {entry["rank"] for entry in labelled("holes")["health"]} == {*holes.mess[0].ranks}
     for rank in range(3):
         data = text(simulated(""), rank).encode()
         assert (len(cut(truncated, rank, data)) < len(data)) == (rank in truncated.mess[0].ranks)
-
-
-def test_shifted_ranks_have_some_steps_in_common() -> None:
     recorded = [{e["name"] for e in marks(events("shifted", rank))} for rank in range(3)]
     common = set.intersection(*recorded)
     assert len({frozenset(names) for names in recorded}) > 1
     assert len(common) >= labelled("shifted")["steps"] - 2 == len(labelled("shifted")["per_step_us"])
 
 
-def test_a_rendezvous_leaves_no_collective_and_its_waits_are_in_the_ledger() -> None:
+def test_marks_may_be_missing_and_a_rendezvous_leaves_its_waits_in_the_ledger_alone() -> None:
     assert not any("nccl" in e["name"] for e in events("rdv")) and any("nccl" in e["name"] for e in events(""))
     book = labelled("rdv")["ledger"]["per_rank"]
     assert book["0"]["comm_wait"] > 0.15 * book["0"]["wall_us"] > 4 * book["1"]["comm_wait"]
     assert any("nccl" in e["name"] for e in events("rdv_beside"))
-
-
-def test_marks_are_missing_renamed_nested_or_on_the_device_alone() -> None:
     steps = len(marks(events("")))
     for name, host in (("nomarks", 0), ("renamed", 0), ("nested", steps), ("devicemarks", 0)):
         assert len(marks(events(name))) == host, name
@@ -191,16 +176,13 @@ def test_compiled_regions_triton_kernels_and_graphs(mode: str, call: str) -> Non
     assert all(e["args"]["correlation"] in calls for e in of(rows, "kernel"))
 
 
-def test_stacks_accumulation_and_lengths() -> None:
+def test_stacks_accumulation_lengths_and_chunks() -> None:
     assert len(of(events("stacks"), "python_function")) > len(of(events(""), "cpu_op"))
     micro_steps = int(simulated("accum").scenario.mess[0].strength)
     loads = [e for e in events("accum") if e["name"].startswith("enumerate(DataLoader)")]
     assert len(loads) == micro_steps * len(marks(events("accum")))
     lengths = labelled("varlen")["per_step_us"]
     assert max(lengths) > 1.1 * min(lengths)
-
-
-def test_two_chunks_per_rank_have_less_of_a_bubble() -> None:
     pipeline = replace(BASE, faults=(), cluster=cluster(2), parallel=Parallel("pp", dp=1, pp=2, microbatches=4))
     plain, chunks = label(simulate(pipeline)), label(simulate(messy("interleaved", pipeline)))
     assert chunks["ledger"]["job"]["compute"] == pytest.approx(plain["ledger"]["job"]["compute"], rel=0.02)

@@ -8,18 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.readers.numbers import (
-    EXACT_FLOAT_US,
-    LARGEST_RANK,
-    InexactFloats,
-    one_int,
-    one_rank,
-    to_int64,
-    to_ns,
-)
+from ddprof.readers import numbers
+from ddprof.readers.numbers import LARGEST_RANK, InexactFloats, one_int, one_rank, to_int64, to_ns
 from ddprof.tables import NULL
 
-_LIMIT_NS = int(EXACT_FLOAT_US) * 1000
+_LIMIT_NS = int(numbers.EXACT_FLOAT_US) * 1000
 RELATIVE_NS = st.integers(-(10**9), _LIMIT_NS - 1) | st.integers(_LIMIT_NS // 2, _LIMIT_NS - 1)
 
 
@@ -29,12 +22,14 @@ def test_fractions_below_the_limit_are_exact_through_float64(times_ns: list[int]
     assert to_ns([float(t) for t in texts]).tolist() == times_ns
 
 
-def test_fractions_are_exact_one_ns_below_the_limit_and_beyond_it_refused_as_floats() -> None:
+def test_fractions_are_exact_or_refused_as_floats_and_integers_may_be_text() -> None:
     at = _LIMIT_NS - 1
     assert to_ns([json.loads(f"{Decimal(at) / 1000:f}")]).tolist() == [at]
     with pytest.raises(InexactFloats):
         to_ns([1694128201435418.123])
     assert to_ns([Decimal("1694128201435418.123"), 5]).tolist() == [1694128201435418123, 5000]
+    assert to_int64([1, "128", 3.0, None, "x", 10159970886766084423]).tolist() == [1, 128, 3, NULL, NULL, NULL]
+    assert to_int64([1, 2]).dtype == np.int64 and one_int(float("nan")) == NULL
 
 
 @pytest.mark.parametrize(
@@ -47,11 +42,6 @@ def test_fractions_are_exact_one_ns_below_the_limit_and_beyond_it_refused_as_flo
 )
 def test_odd_values(value: object, expected: int) -> None:
     assert to_ns([value, None]).tolist() == [expected, NULL]
-
-
-def test_integers_as_text_and_out_of_range() -> None:
-    assert to_int64([1, "128", 3.0, None, "x", 10159970886766084423]).tolist() == [1, 128, 3, NULL, NULL, NULL]
-    assert to_int64([1, 2]).dtype == np.int64 and one_int(float("nan")) == NULL
 
 
 @pytest.mark.parametrize("value", [-1, LARGEST_RANK + 1, 10**40, "9" * 6000, None, True, [3], {}, float("nan"), "x"])

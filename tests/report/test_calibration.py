@@ -28,9 +28,7 @@ def record(outcome: str = "inside", at: str = "2026-01-01T00:00:00Z", finding: s
     ("measured", "interval", "says"),
     [(60.0, None, "inside"), (75.0, (68.0, 82.0), "noise"), (75.0, (72.0, 78.0), "outside"), (75.0, None, "outside")],
 )
-def test_the_outcome_is_judged_by_the_range_first(
-    measured: float, interval: tuple[float, float] | None, says: str
-) -> None:
+def test_the_range_judges_the_outcome_first(measured: float, interval: tuple[float, float] | None, says: str) -> None:
     assert calibration.outcome(measured, interval, 50.0, 70.0) == says
 
 
@@ -84,9 +82,7 @@ def test_a_report_quotes_what_is_known(straggler_report: Report) -> None:
     assert from_contract(json.loads(json.dumps(document))).calibration == quoted.calibration
 
 
-def test_the_user_file_follows_the_environment_and_a_record_in_both_files_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_file_is_stated_and_a_record_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDPROF_DATA_HOME", str(tmp_path / "data"))
     for folder in (tmp_path / "data", tmp_path / "run"):
         calibration.append(folder / calibration.FILE, record())

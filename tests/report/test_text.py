@@ -33,10 +33,14 @@ def test_lines_keep_to_the_width(straggler_report: Report, width: int) -> None:
     assert max(len(line) for line in render_text(straggler_report, width=width).splitlines()) <= width + 2
 
 
-def test_at_most_five_findings_are_shown(straggler_report: Report) -> None:
+def test_at_most_five_findings_are_shown_and_nothing_found_or_measured_is_said(straggler_report: Report) -> None:
     many = tuple(dataclasses.replace(straggler_report.findings[0], summary=f"cause {n}") for n in range(8))
     text = render_text(dataclasses.replace(straggler_report, findings=many))
     assert "5. [critical]" in text and "6. [critical]" not in text and "and 3 smaller" in text
+    text = render_text(dataclasses.replace(straggler_report, findings=()))
+    assert "Findings: none" in text and "Checked: " in text
+    text = render_text(dataclasses.replace(straggler_report, ledger=Ledger()))
+    assert "unknown (no step could be measured)" in text
 
 
 def _every_rendering(report: Report) -> dict[str, str]:
@@ -73,13 +77,6 @@ def _ledger(compute: float) -> Ledger:
     return Ledger({}, {"wall_us": 1e5, **times})
 
 
-def test_nothing_found_and_nothing_measured_are_said(straggler_report: Report) -> None:
-    text = render_text(dataclasses.replace(straggler_report, findings=()))
-    assert "Findings: none" in text and "Checked: " in text
-    text = render_text(dataclasses.replace(straggler_report, ledger=Ledger()))
-    assert "unknown (no step could be measured)" in text
-
-
 def test_a_terminal_gets_a_box_and_no_markup_from_names(straggler_report: Report) -> None:
     run = dataclasses.replace(straggler_report.run, name="[bold]x[/bold]\x1b]0;owned\x07")
     stream = io.StringIO()
@@ -88,16 +85,13 @@ def test_a_terminal_gets_a_box_and_no_markup_from_names(straggler_report: Report
     assert "╭" in stream.getvalue() and "[bold]x[/bold]?]0;owned?" in stream.getvalue()
 
 
-def test_markdown_cannot_be_broken_by_names(straggler_report: Report) -> None:
+def test_markdown_says_what_the_report_says_and_is_not_broken_by_names(straggler_report: Report) -> None:
+    text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
+    table = ("### STRAGGLER-BOUND", "| compute | 60.1 ms | 60 % |", "rank 2")
+    for words in (*table, r"36 ms \(33 to 38 ms\) per step", "95 %", "```python"):
+        assert words in text
     finding = dataclasses.replace(straggler_report.findings[0], summary="a | b <img src=x> `c` [d](http://e) @t\n# f")
     text = render_markdown(dataclasses.replace(straggler_report, findings=(finding,)))
     row = next(line for line in text.splitlines() if "input.straggler" in line)
     assert row.count("|") - row.count("\\|") == 6
     assert "<img" not in text and "\\[d\\]\\(http" in text and "\\@t" in text
-
-
-def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
-    text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
-    table = ("### STRAGGLER-BOUND", "| compute | 60.1 ms | 60 % |", "rank 2")
-    for words in (*table, r"36 ms \(33 to 38 ms\) per step", "95 %", "```python"):
-        assert words in text

@@ -37,12 +37,9 @@ def test_what_is_written_is_read_back() -> None:
         (HEAD + "[[fix]", ""),
     ],
 )
-def test_another_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_another_file_or_none_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        read_fixes(tmp_path / "FIXES.toml")
     (tmp_path / "FIXES.toml").write_text(text)
     with pytest.raises(UsageError, match=words):
-        read_fixes(tmp_path / "FIXES.toml")
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
         read_fixes(tmp_path / "FIXES.toml")

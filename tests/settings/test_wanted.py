@@ -46,7 +46,7 @@ def test_what_no_run_could_apply_is_refused_with_what_is_wanted(text: str, words
         parse_set(text)
 
 
-def test_a_fix_is_of_one_kind_of_object() -> None:
+def test_a_fix_is_of_one_kind_of_object_and_of_one_effect() -> None:
     with pytest.raises(ValueError, match="one fix each"):
         WantedFix({"num_workers": 4, "fused": True})
     for name in ("gradient_compression", "autocast"):  # each becomes known at another moment: no fix is half of both
@@ -55,6 +55,11 @@ def test_a_fix_is_of_one_kind_of_object() -> None:
     assert WantedFix({"reshard_after_forward": False}).targets == ("FullyShardedDataParallel", "fully_shard")
     both = WantedFix({"reshard_after_forward": False, "forward_prefetch": True})
     assert both.targets == ("FullyShardedDataParallel",)
+    assert changes_numbers(parse_set("tf32=true")) and not changes_numbers(parse_set("num_workers=4"))
+    assert [name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS] == [
+        *("tf32", "gradient_compression", "autocast", "compile")
+    ]
+    assert all(setting.caution for setting in CATALOGUE.values() if setting.effect is not Effect.SAME)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +75,7 @@ def test_a_fix_is_of_one_kind_of_object() -> None:
         ("src/train.py:3", "other/train.py", 3, False),
     ],
 )
-def test_a_place_is_meant_by_its_line_and_as_much_of_its_path_as_is_stated(
-    at: str, file: str, line: int, meant: bool
-) -> None:
+def test_a_place_is_meant_by_its_line_and_the_stated_path(at: str, file: str, line: int, meant: bool) -> None:
     assert WantedFix({"fused": True}, at).is_made_at(file, line) is meant
 
 
@@ -99,11 +102,3 @@ def test_the_way_to_the_ranks_loses_nothing_and_two_places_may_have_two_values()
         unpacked('[["x"]]')
     fixes = [parse_set(text) for text in ("num_workers=2@a.py:1", "num_workers=4@a.py:9", "num_workers=1")]
     assert checked_together(fixes) == tuple(fixes)
-
-
-def test_settings_that_change_precision_are_told_from_the_others() -> None:
-    assert changes_numbers(parse_set("tf32=true")) and not changes_numbers(parse_set("num_workers=4"))
-    assert [name for name, setting in CATALOGUE.items() if setting.effect is Effect.NUMBERS] == [
-        *("tf32", "gradient_compression", "autocast", "compile")
-    ]
-    assert all(setting.caution for setting in CATALOGUE.values() if setting.effect is not Effect.SAME)

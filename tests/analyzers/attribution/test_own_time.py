@@ -33,13 +33,9 @@ def with_more(measures: Measures, position: int, cause: str, us: float) -> Measu
     return replace(measures, ledger_us=ledger)
 
 
-def test_a_rank_that_takes_longer_by_what_others_wait_stands(labelled: Runs) -> None:
+def test_a_late_rank_stands_unless_its_peers_take_longer_for_something_else(labelled: Runs) -> None:
     measures = labelled(LOADER).measures
     assert takes_no_longer(candidate(measures), measures) is None
-
-
-def test_a_late_loader_beside_ranks_that_take_longer_for_something_else_keeps_nobody_waiting(labelled: Runs) -> None:
-    measures = labelled(LOADER).measures
     for position in np.setdiff1d(np.arange(len(measures.job.ranks)), [late(measures)]).tolist():
         measures = with_more(measures, position, "gc", measures.step_us)
     assert "nobody waits" in (takes_no_longer(candidate(measures), measures) or "")

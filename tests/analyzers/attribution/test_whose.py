@@ -29,9 +29,7 @@ def test_whose_a_time_is(times: tuple[float, ...], who: list[int]) -> None:
 def test_a_finding_on_the_whole_job_of_one_ranks_time_becomes_that_ranks(labelled: Runs) -> None:
     measures = labelled("clean.ddp").measures
     rest = (0.0,) * (len(measures.job.ranks) - 2)
-    said = Candidate(
-        "host.x", "Python waits", (), 1.0, (Change("no_script"),), Basis.RECORDED, times_us=(0.8, 20.0, *rest)
-    )
+    said = Candidate("host.x", "waiting", (), 1.0, (Change("no_script"),), Basis.RECORDED, times_us=(0.8, 20.0, *rest))
     found = as_theirs(said, measures)
     assert found.ranks == found.changes[0].ranks == (measures.job.rank_ids[1],)
     assert "rank 1 alone" in found.summary

@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from overlapped import written
+from overlapped import overlapped
 
-from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.sidecar import Processors, Sidecar
@@ -16,8 +15,7 @@ from ddprof.sidecar import Processors, Sidecar
     ("ranks", "cores", "expected"), [(2, 2, 1.0), (2, 3, 1 / 3), (2, 4, 0.0), (4, 2, 1.0), (1, 64, 0.0), (None, 2, 0.0)]
 )
 def test_a_communicating_rank_wants_two_cores(tmp_path: Path, ranks: int | None, cores: int, expected: float) -> None:
-    (run,) = load_runs([written(tmp_path)], Options(cache=False))
     known = Sidecar(processors=Processors(usable=cores, local_ranks=ranks))
-    facts = [replace(f, sidecar=known) for f in run.job.ranks]
+    facts = [replace(f, sidecar=known) for f in overlapped(tmp_path).job.ranks]
     assert CPU.interference(facts) == pytest.approx(expected)
     assert bool(oversubscription_note(facts)) == (ranks is not None and ranks > cores)

@@ -22,12 +22,9 @@ def carriers(*own: int) -> list[tuple[int, bool]]:
     return list(zip(found.tolist(), lost.tolist(), strict=True))
 
 
-def test_a_call_has_its_own_kernel_or_goes_with_the_next_one() -> None:
+def test_a_call_has_its_own_kernel_goes_with_the_next_one_or_keeps_its_place() -> None:
     assert carriers(10, COALESCED, 11, 12) == [(10, False), (11, False), (11, False), (12, False)]
     assert carriers(*[COALESCED] * 3) == [(10, False), (11, False), (11, False)]  # no call tells which is its own
-
-
-def test_a_call_whose_kernel_was_lost_keeps_its_place_and_nothing_else() -> None:
     assert carriers(10, LOST, 11) == [(10, False), (11, True), (11, False)]
     assert carriers(10, COALESCED, LOST, COALESCED, 12)[1:4] == [(11, True), (11, True), (12, False)]
     assert carriers(10, 11, 11, 11, 12, LOST)[-1] == (-1, True)  # no later kernel

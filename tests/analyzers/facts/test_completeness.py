@@ -135,14 +135,11 @@ def test_the_only_step_of_a_file_that_lost_launch_calls_is_not_whole(trace: Rank
         assert any("no launch call" in note.issue for note in facts.health) == (not whole)
 
 
-def test_copies_alone_do_not_show_an_idle_device(trace: RankTrace) -> None:
+def test_copies_alone_show_no_idle_device_and_kernels_that_are_all_missing_are_missed(trace: RankTrace) -> None:
     """Neither kernels nor the calls that launched them were recorded."""
     facts = rank_facts(without(trace, np.isin(trace.events["kind"], (Kind.KERNEL, Kind.RUNTIME))))
     assert len(facts.device_ops) and not facts.counts["kernels"]
     assert len(facts.gaps) and not len(facts.gaps_of("host_sync", "host_launch", "dataloader"))
-
-
-def test_kernels_that_are_all_missing_are_missed_where_copies_are_linked_to_their_calls(trace: RankTrace) -> None:
     of_kind = {kind: trace.events["kind"] == kind for kind in DEVICE_KINDS}
     assert of_kind[Kind.MEMCPY].any()
     facts = rank_facts(without(trace, of_kind[Kind.KERNEL]))

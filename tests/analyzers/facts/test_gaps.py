@@ -26,9 +26,7 @@ def comms(spans: list[tuple[int, int]]) -> Table:
 
 
 @given(SPANS, SPANS)
-def test_exposed_is_communication_without_compute_once(
-    moving: list[tuple[int, int]], working: list[tuple[int, int]]
-) -> None:
+def test_exposed_is_communication_not_computing(moving: list[tuple[int, int]], working: list[tuple[int, int]]) -> None:
     table = comms(moving)
     start = np.array([s for s, _ in working], np.int64)
     compute = intervals.union(start, start + np.array([d for _, d in working], np.int64))
@@ -73,26 +71,17 @@ def waiting(folder: Path, *acts: tuple[str, float]) -> RankFacts:
     return script.facts(folder)
 
 
-def test_a_blocking_call_explains_the_gap_after_it(tmp_path: Path) -> None:
+def test_a_blocking_call_explains_the_gap_after_it_and_no_more_than_it_blocked(tmp_path: Path) -> None:
     facts = waiting(tmp_path, ("kernel", 8_000.0), ("wait", 3.0), ("python", 1_000.0))
     assert idle_ms(facts, "host_sync") == pytest.approx(3.0, rel=0.05)
-
-
-def test_but_no_more_of_it_than_it_blocked(tmp_path: Path) -> None:
-    """Without a wait of 1 ms the host would have come 1 ms earlier to what takes it 50."""
+    # Without a wait of 1 ms the host would have come 1 ms earlier to what takes it 50.
     facts = waiting(tmp_path, ("kernel", 1_000.0), ("wait", 3.0), ("python", 50_000.0))
     assert idle_ms(facts, "host_sync") == pytest.approx(3.0, rel=0.05)
     assert idle_ms(facts, "host_launch") == pytest.approx(3 * 49.0, rel=0.05)
-
-
-def test_a_call_that_waits_for_nothing_explains_nothing(tmp_path: Path) -> None:
-    """The wait is the profiler's own."""
+    # The wait is the profiler's own.
     facts = waiting(tmp_path, ("kernel", 5.0), ("python", 100.0), ("wait", 2_000.0), ("python", 30_000.0))
     assert idle_ms(facts, "host_sync") == 0.0
     assert idle_ms(facts, "other") == pytest.approx(6.0, rel=0.01)
-
-
-def test_a_call_that_goes_on_when_the_device_is_done_waits_for_what_is_not_recorded(tmp_path: Path) -> None:
     facts = waiting(tmp_path, ("kernel", 1_000.0), ("wait", 6_000.0), ("python", 300.0))
     assert idle_ms(facts, "other") == pytest.approx(15.0, rel=0.01)
     assert idle_ms(facts, "host_sync") == pytest.approx(0.9, rel=0.05)  # refilling the queue

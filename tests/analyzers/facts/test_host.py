@@ -32,9 +32,16 @@ def steps(script: Script, count: int, *, before: tuple[str, ...] = (), copies: b
     return script
 
 
-def test_operators_before_the_copy_of_a_batch_make_it(tmp_path: Path) -> None:
+def test_operators_before_the_copy_of_a_batch_make_it_and_short_ones_do_not(tmp_path: Path) -> None:
     made = steps(Script(), 4, before=("aten::_upsample_bicubic2d_aa", "aten::sub", "aten::stack"))
     assert prepared_us(made, tmp_path) == pytest.approx(4 * (3 * 400 + 2 * 50), abs=1)
+    script = Script()
+    for _ in script.steps(4):
+        for _ in range(20):
+            script.host("aten::view", 6.0)
+        script.copy(1_000_000)
+        script.launch(dur_us=300.0)
+    assert prepared_us(script, tmp_path) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -47,16 +54,6 @@ def test_operators_before_the_copy_of_a_batch_make_it(tmp_path: Path) -> None:
 )
 def test_other_work_of_the_cpu_makes_no_batch(tmp_path: Path, healthy: dict[str, object]) -> None:
     assert prepared_us(steps(Script(), 4, **healthy), tmp_path) == 0.0  # type: ignore[arg-type]
-
-
-def test_short_operators_make_no_batch(tmp_path: Path) -> None:
-    script = Script()
-    for _ in script.steps(4):
-        for _ in range(20):
-            script.host("aten::view", 6.0)
-        script.copy(1_000_000)
-        script.launch(dur_us=300.0)
-    assert prepared_us(script, tmp_path) == 0.0
 
 
 def test_a_labelled_run_is_named_and_priced(labelled: Runs) -> None:

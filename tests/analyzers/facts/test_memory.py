@@ -32,13 +32,10 @@ def test_what_runs_again(labelled: Runs, name: str, layers: int) -> None:
     assert not any("backward" in operator for operator in operators)
 
 
-def test_a_pass_without_operators_says_nothing(labelled: Runs) -> None:
+def test_a_pass_without_operators_says_nothing_and_keeping_takes_what_tensors_grow(labelled: Runs) -> None:
     facts = labelled("needless recomputation").job.ranks[0]
     unnamed = facts.device_ops.replace(operator=np.full(len(facts.device_ops), -(2**31), np.int32))
     assert not recomputed(unnamed, facts.strings).any()
-
-
-def test_what_keeping_takes_is_how_much_tensors_grow_meanwhile(labelled: Runs) -> None:
     run = labelled("needless recomputation")
     memory = run.job.ranks[0].memory
     assert memory["kept_bytes"] == pytest.approx(0.4 * memory["total_bytes"], rel=0.01)
@@ -49,10 +46,22 @@ def facts() -> RankFacts:
     return next(iter(load_runs([SAMPLES / "full_memory"]))).job.ranks[0]
 
 
-def test_the_parts_sum_to_the_recorded_peak(facts: RankFacts) -> None:
+def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added(facts: RankFacts) -> None:
     found = peak_parts(facts)
     assert found is not None
     assert found.before + sum(found.grown) == found.peak == facts.memory["peak_allocated_bytes"]
+    found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
+    assert found is not None and found.phase == "optimizer" and found.step == 0
+    assert found.before == 100 * MIB
+    assert dict(zip(PHASES, found.grown, strict=True)) == {
+        "forward": 60 * MIB,
+        "backward": -10 * MIB,
+        "optimizer": 40 * MIB,
+        "elsewhere": 0,
+    }
+    none = PHASE_TABLE.empty()
+    assert peak_parts(replace(facts, phases=none, engine_passes=facts.engine_passes.take([]))) is None
+    assert peak_parts(replace(facts, memory={})) is None
 
 
 def _with_totals(facts: RankFacts, *totals_mib: int) -> RankFacts:
@@ -71,21 +80,3 @@ def _with_totals(facts: RankFacts, *totals_mib: int) -> RankFacts:
     at = [start - 1, *(at + quarter // 2 for at in (*begin, start + 3 * quarter))]
     curve = {"at_ns": at[: len(totals_mib)], "allocated_bytes": [value * MIB for value in totals_mib]}
     return replace(facts, phases=phases, memory={"curve": curve})
-
-
-def test_each_phase_has_what_it_added_until_the_peak(facts: RankFacts) -> None:
-    found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
-    assert found is not None and found.phase == "optimizer" and found.step == 0
-    assert found.before == 100 * MIB
-    assert dict(zip(PHASES, found.grown, strict=True)) == {
-        "forward": 60 * MIB,
-        "backward": -10 * MIB,
-        "optimizer": 40 * MIB,
-        "elsewhere": 0,
-    }
-
-
-def test_without_phases_or_totals_nothing_is_said(facts: RankFacts) -> None:
-    none = PHASE_TABLE.empty()
-    assert peak_parts(replace(facts, phases=none, engine_passes=facts.engine_passes.take([]))) is None
-    assert peak_parts(replace(facts, memory={})) is None

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import gloo_traces as gloo
 import numpy as np
 import pytest
+from gloo_traces import Events, in_steps, operator
 from labelled_runs import Runs
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
@@ -67,21 +67,12 @@ def test_it_sums_to_the_ledger_of_real_traces(shared_run: Callable[[str], Path],
 def cpu_run(tmp_path: Path) -> LoadedRun:
     """Two ranks whose training thread calls aten::linear, which calls aten::addmm, and then waits for its peer."""
 
-    def events(rank: int) -> gloo.Events:
-        found: gloo.Events = []
-        for step in range(3):
-            at = 1_000.0 + step * 10_000
-            found += [
-                gloo.annotation(rank, f"ProfilerStep#{step}", at, 10_000),
-                gloo.operator(rank, "aten::linear", at + 100, 5_000),
-                gloo.operator(rank, "aten::addmm", at + 600, 4_000),
-                gloo.operator(rank, "aten::copy_", at + 700, 1_000),
-                gloo.operator(rank, "aten::add_", at + 6_000, 500),
-            ]
-        return found
+    spans = (("linear", 100, 5_000), ("addmm", 600, 4_000), ("copy_", 700, 1_000), ("add_", 6_000, 500))
 
-    (run,) = load_runs([str(gloo.write(tmp_path / "run", [events(0), events(1)]))], Options(workers=1, cache=False))
-    return run
+    def play(rank: int, at: float) -> Events:
+        return [operator(rank, f"aten::{name}", at + start, dur) for name, start, dur in spans]
+
+    return in_steps(tmp_path / "run", 3, 10_000.0, play)
 
 
 def test_an_operator_of_a_cpu_rank_has_its_own_time_alone(cpu_run: LoadedRun) -> None:

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from cpu_loop import cpu_loop
+from labelled_runs import candidates
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.oversubscription import oversubscribed
-from ddprof.findings import Candidate
 from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, Sidecar
 
 
@@ -33,15 +32,11 @@ def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> L
     return LoadedRun("made", job_facts(ranks), ())
 
 
-def said(run: LoadedRun) -> list[Candidate]:
-    return [found for found in catalogue()["host.stalled"].detect(run.measures) if isinstance(found, Candidate)]
-
-
 @pytest.mark.parametrize(("threads", "waited", "lost"), [(8, 0.5, 0.5), (3, 0.9, 1 - 4 / 6)])
 def test_the_number_of_threads_that_fits_is_told(tmp_path: Path, threads: int, waited: float, lost: float) -> None:
     """No more is charged than the ranks' own threads explain."""
     run = made(tmp_path, threads, cores=4, waited_share=waited)
-    (candidate,) = said(run)
+    (candidate,) = candidates("host.stalled", run.measures)
     fixes = [(fix.setting, fix.current, fix.suggested) for fix in candidate.fixes]
     assert fixes == [("OMP_NUM_THREADS", str(threads), "2")]
     assert candidate.lost_us == pytest.approx(lost * run.measures.step_us)
@@ -49,10 +44,8 @@ def test_the_number_of_threads_that_fits_is_told(tmp_path: Path, threads: int, w
 
 
 @pytest.mark.parametrize(("threads", "cores", "waited"), [(2, 4, 0.5), (1, 1, 0.5), (8, 4, 0.01)])
-def test_threads_that_fit_are_one_or_do_not_wait_are_not_told(
-    tmp_path: Path, threads: int, cores: int, waited: float
-) -> None:
-    assert said(made(tmp_path, threads, cores, waited)) == []
+def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: int, cores: int, waited: float) -> None:
+    assert candidates("host.stalled", made(tmp_path, threads, cores, waited).measures) == []
 
 
 def test_without_the_number_of_threads_nothing_is_known(tmp_path: Path) -> None:

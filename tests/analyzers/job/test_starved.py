@@ -24,22 +24,25 @@ def run(pause_us: float = 0.0, stop_us: float = 0.0) -> Script:
     return script
 
 
-def test_short_gaps_between_launches_are_their_cost(tmp_path: Path) -> None:
+def test_short_gaps_between_launches_of_kernels_or_graphs_are_their_cost_and_rare_ones_are_not(tmp_path: Path) -> None:
     facts = run().facts(tmp_path)
     found = starved(facts)
     assert launch_interval_ns(facts) == found.interval_ns == 16_000
     assert intervals.length(found.launching) > 0
     assert intervals.length(found.held) == intervals.length(found.stalled) == 0
-
-
-def test_the_kernels_of_a_graph_have_one_launch(tmp_path: Path) -> None:
-    """Thirty kernels per launch of a graph, and short gaps between graphs: none of them is long for this host."""
-    facts = run().facts(tmp_path)
+    # Thirty kernels per launch of a graph, and short gaps between graphs: none of them is long for this host.
     ops = facts.device_ops.take(np.repeat(np.arange(len(facts.device_ops)), 30))
     graphs = replace(facts, device_ops=ops)
     found = starved(graphs)
     assert found.interval_ns == launch_interval_ns(facts)
     assert intervals.length(found.held) == 0
+    script = Script()
+    for _ in range(6):
+        script.idle(200_000.0)
+        script.launch()
+    found = starved(script.facts(tmp_path))
+    assert intervals.length(found.launching) < 1_000_000
+    assert intervals.length(found.held) > 5 * 199_000_000
 
 
 def test_a_long_pause_of_every_step_is_not_nor_is_a_stop_inside_a_call(tmp_path: Path) -> None:
@@ -52,13 +55,3 @@ def test_a_long_pause_of_every_step_is_not_nor_is_a_stop_inside_a_call(tmp_path:
     both = starved(run(pause_us=5_000.0, stop_us=7_000.0).facts(tmp_path))
     parts = (both.launching, both.stalled, both.held)
     assert intervals.length(both.every) == sum(map(intervals.length, parts))  # they are disjoint
-
-
-def test_a_program_that_launches_rarely_does_not_pay_for_launching(tmp_path: Path) -> None:
-    script = Script()
-    for _ in range(6):
-        script.idle(200_000.0)
-        script.launch()
-    found = starved(script.facts(tmp_path))
-    assert intervals.length(found.launching) < 1_000_000
-    assert intervals.length(found.held) > 5 * 199_000_000

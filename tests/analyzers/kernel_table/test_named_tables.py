@@ -26,7 +26,7 @@ def tables(run: LoadedRun) -> dict[str, Table]:
     return named_tables(run.job)
 
 
-def test_no_codes_and_no_positions(run: LoadedRun, tables: dict[str, Table]) -> None:
+def test_no_codes_and_no_positions_and_sums_of_the_report(run: LoadedRun, tables: dict[str, Table]) -> None:
     for name, table in tables.items():
         for column in table.schema.columns:
             assert not column.name.endswith("_ns") and column.dtype != "uint8", (name, column.name)
@@ -35,9 +35,6 @@ def test_no_codes_and_no_positions(run: LoadedRun, tables: dict[str, Table]) -> 
     assert set(tables["rank_step_causes"]["cause"]) <= set(CAUSES)
     assert set(tables["charged_waits"]["late_rank"].tolist()) == {2}
     assert tables["process_groups"]["ranks"][0] == "0,1,2"
-
-
-def test_they_sum_to_the_report(run: LoadedRun, tables: dict[str, Table]) -> None:
     steps, causes = tables["rank_steps"], tables["rank_step_causes"]
     assert causes["dur_us"].sum() == pytest.approx(steps["wall_us"].sum())
     for rank in run.job.rank_ids:
@@ -59,20 +56,14 @@ def test_times_are_on_one_clock_from_the_first_step(run: LoadedRun, tables: dict
     assert longest == pytest.approx(collectives["longest_wait_us"])
 
 
-def test_a_rank_of_another_number_keeps_it(run: LoadedRun) -> None:
+def test_ranks_words_and_nulls_are_kept(run: LoadedRun, tables: dict[str, Table], tmp_path: Path) -> None:
     moved = named_tables(replace(run.job, rank_ids=(4, 5, 9)))
     for name in ("rank_steps", "rank_step_causes", "collective_members"):
         assert set(moved[name]["rank"].tolist()) == {4, 5, 9}
     assert set(moved["charged_waits"]["late_rank"].tolist()) == {9}
-
-
-def test_redaction_keeps_the_words_of_the_tables(run: LoadedRun, tables: dict[str, Table]) -> None:
     redaction = Redaction(run.report, b"key")
     assert list(redaction.table(tables["collectives"])["op"]) == list(tables["collectives"]["op"])
     assert list(redaction.table(tables["rank_step_causes"])["cause"]) == list(tables["rank_step_causes"]["cause"])
-
-
-def test_parquet_has_nulls_where_something_is_not_known(run: LoadedRun, tmp_path: Path) -> None:
     unknown = run.job.blame.replace(culprit=np.full(len(run.job.blame), NULL))
     write_tables(tmp_path, named_tables(replace(run.job, blame=unknown)), "parquet")
     read = pyarrow.parquet.read_table(tmp_path / "charged_waits.parquet")

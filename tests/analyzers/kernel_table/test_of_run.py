@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Runs, only_run
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.kernels import operator_flops
 from ddprof.analyzers.kernel_table.merged import by_step_us, inclusive_us, merged
 from ddprof.analyzers.kernel_table.of_run import kernels_of, least_bytes, path_of
@@ -17,11 +16,6 @@ from ddprof.tables import NULL
 
 BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
 BF16 = 2
-
-
-def loaded(folder: Path) -> LoadedRun:
-    (run,) = load_runs([str(folder)], Options(workers=1, cache=False))
-    return run
 
 
 @pytest.mark.parametrize("name", ["straggler.compute", "clean.pp", "clean.tpdp", "compute.precision"])
@@ -39,41 +33,30 @@ def test_rows_sum_to_the_ledger_of_each_rank_and_of_the_job(labelled: Runs, name
         assert all(r.lowest_us <= r.highest_us for r in rows)
 
 
-def test_a_slow_rank_is_the_slowest_of_the_kernels_that_compute(labelled: Runs) -> None:
+def test_the_slow_rank_the_path_the_steps_and_a_filter_of_ranks_agree(labelled: Runs) -> None:
     run = labelled("straggler.compute").run
     rows = [r for r in merged(kernels_of(run), ("kernel", "kind")) if r.key[1] == "compute"]
     (culprit,) = run.report.ranked_findings()[0].ranks
     assert all(r.slowest == culprit for r in rows[:3])
     assert all(r.highest_us > 1.1 * r.lowest_us for r in rows[:3])
-
-
-def test_the_critical_path_is_shared_out_and_never_more_than_whole(labelled: Runs) -> None:
-    run = labelled("straggler.compute").run
     table = kernels_of(run)
     share = table.rows["path_share"].sum()
     assert 0.5 < share <= 1 + 1e-9
     path = path_of(run)
     on_device = path["end_ns"] - path["start_ns"]
     assert share * on_device.sum() <= on_device.sum() + 1
-
-
-def test_steps_of_a_kernel_are_its_mean(labelled: Runs) -> None:
     table = kernels_of(labelled("straggler.compute").run)
     by_step = by_step_us(table)
     for row in merged(table, ("kernel", "kind")):
         name, kind = row.key
         assert sum(by_step[name, kind]) / len(by_step[name, kind]) == pytest.approx(row.busy_us)
-
-
-def test_a_filter_of_ranks_leaves_their_rows(labelled: Runs) -> None:
-    table = kernels_of(labelled("straggler.compute").run)
     rows = merged(table, ("kernel",), lambda rank: rank == 1)
     assert {r.slowest for r in rows} == {1} and {r.ranks for r in rows} == {1}
     assert merged(table, ("kernel",), lambda rank: False) == []
 
 
 def test_modules_and_lines_of_a_real_trace(shared_run: Callable[[str], Path]) -> None:
-    run = loaded(shared_run("traces/single_rank/qwen_h100"))
+    run = only_run(shared_run("traces/single_rank/qwen_h100"))
     rows = merged(kernels_of(run), ("module",))
     inside = inclusive_us(rows)
     assert inside["Qwen2Model_0"] == pytest.approx(sum(r.busy_us for r in rows))
@@ -86,7 +69,7 @@ def test_modules_and_lines_of_a_real_trace(shared_run: Callable[[str], Path]) ->
 
 
 def test_cpu_ranks_say_that_their_rows_are_operators(shared_run: Callable[[str], Path]) -> None:
-    table = kernels_of(loaded(shared_run("traces/cpu_gloo/ddp-cnn-2r-base")))
+    table = kernels_of(only_run(shared_run("traces/cpu_gloo/ddp-cnn-2r-base")))
     assert table.runs_operators
     assert {"aten::mkldnn_convolution", "aten::convolution_backward"} & set(table.rows["kernel"].tolist())
 
@@ -96,7 +79,7 @@ def test_a_trace_that_is_gone_is_one_line(labelled: Runs, shared_run: Callable[[
     folder.mkdir()
     for file in shared_run("traces/cpu_gloo/ddp-cnn-2r-base").glob("*.gz"):
         (folder / file.name).write_bytes(file.read_bytes())
-    run = loaded(folder)
+    run = only_run(folder)
     for file in folder.glob("*.gz"):
         file.unlink()
     with pytest.raises(NoUsableInput) as told:

@@ -125,9 +125,7 @@ def test_a_result_that_is_lost_with_its_worker_is_waited_for(one_worker: Any, mo
             yield future
 
     monkeypatch.setattr(distributed, "as_completed", then_lost)
-    assert [found.error for found in results(one_worker, damaged, 3)] == [
-        f"memory://none/{n}: damaged" for n in range(3)
-    ]
+    assert [one.error for one in results(one_worker, damaged, 3)] == [f"memory://none/{n}: damaged" for n in range(3)]
 
 
 ATTEMPTS: list[str] = []  # what the worker, in this process, was asked for
@@ -156,9 +154,7 @@ def damaged(source: Source) -> RankResult:
         (damaged, 1, "memory://none/0: damaged"),
     ],
 )
-def test_what_one_attempt_did_not_reach_is_tried_again(
-    one_worker: Any, work: Any, attempts: int, error: str | None
-) -> None:
+def test_what_was_not_reached_is_tried_again(one_worker: Any, work: Any, attempts: int, error: str | None) -> None:
     ATTEMPTS.clear()
     (result,) = results(one_worker, work, 1)
     assert (len(ATTEMPTS), result.error) == (attempts, error)
@@ -231,22 +227,16 @@ def test_a_worker_that_does_not_see_the_folder_says_so(traces: Path, tmp_path: P
     assert "a Dask worker was to read it: name a shared folder or a URL" in (result.error or "")
 
 
-def test_where_no_scheduler_answers_one_line_says_so(traces: Path) -> None:
+def test_a_cluster_that_is_none_or_not_ours_is_one_line(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with dask.config.set({"distributed.comm.timeouts.connect": "100ms"}), pytest.raises(UsageError) as error:
         analyze([traces], Options(engine="dask://127.0.0.1:9"))
     assert str(error.value).startswith("dask://127.0.0.1:9: no Dask scheduler answers there (")
-
-
-def test_a_cluster_without_a_worker_is_one_line(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapping_cluster, "FIRST_WORKER_S", 0.1)
     with (
         within(0) as empty,
         pytest.raises(DdprofError, match="the cluster has no worker"),
     ):
         analyze([traces], Options(engine=engine_of(empty)))
-
-
-def test_workers_of_a_cluster_are_not_ours_to_count(traces: Path) -> None:
     with pytest.raises(UsageError, match="its workers and their memory are the cluster's own"):
         analyze([traces], Options(engine="dask://127.0.0.1:9", workers=2))
     with pytest.raises(NoUsableInput, match="no such file, folder or bucket"):

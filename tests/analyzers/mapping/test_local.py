@@ -27,9 +27,7 @@ def test_small_files_are_handed_over_several_at_a_time(files: int, size_bytes: i
 @pytest.mark.parametrize(
     ("path", "networked"), [("/traces/rank0.json", False), ("memory://run/rank0.json", False), ("s3://b/rank0", True)]
 )
-def test_a_store_is_read_by_processes_that_were_started_anew(
-    monkeypatch: pytest.MonkeyPatch, path: str, networked: bool
-) -> None:
+def test_a_store_is_read_by_new_processes(monkeypatch: pytest.MonkeyPatch, path: str, networked: bool) -> None:
     asked: list[str] = []
 
     def context(method: str) -> Any:

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import corpus
-import msgspec
 import pytest
 from labelled_runs import Labelled
+from msgspec import structs
 
 from benchmarks.oracle.simulate import simulate, step_time
 from benchmarks.oracle.small_runs import fault
@@ -43,9 +43,7 @@ def priced(folder: Path) -> tuple[Pricer, float]:
             steps.append(StepTimes(index=index, start_ns=now, end_ns=now + int(us * 1e3), profiled=is_profiled))
             pauses.append(Pause(start_ns=now, dur_ns=int(gc_ns if is_profiled else gc_ns / 2)))
             now += int(us * 1e3)
-        ranks.append(
-            replace(facts, sidecar=msgspec.structs.replace(facts.sidecar, steps=tuple(steps), gc=tuple(pauses)))
-        )
+        ranks.append(replace(facts, sidecar=structs.replace(facts.sidecar, steps=tuple(steps), gc=tuple(pauses))))
     job = replace(run.job, ranks=tuple(ranks))
     return pricer(build_graph(job), replace(run.measures, job=job)), unprofiled_us
 

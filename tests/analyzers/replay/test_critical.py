@@ -27,15 +27,12 @@ def test_pieces_follow_one_another_from_first_mark_to_last_end(labelled: Runs, n
     assert int(path["start_ns"][0]) in {rank.origin_ns - rank.offset_ns for rank in graph.ranks}
 
 
-def test_the_path_runs_through_the_slow_rank_and_nothing_on_it_is_a_wait(labelled: Runs) -> None:
+def test_the_path_runs_through_the_slow_rank_waits_for_nobody_and_needs_a_graph(labelled: Runs) -> None:
     path, run = _path(labelled, "straggler.compute"), labelled("straggler.compute")
     assert CAUSE_CODE["comm_wait"] not in path["cause"]
     length = np.bincount(path["rank"], weights=path["end_ns"] - path["start_ns"], minlength=len(run.job.ranks))
     assert run.job.rank_ids[int(length.argmax())] == 2
     assert length.max() > 0.8 * length.sum()
-
-
-def test_without_a_graph_there_is_no_path(labelled: Runs) -> None:
     none = np.empty(0, np.int64)
     empty = Graph((), none, 0.0, write_program((), none), ())
     assert len(critical_path(labelled("clean.ddp").job, empty)) == 0

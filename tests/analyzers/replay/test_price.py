@@ -33,14 +33,12 @@ def test_faster_kernels_never_make_the_step_longer(labelled: Runs, factor: float
         ("comm.bandwidth_bound", Change("scale_transfer", (), (0.0,)), "comm_free_step_us", 0.03),
     ],
 )
-def test_the_step_after_a_change_is_what_the_generator_says(
-    labelled: Runs, name: str, change: Change, truth: str, within: float
-) -> None:
+def test_the_generators_step_after_it(labelled: Runs, name: str, change: Change, truth: str, within: float) -> None:
     run = labelled(name)
     assert run.pricer.step_us((change,)) == pytest.approx(run.label[truth], rel=within)
 
 
-def test_gains_are_never_negative_and_keep_to_their_ceiling(labelled: Runs) -> None:
+def test_gains_keep_to_their_ceiling_and_ranges_grow_with_the_doubt_but_not_below_nothing(labelled: Runs) -> None:
     prices = labelled("straggler.compute").pricer
     slower = Candidate("x", "", (), 0.0, (Change("scale_compute", (), (0.5,)),), Basis.RECORDED)
     capped = Candidate("x", "", (), 0.0, (Change("scale_compute", (2,), (1.3,)),), Basis.RECORDED, ceiling_us=100.0)
@@ -48,9 +46,6 @@ def test_gains_are_never_negative_and_keep_to_their_ceiling(labelled: Runs) -> N
     assert prices.gain_us(capped) == 100.0
     interval = prices.interval(capped, 100.0)
     assert 0.0 <= interval.low <= interval.value <= interval.high <= prices.measures.step_us
-
-
-def test_a_range_grows_with_the_doubt_of_the_change_and_never_goes_below_nothing(labelled: Runs) -> None:
     prices = labelled("clean.ddp").pricer
     step_us = prices.step_us(())
     narrow, wide = (prices.range_us(step_us / 2, doubt_us) for doubt_us in (0.0, 100.0))
@@ -76,14 +71,11 @@ def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(
     assert 400.0 <= made.pricer.step_us((Change("on_time", (0,)),)) <= 600.0
 
 
-def test_changes_combine_in_any_order(labelled: Runs) -> None:
+def test_changes_combine_in_any_order_and_one_twice_is_that_change(labelled: Runs) -> None:
     prices = labelled("straggler.compute").pricer
     first, second = Change("scale_compute", (2,), (1.3,)), Change("no_sync")
     assert prices.step_us((first, second)) == prices.step_us((second, first))
     assert prices.step_us((first, second)) <= min(prices.step_us((first,)), prices.step_us((second,))) * (1 + 1e-6)
-
-
-def test_the_same_change_twice_is_that_change(labelled: Runs) -> None:
     run = labelled("straggler.compute")
     change = Change("scale_compute", (2,), (1.3,))
     once = scenario_of((change,), run.pricer.graph, run.measures)

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-from overlapped import written
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
+from overlapped import STEPS, TRANSFER_US, WORK_US, overlapped
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.graph.build import build_graph
@@ -16,7 +16,7 @@ from ddprof.analyzers.replay.shared_cores import hosts_sharing_cores
 from ddprof.findings import Change
 from ddprof.sidecar import Processors, Sidecar
 
-STEPS, WORK_US, TRANSFER_US, TAIL_US, LOAD_US = 5, 20_000.0, 12_000.0, 4_000.0, 30_000.0
+LOAD_US = 30_000.0
 
 
 def sharing(run: LoadedRun, cores: int, local_ranks: int) -> JobFacts:
@@ -31,7 +31,7 @@ def on_cores(run: LoadedRun, cores: int) -> Pricer:
 
 def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
     """Two ranks that compute and two threads that move data on two cores: twice as long as without these."""
-    (run,) = load_runs([written(tmp_path)], Options(cache=False))
+    run = overlapped(tmp_path)
     step_us = run.measures.step_us
     half, gone = ((Change("scale_transfer", (), (factor,)),) for factor in (0.5, 0.0))
     plenty, two = on_cores(run, 64), on_cores(run, 2)
@@ -43,22 +43,19 @@ def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
 
 def late(folder: Path, others: int) -> LoadedRun:
     """Ranks of which the last loads for 30 ms while the others wait for it; then a collective."""
-    ranks: list[Events] = [[] for _ in range(others + 1)]
-    for rank, events in enumerate(ranks):
-        for step in range(STEPS):
-            began = step * (LOAD_US + WORK_US + 1_000)
-            loading = LOAD_US if rank == others else 100.0
-            called = began + loading + WORK_US
-            ended = began + LOAD_US + WORK_US + 1_000
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, ended - began),
-                annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", began, loading),
-                operator(rank, "aten::mm", began + loading, WORK_US - 100),
-                operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
-                transfer(rank, "gloo:all_reduce", called - 5, ended - called + 5, **TENSOR),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False))
-    return run
+    period_us = LOAD_US + WORK_US + 1_000
+
+    def play(rank: int, began: float) -> Events:
+        loading = LOAD_US if rank == others else 100.0
+        called = began + loading + WORK_US
+        return [
+            annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", began, loading),
+            operator(rank, "aten::mm", began + loading, WORK_US - 100),
+            operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
+            transfer(rank, "gloo:all_reduce", called - 5, began + period_us - called + 5, **TENSOR),
+        ]
+
+    return in_steps(folder, STEPS, period_us, play, others + 1)
 
 
 def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
@@ -75,5 +72,4 @@ def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
 
 
 def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> None:
-    (run,) = load_runs([written(tmp_path)], Options(cache=False))
-    assert hosts_sharing_cores(build_graph(sharing(run, 2, 3))) == ()
+    assert hosts_sharing_cores(build_graph(sharing(overlapped(tmp_path), 2, 3))) == ()

@@ -19,17 +19,13 @@ from ddprof.tables import Array
 ID = "comm.bandwidth_bound"
 
 
-def test_blames_the_volume_and_no_rank(labelled: Runs) -> None:
+def test_blames_the_volume_and_tells_devices_alone_to_compress(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     run = labelled(ID)
     said, (fault,) = fires(run, ID), run.label["faults"]
-    assert said.ranks == ()
     assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
     assert any(fix.applies == (("gradient_compression", "bf16"),) for fix in said.fixes)
-
-
-def test_cpu_ranks_are_not_told_to_compress(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over gloo 16 bit gradients made a job 45 % slower."""
+    # Over gloo 16 bit gradients made a job 45 % slower.
     monkeypatch.setattr("ddprof.analyzers.rules.comm_bandwidth_bound.execution_of", lambda _: CpuExecution())
     (fix,) = fires(labelled(ID), ID).fixes
     assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}"
@@ -51,7 +47,7 @@ def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **
     return candidate(ID, with_sidecars(labelled(ID), sidecar))
 
 
-def test_sockets_beside_an_active_port_come_first(labelled: Runs) -> None:
+def test_a_slow_way_beside_a_faster_one_comes_first(labelled: Runs) -> None:
     said = connected(labelled, {"NET/Socket": 4, "P2P/CUMEM": 12}, NCCL_IB_DISABLE="1", NCCL_DEBUG="INFO")
     texts = [e.text for e in said.evidence]
     assert "NCCL 2.27.3 moves data by P2P/CUMEM (75 %), NET/Socket (25 %) of its channels" in texts
@@ -61,9 +57,6 @@ def test_sockets_beside_an_active_port_come_first(labelled: Runs) -> None:
     assert (fix.current, fix.patch) == ("NET/Socket (NCCL_IB_DISABLE=1)", "unset NCCL_IB_DISABLE")
     assert "mlx5_0/1 is active (400 Gb/sec (4X NDR))" in fix.suggested
     assert "compress" in said.fixes[1].setting
-
-
-def test_shared_memory_between_gpus_that_nvlink_joins(labelled: Runs) -> None:
     (fix, _) = connected(labelled, {"SHM": 16}, links="NV18").fixes
     assert "NVLink" in fix.suggested
     assert len(connected(labelled, {"SHM": 16}, links="PHB").fixes) == 1  # nothing faster is there
@@ -90,18 +83,12 @@ def with_times(measures: Measures, change: Callable[[Traffic], Array]) -> Measur
     return replace(measures, comm=replace(measures.comm, traffic=traffic))
 
 
-def test_volume_is_told_without_the_missing_ranks_where_bytes_explain_every_call(labelled: Runs) -> None:
+def test_missing_ranks_may_be_waited_for_unless_bytes_explain_every_call(labelled: Runs) -> None:
     for measures in (labelled(ID).only(0, 1), labelled(ID).only(2)):
         assert candidate(ID, measures).basis is Basis.DEDUCED
-
-
-def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
     measures = labelled(ID).only(0, 1)
     late = with_times(measures, lambda t: t.times_us + 0.3 * float(np.median(t.times_us)))  # by as much at every call
     assert "2 missing ranks" in abstains(ID, late)
-
-
-def test_few_missing_ranks_are_waited_for_where_the_same_bytes_move_faster_at_times(labelled: Runs) -> None:
     measures = labelled(ID).only(0, 1, 2)
     assert candidate(ID, measures)
     waited = with_times(measures, lambda t: np.where(np.arange(len(t.times_us)) % 3, 2.5, 1.0) * t.times_us)

@@ -11,18 +11,14 @@ from ddprof.sidecar import FsdpSettings
 ID = "comm.no_overlap"
 
 
-def test_suggests_smaller_buckets(labelled: Runs) -> None:
+def test_suggests_smaller_buckets_unless_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
-    assert said.ranks == ()
     assert said.changes[0].kind == "overlap"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) <= 25 for fix in said.fixes)
-
-
-def test_abstains_where_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
     assert "2 missing ranks" in abstains(ID, labelled(ID).only(0, 1))
 
 
-def test_late_gathers_are_to_be_ahead(labelled: Runs) -> None:
+def test_late_gathers_are_to_be_ahead(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Missing prefetch: not answered with less sharding, which is told beside it, for whoever has the memory."""
     run = labelled("gathers when needed")
     said = fires(run, ID)
@@ -32,16 +28,10 @@ def test_late_gathers_are_to_be_ahead(labelled: Runs) -> None:
     assert said.fixes[1].applies == (("reshard_after_forward", False),)
     assert run.said("comm.sharding") == run.said("comm.latency_bound") == []
     assert run.score.right
-
-
-def test_less_sharding_is_no_advice_for_a_full_device(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddprof.analyzers.rules.comm_no_overlap.has_room", lambda _: False)
-    assert "reshard_after_forward" not in [fix.setting for fix in fires(labelled("gathers when needed"), ID).fixes]
-
-
-def test_fsdp1_is_told_its_own_settings(labelled: Runs) -> None:
     measures = labelled("gathers when needed").measures
     settings = structs.replace(measures.settings, fsdp=FsdpSettings(version=1, backward_prefetch="BACKWARD_POST"))
     said = candidate(ID, replace(measures, settings=settings))
     assert "forward_prefetch=True" in (said.fixes[0].patch or "")
     assert said.fixes[0].applies == (("forward_prefetch", True), ("backward_prefetch", "pre"))
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_no_overlap.has_room", lambda _: False)
+    assert "reshard_after_forward" not in [fix.setting for fix in fires(labelled("gathers when needed"), ID).fixes]

@@ -10,11 +10,18 @@ from labelled_runs import Labelled, Runs, abstains, candidate, fires
 ID = "host.checkpoint"
 
 
-def test_suggests_asynchronous_saving(labelled: Runs) -> None:
+def test_suggests_asynchronous_saving_also_of_saves_outside_the_trace(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
-    assert said.ranks == ()
     assert "async" in str(said.fixes[0].patch)
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["checkpoint"], rel=0.02)
+    # A rank is named where the others are known not to save.
+    run, peer = labelled("clean.ddp"), {"steps": steps(100, 1_000_000)}
+    saving = {**peer, "checkpoints": [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]}
+    for sidecars, ranks in (((saving, {}), ()), ((saving, peer), (0,)), ((saving,), ())):
+        assert candidate(ID, with_sidecars(run, *sidecars)).ranks == ranks
+    said = candidate(ID, with_sidecars(run, saving, {}))
+    assert "rank 0" in said.summary
+    assert said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)
 
 
 def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled: Runs, tmp_path: Path) -> None:
@@ -25,14 +32,3 @@ def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled:
         if run.measures.host_spans_us["checkpoint"].any():
             break
     assert "how often" in abstains(ID, run.measures)
-
-
-def test_saves_outside_the_trace_are_found_in_the_record(labelled: Runs) -> None:
-    """A rank is named where the others are known not to save."""
-    run, peer = labelled("clean.ddp"), {"steps": steps(100, 1_000_000)}
-    saving = {**peer, "checkpoints": [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]}
-    for sidecars, ranks in (((saving, {}), ()), ((saving, peer), (0,)), ((saving,), ())):
-        assert candidate(ID, with_sidecars(run, *sidecars)).ranks == ranks
-    said = candidate(ID, with_sidecars(run, saving, {}))
-    assert "rank 0" in said.summary
-    assert said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)

@@ -33,9 +33,7 @@ def evaluating(share: float, every: int = 2) -> dict[str, Any]:
         ((0.0, 0.0, 0.0, 0.0), None),
     ],
 )
-def test_one_rank_that_evaluates_is_named_and_a_large_part_on_all_is_told(
-    labelled: Runs, shares: tuple[float, ...], ranks: tuple[int, ...] | None
-) -> None:
+def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks: tuple[int, ...] | None) -> None:
     run = labelled("clean.ddp")
     records = [evaluating(share) if share else {**evaluating(0.1), "evaluations": []} for share in shares]
     measures = with_sidecars(run, *[records[min(at, 3)] for at in range(len(run.job.ranks))])

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kineto_run import Script, in_step, loaded
-from labelled_runs import candidate
+from labelled_runs import candidate, candidates
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.script.alone import Alone
-from ddprof.findings import Abstention, Candidate
+from ddprof.findings import Abstention
 
 ID = "host.script"
 FORWARD = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
@@ -40,13 +40,9 @@ def run(
     return loaded(scripts, folder)
 
 
-def said(made: LoadedRun) -> list[Candidate]:
-    return [found for found in catalogue()[ID].detect(made.measures) if isinstance(found, Candidate)]
-
-
 def test_names_the_line_its_share_and_what_to_do(tmp_path: Path) -> None:
     made = run(tmp_path, [6_000.0, 6_000.0])
-    (found,) = said(made)
+    (found,) = candidates(ID, made.measures)
     assert found.ranks == ()
     assert "train.py:60 update_ema()" in found.summary
     assert "per step" in found.evidence[0].text
@@ -67,7 +63,7 @@ def test_without_frames_it_says_so_and_nothing_else_changes(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("own_us", [[0.0, 0.0], [6_000.0, 0.0, 0.0]], ids=["frames around phases", "one rank"])
 def test_what_not_all_ranks_run_is_not_of_the_whole_job(tmp_path: Path, own_us: list[float]) -> None:
-    assert said(run(tmp_path, own_us)) == []
+    assert candidates(ID, run(tmp_path, own_us).measures) == []
 
 
 def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> None:
@@ -78,11 +74,7 @@ def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> Non
     alone = {0: Alone("train.py:7 histograms()", "", 60_000.0, 0.0)}
     assert candidate(ID, replace(apart, alone=alone)).lost_us <= 1.01 * alike.lost_us
     assert list(catalogue()[ID].detect(replace(apart, alone={**alone, 1: alone[0]}))) == []
-
-
-def test_of_two_ranks_that_run_more_than_twice_as_much_only_one_is_no_job(tmp_path: Path) -> None:
-    """Where no line tells that the rank runs it alone, it is late by it all the same, and named for that."""
-    measures = run(tmp_path, [6_000.0, 6_000.0]).measures
+    # Where no line tells that the rank runs it alone, it is late by it all the same, and named for that.
     typical_us = float(measures.script_us[1])
     apart = replace(measures, script_us=np.array([10 * typical_us, typical_us]), alone={})
     found = candidate(ID, apart)
@@ -96,14 +88,14 @@ def test_of_two_ranks_that_run_more_than_twice_as_much_only_one_is_no_job(tmp_pa
 )
 def test_preparing_data_and_evaluating_are_not_of_the_script(tmp_path: Path, function: str, cause: str) -> None:
     made = run(tmp_path, [6_000.0, 6_000.0], function=function)
-    assert said(made) == []
+    assert candidates(ID, made.measures) == []
     assert made.measures.cause_us(cause).min() > 2_000.0
 
 
 def test_what_hosts_that_run_ahead_hide_on_some_ranks_is_of_all(tmp_path: Path) -> None:
     """Every rank runs the line; in each step the device of one of them has enough to do meanwhile."""
     made = run(tmp_path, [6_000.0, 5_200.0, 4_400.0])
-    (found,) = said(made)
+    (found,) = candidates(ID, made.measures)
     assert found.ranks == ()
     assert found.lost_us > float(made.measures.script_us.mean())  # and what ranks wait for the slowest
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kineto_run import Script, loaded
+from labelled_runs import candidates
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.findings import Candidate
 
 ID = "host.stalled"
 
@@ -27,23 +26,15 @@ def run(folder: Path, seeds: list[int], stop_us: float = 4_000.0, every: int = 2
     return loaded(scripts, folder)
 
 
-def said(made: LoadedRun) -> list[Candidate]:
-    found = list(catalogue()[ID].detect(made.measures))
-    return [candidate for candidate in found if isinstance(candidate, Candidate)]
-
-
-def test_stops_on_every_rank_are_of_the_whole_job(tmp_path: Path) -> None:
+def test_stops_on_every_rank_are_of_the_whole_job_and_not_launch_bound(tmp_path: Path) -> None:
     made = run(tmp_path, [1, 2, 3])
-    (candidate,) = said(made)
+    (candidate,) = candidates(ID, made.measures)
     assert candidate.ranks == ()
     assert "stall in calls" in candidate.summary
     gain = made.pricer.gain_us(candidate)
     assert 0.5 * made.measures.stalled_us.max() < gain <= made.measures.stalled_us.max() * 1.01
     words = " ".join(evidence.text for evidence in candidate.evidence)
     assert all(told in words for told in ("aten::view", "on 3 of 3 ranks", "4 ms"))
-
-
-def test_a_host_that_stops_is_not_launch_bound(tmp_path: Path) -> None:
     made = run(tmp_path, [1, 2], stop_us=20_000.0)
     assert made.report.verdict.bound == "host"
     assert made.report.findings[0].id == ID
@@ -52,4 +43,4 @@ def test_a_host_that_stops_is_not_launch_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("seeds", "every"), [([0, 0], 25), ([5], 10_000)])
 def test_a_host_without_stops_or_with_a_single_one_is_not_accused(tmp_path: Path, seeds: list[int], every: int) -> None:
-    assert said(run(tmp_path, seeds, every=every)) == []
+    assert candidates(ID, run(tmp_path, seeds, every=every).measures) == []

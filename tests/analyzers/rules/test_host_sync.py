@@ -15,14 +15,10 @@ from ddprof.analyzers.job.measures import measure
 ID = "host.sync"
 
 
-def test_names_the_calls_and_the_idle_time(labelled: Runs) -> None:
+def test_names_the_calls_the_idle_time_and_the_line_of_the_script(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
-    assert said.ranks == ()
     assert said.fixes[0].current
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["host_sync"], rel=0.02)
-
-
-def test_names_the_line_of_the_script(labelled: Runs) -> None:
     line = {"source_line": "train.py:88", "what": "item", "count": 5, "total_ns": 9_000}
     line["source"] = "total += loss.item()"
     said = candidate(ID, with_sidecars(labelled(ID), {"syncs": [line]}))
@@ -36,11 +32,8 @@ def waits(script: Script, rank: int, step: int) -> None:
     script.idle(1_500.0)  # whatever it is, nothing records it
 
 
-def test_hosts_that_may_wait_for_one_another_are_not_judged(tmp_path: Path) -> None:
+def test_hosts_that_may_wait_for_one_another_are_not_judged_and_one_alone_is(tmp_path: Path) -> None:
     assert "may wait" in abstains(ID, measure(job_of(train(3, waits, meets=False), tmp_path)))
-
-
-def test_one_rank_alone_waits_for_nobody_unless_its_file_is_named_for_a_rank(tmp_path: Path) -> None:
     (facts,) = facts_of(train(1, waits, meets=False), tmp_path)
     assert candidate(ID, measure(job_facts([facts])))
     named = replace(facts, identity=replace(facts.identity, source="file name"))

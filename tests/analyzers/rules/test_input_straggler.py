@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from captured import sidecar_of, with_sidecars
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-from labelled_runs import Runs, fires
+from labelled_runs import Runs, fires, only_run
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
 from ddprof.sidecar.loading import TimedFetches
@@ -17,10 +17,12 @@ from ddprof.sidecar.loading import TimedFetches
 ID = "input.straggler"
 
 
-def test_names_the_rank_of_the_late_loader(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
-    assert said.ranks == (3,)
-    assert said.changes[0].kind == "instant_loader"
+def test_names_the_rank_of_the_late_loader_and_pins_memory_for_a_device_alone(labelled: Runs) -> None:
+    assert fires(labelled(ID), ID, 3).changes[0].kind == "instant_loader"
+    measures = labelled(ID).measures
+    assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
+    on_cpu = replace(measures.job, ranks=tuple(replace(f, is_device_rank=False) for f in measures.job.ranks))
+    assert "pin_memory" not in str(workers_fix(replace(measures, job=on_cpu), 1_000.0).patch)
 
 
 @pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])
@@ -30,13 +32,6 @@ def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fet
     measures = with_sidecars(labelled(ID), {"fetching": fetching})
     assert late_loaders(measures).tolist() == late
     assert bool(list(catalogue()[ID].detect(measures))) is bool(late)
-
-
-def test_memory_is_pinned_only_for_a_device(labelled: Runs) -> None:
-    measures = labelled(ID).measures
-    assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
-    on_cpu = replace(measures.job, ranks=tuple(replace(f, is_device_rank=False) for f in measures.job.ranks))
-    assert "pin_memory" not in str(workers_fix(replace(measures, job=on_cpu), 1_000.0).patch)
 
 
 FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -61,12 +56,10 @@ def shared_host(folder: Path, late_us: float, usual_us: float, batch_us: tuple[f
                 operator(rank, "aten::add_", met_us + 1_010.0, 400.0, **TENSOR),
             ]
         now_us = met_us + 1_500.0
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
+    run = only_run(write(folder, ranks))
     timed = [TimedFetches(2, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
     sidecar = sidecar_of({"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"})
-    facts = [
-        replace(one, sidecar=sidecar.with_fetching(fetched)) for one, fetched in zip(run.job.ranks, timed, strict=True)
-    ]
+    facts = [replace(one, sidecar=sidecar.with_fetching(t)) for one, t in zip(run.job.ranks, timed, strict=True)]
     return LoadedRun("made", job_facts(facts), ())
 
 
@@ -76,15 +69,9 @@ def test_a_rank_whose_workers_keep_ahead_waits_for_no_batch(tmp_path: Path) -> N
     first = run.report.findings[0]
     assert (first.id, first.ranks) == (ID, (0,))
     assert first.recoverable_us.value == pytest.approx(50_000.0 - 2_000.0, rel=0.1)
-
-
-def test_workers_that_are_all_too_slow_are_no_straggler(tmp_path: Path) -> None:
     run = shared_host(tmp_path, 100_000.0, 4_000.0, (104_000.0, 100_000.0))
     first = run.report.findings[0]
     assert (first.id, first.ranks) == ("input.starved", ())
-
-
-def test_fetches_of_a_busy_machine_make_no_rank_starve_whose_workers_deliver(tmp_path: Path) -> None:
-    """Each fetch of its peer takes long, too, and a batch of its workers a fortieth of a step."""
+    # Each fetch of its peer takes long, too, and a batch of its workers a fortieth of a step.
     run = shared_host(tmp_path, 60_000.0, 12_000.0, (64_000.0, 1_000.0))
     assert [(f.id, f.ranks) for f in run.report.findings if f.id.startswith("input.")] == [(ID, (0,))]

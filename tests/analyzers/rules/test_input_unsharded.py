@@ -91,8 +91,6 @@ def test_shards_are_healthy(labelled: Runs, recorded: dict[str, Any]) -> None:
         (None, "does not record samplers"),
     ],
 )
-def test_abstains_where_samples_are_not_comparable(
-    labelled: Runs, recorded: dict[str, Any] | None, reason: str
-) -> None:
+def test_abstains_where_samples_do_not_compare(labelled: Runs, recorded: dict[str, Any] | None, reason: str) -> None:
     run = labelled("clean.ddp")
     assert reason in abstains(ID, run.measures if recorded is None else captured(run, **recorded))

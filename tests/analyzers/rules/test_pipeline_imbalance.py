@@ -7,17 +7,9 @@ from labelled_runs import Runs, abstains, fires
 ID = "pipeline.imbalance"
 
 
-def test_names_the_heavy_stage(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
-    assert said.ranks == (1,)
-    assert "stage 1" in said.summary
-
-
-def test_abstains_where_messages_name_no_peer(labelled: Runs) -> None:
+def test_names_the_heavy_stage_where_peers_are_named_and_neighbours_were_traced(labelled: Runs) -> None:
+    assert "stage 1" in fires(labelled(ID), ID, 1).summary
     assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
-
-
-def test_abstains_where_the_neighbours_of_a_stage_were_not_traced(labelled: Runs) -> None:
     run = labelled("slow device in a pipeline")
     assert "were not traced" in abstains(ID, run.only(0, 2))
 

@@ -18,23 +18,14 @@ from ddprof.tables import NULL
 ID = "straggler.host"
 
 
-def test_names_the_slow_host(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
-    assert said.ranks == (1,)
-    assert said.lost_us > 0
-
-
-def test_abstains_where_no_launch_was_recorded(labelled: Runs) -> None:
+def test_names_the_slow_host_where_launches_or_communication_were_recorded(labelled: Runs) -> None:
+    assert fires(labelled(ID), ID, 1).lost_us > 0
     measures = labelled("clean.ddp").measures
     unlaunched = [
         replace(facts, device_ops=facts.device_ops.replace(launch_ns=np.full(len(facts.device_ops), NULL)))
         for facts in measures.job.ranks
     ]
     assert "launch calls" in abstains(ID, measure(job_facts(unlaunched)))
-
-
-def test_abstains_where_cpu_ranks_do_not_communicate(labelled: Runs) -> None:
-    measures = labelled("clean.ddp").measures
     silent = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
     job = replace(measures.job, ranks=silent, instances=measures.job.instances.take(np.empty(0, np.int64)))
     assert "no communication" in abstains(ID, replace(measures, job=job))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from kineto_run import Script, in_step, loaded
+from labelled_runs import candidate
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.rules.straggler_unexplained import detect, detect_rest
-from ddprof.findings import Candidate
 
 ID = "straggler.unexplained"
 Late = Callable[[int], int]
@@ -26,15 +26,9 @@ def run(folder: Path, late: Late, ranks: int = 4, by_us: float = 2_000.0) -> Loa
     return loaded(in_step(ranks, 8, work), folder)
 
 
-def finding(made: LoadedRun) -> Candidate:
-    (only,) = detect(made.measures)
-    assert isinstance(only, Candidate), only
-    return only
-
-
 def test_names_the_rank_that_is_late_again_and_again(tmp_path: Path) -> None:
     made = run(tmp_path, lambda step: 2)
-    said = finding(made)
+    said = candidate(ID, made.measures)
     assert said.ranks == (2,)
     assert "rank 2 is the latest in 8 of 8 steps" in said.summary
     assert "copying between host and device" in said.evidence[0].text
@@ -42,19 +36,13 @@ def test_names_the_rank_that_is_late_again_and_again(tmp_path: Path) -> None:
     assert [found.id for found in made.report.findings if 2 in found.ranks], made.report.findings
 
 
-def test_lateness_that_moves_is_nobodys(tmp_path: Path) -> None:
-    said = finding(run(tmp_path, lambda step: step % 4))
+def test_lateness_that_moves_is_nobodys_and_a_little_has_no_price_or_name(tmp_path: Path) -> None:
+    said = candidate(ID, run(tmp_path, lambda step: step % 4).measures)
     assert said.ranks == ()
     assert "the slowest rank varies: 4 ranks" in said.summary
-
-
-def test_a_little_that_moves_has_no_price(tmp_path: Path) -> None:
     made = run(tmp_path, lambda step: step % 4, by_us=450.0)
-    assert 0.03 < finding(made).lost_us / made.measures.step_us < 0.1
-    assert made.pricer.gain_us(finding(made)) == 0.0
-
-
-def test_little_waiting_needs_no_name(tmp_path: Path) -> None:
+    assert 0.03 < candidate(ID, made.measures).lost_us / made.measures.step_us < 0.1
+    assert made.pricer.gain_us(candidate(ID, made.measures)) == 0.0
     assert list(detect(run(tmp_path, lambda step: 2, by_us=100.0).measures)) == []
 
 
@@ -66,7 +54,7 @@ def test_what_another_finding_names_or_covers_is_explained(tmp_path: Path) -> No
         ("input.pageable_copy", (), True),
         ("host.gc", (), False),
     ):
-        other = replace(finding(made), id=rule_id, ranks=ranks)
+        other = replace(candidate(ID, made.measures), id=rule_id, ranks=ranks)
         assert (list(detect_rest(made.measures, [other])) == []) == explains, other
 
 

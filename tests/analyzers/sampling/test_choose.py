@@ -50,9 +50,7 @@ def mesh(inner: str) -> list[Traits]:
 @pytest.mark.parametrize(
     ("count", "stages", "hosts", "tensor_groups"), [(4, 4, 4, 4), (8, 4, 8, 8), (16, 4, 8, 16), (20, 4, 8, 16)]
 )
-def test_a_sample_shows_every_stage_then_every_host_then_every_tensor_group(
-    inner: str, count: int, stages: int, hosts: int, tensor_groups: int
-) -> None:
+def test_stages_come_first_then_hosts(inner: str, count: int, stages: int, hosts: int, tensor_groups: int) -> None:
     shown = mesh(inner)
     chosen = greedy(shown, [], count)
     assert len(set(chosen)) == count
@@ -70,9 +68,8 @@ def test_named_ranks_are_in_the_sample() -> None:
 @pytest.mark.parametrize("total", [7, 8, 64, 96, 1000, 4096])
 def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(total: int) -> None:
     for block in (size for size in range(1, total + 1) if total % size == 0 and total // size <= 128):
-        assert {position // block for position in spread(total, total // block)} == set(range(total // block)) or (
-            total // block == 1
-        )
+        shown = {position // block for position in spread(total, total // block)}
+        assert shown == set(range(total // block)) or total // block == 1
     assert spread(total, 0) == []
     assert spread(total, 1) == [0]
 
@@ -86,20 +83,16 @@ def pipeline_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "traces"
 
 
-def test_stages_and_hosts_are_read_off_headers(pipeline_traces: Path) -> None:
+def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_traces: Path) -> None:
     sources = discover([pipeline_traces]).sources
     found = sample(sources, parse_ranks("sample:4"))
     assert counts(found.read)[STAGE] == 4 and counts(found.read)[HOST] == 2
     assert len(found.sources) == 4 and len(found.unread) == 4
     assert [s for s in sources if s in found.sources] == list(found.sources)  # in the order of the files
-
-
-def test_a_list_of_ranks(pipeline_traces: Path) -> None:
-    sources = discover([pipeline_traces]).sources
     found = sample(sources, parse_ranks("1,6,99"))
     assert sorted(rank for rank, _ in found.unread if rank is not None) == [0, 2, 3, 4, 5, 7]
     assert sample(sources, parse_ranks("sample:8")).sources == sources
-    assert sample(sources, parse_ranks("all")).unread == ()
+    assert parse_ranks("all").is_all and sample(sources, parse_ranks("all")).unread == ()
     with pytest.raises(NoUsableInput, match="none of these ranks has a trace"):
         sample(sources, parse_ranks("99"))
 

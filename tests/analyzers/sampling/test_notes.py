@@ -49,20 +49,14 @@ def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(
     assert again.findings[0].ranks == (SLOW,)
 
 
-def test_a_sample_says_what_it_shows_and_what_it_cannot(healthy: Path) -> None:
+def test_a_sample_says_what_it_shows_what_it_cannot_and_what_to_read_next(healthy: Path) -> None:
     report, notes = told(healthy, "sample:8")
     assert len(report.run.ranks) == 8
     shown = "8 of 32 ranks were read (--ranks sample:8), which show all 4 hosts, all 8 tensor-parallel groups"
     (note,) = [issue for issue in notes if issue.startswith(shown)]
     assert "charged to nobody" in notes[note]
     assert not [issue for issue in notes if issue.startswith("read rank")]
-
-
-def test_where_nobody_waits_the_next_rank_is_one_that_shows_more(healthy: Path) -> None:
     _, notes = told(healthy, "0,1")
     assert notes["read rank 10 next: it shows a host of which no rank was read"] == "--ranks 0,1,10"
-
-
-def test_nothing_is_said_of_a_sample_where_all_ranks_are_read(healthy: Path) -> None:
     _, notes = told(healthy, "sample:99")
     assert not [issue for issue in notes if "--ranks" in issue]

@@ -21,10 +21,6 @@ def test_ranks(text: str, named: tuple[int, ...], count: int | None, one_more: s
     assert wanted.and_rank(9) == one_more
 
 
-def test_all_ranks() -> None:
-    assert parse_ranks("all").is_all
-
-
 @pytest.mark.parametrize("text", ["", "some", "1,x", "sample:", "sample:0", "sample:2,sample:3", "-1", "0,,7"])
 def test_what_cannot_be_read(text: str) -> None:
     with pytest.raises(UsageError, match="want all, a list like 0,7, sample:32, or sample:32,7"):

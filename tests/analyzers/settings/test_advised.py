@@ -10,9 +10,7 @@ from ddprof.analyzers.settings import advised
 ID = "comm.no_overlap"
 
 
-def test_buckets_that_no_other_size_beats_are_hidden_as_far_as_they_can_be(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     run = labelled(ID)
     by_hand = fires(run, ID)
     of_ddp = replace(by_hand, fixes=(replace(by_hand.fixes[0], current="400"),))

@@ -3,10 +3,7 @@
 from ddprof.analyzers.settings.knobs import BY_KEY, KNOBS, Setting, parse_setting
 
 
-def test_every_knob_says_what_it_assumes() -> None:
+def test_every_knob_says_what_it_assumes_and_may_name_ranks() -> None:
     assert len(BY_KEY) == len(KNOBS)
     assert all(knob.words and knob.assumption and knob.values and 0 < knob.band <= 0.5 for knob in KNOBS)
-
-
-def test_a_setting_may_name_ranks() -> None:
     assert parse_setting("compute=1.5@3,7") == Setting("compute", "1.5", (3, 7))

@@ -61,7 +61,7 @@ def test_a_price_that_a_rule_bounds_beside_the_replay_suggests_nothing() -> None
     assert remedies(blocking, run.pricer, now) == ()
 
 
-def test_every_knob_applies_or_says_why_not() -> None:
+def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded() -> None:
     reasons: dict[str, set[str]] = {knob.key: set() for knob in KNOBS}
     for sample in ("slow_gpu", "bubble", "sharding", "gc", "allocator"):
         run = run_of(sample)
@@ -71,9 +71,6 @@ def test_every_knob_applies_or_says_why_not() -> None:
     assert "no pipeline stages found in this run" in reasons["microbatches"] and "" in reasons["microbatches"]
     assert "no garbage collection in the recorded steps" in reasons["gc"] and "" in reasons["gc"]
     assert {""} == reasons["compute"] == reasons["late"]
-
-
-def test_what_a_run_recorded_is_said_with_its_unit() -> None:
     run = run_of("bubble")
     now = present(run.measures, {})
     said = {knob.key: current(knob, run.measures, now) for knob in KNOBS}

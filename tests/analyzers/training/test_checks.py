@@ -120,16 +120,13 @@ def uneven(**missing: list[int]) -> dict[str, Any]:
     return gradients({f"{name}.weight": steps for name, steps in missing.items()})
 
 
-def test_gradients_on_some_ranks_only() -> None:
+def test_gradients_on_some_ranks_only_of_models_that_ranks_share() -> None:
     (remark,) = said("gradients_missing", job(uneven(layer1=[5, 6]), uneven()))
     assert remark.summary == "1 parameter tensor had a gradient on some ranks only: layer1.weight"
     assert remark.ranks == (0,)
     assert remark.evidence[0].text == "step 5: none for layer1.weight on rank 0"
     (remark,) = said("gradients_missing", job(uneven(layer1=[5]), uneven(layer2=[6])))
     assert remark.ranks == ()
-
-
-def test_gradients_that_ranks_own_or_all_lack_are_not_missing() -> None:
     assert said("gradients_missing", job(uneven(expert=[5, 6]), uneven())) == []  # in no model that ranks share
     assert said("gradients_missing", job(uneven(layer1=[5, 6]), uneven(layer1=[5, 6]))) == []
 

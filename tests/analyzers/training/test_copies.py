@@ -6,9 +6,17 @@ import pytest
 from training.jobs import held, job, said
 
 
-def test_equal_copies_are_silent() -> None:
+def test_equal_copies_are_silent_the_odd_rank_is_named_and_rounding_is_called_so() -> None:
     for name in ("replicas_differ", "buffers_differ"):
         assert said(name, job(held("ab"), held("ab"))) == []
+    members = (0, 1, 2, 3)
+    ranks = [held(sums, ranks=members) for sums in ("ab", "ab", "xb", "ab")]
+    (remark,) = said("replicas_differ", job(*ranks))
+    assert remark.ranks == (2,)
+    (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.5000001])))
+    assert "in their last bits" in remark.summary
+    (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.6])))
+    assert "in their last bits" not in remark.summary
 
 
 def test_a_differing_tensor_of_a_wrapped_model_is_named_with_its_line() -> None:
@@ -21,20 +29,6 @@ def test_a_differing_tensor_of_a_wrapped_model_is_named_with_its_line() -> None:
         "wrapped at train.py:7 main()",
     ]
     assert remark.ranks == ()  # of two ranks neither is the odd one
-
-
-def test_the_odd_rank_of_several_is_named() -> None:
-    members = (0, 1, 2, 3)
-    ranks = [held(sums, ranks=members) for sums in ("ab", "ab", "xb", "ab")]
-    (remark,) = said("replicas_differ", job(*ranks))
-    assert remark.ranks == (2,)
-
-
-def test_rounding_is_called_rounding() -> None:
-    (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.5000001])))
-    assert "in their last bits" in remark.summary
-    (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.6])))
-    assert "in their last bits" not in remark.summary
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,11 @@ from ddprof.findings import Basis, Doubt
 TABLE = Precision("", {}, {"host.gc": {"recorded": Tally(20, 19)}}, {"two_steps": Tally(9, 9)}, Tally(20, 19))
 
 
-def test_it_is_the_measured_precision_and_says_so() -> None:
+def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
     sure = confidence("host.gc", Basis.RECORDED, (), TABLE)
     assert sure.value == pytest.approx(19 / 20, abs=0.03)
     assert sure.grounds == "right in 19 of 20 labelled runs"
     assert confidence("host.new", Basis.TIMED, (), TABLE).grounds == "never measured on labelled runs"
-
-
-def test_each_doubt_lowers_it_by_what_was_measured_under_it() -> None:
-    sure = confidence("host.gc", Basis.RECORDED, (), TABLE)
     doubted = confidence("host.gc", Basis.RECORDED, (Doubt.TWO_STEPS, Doubt.ONE_STEP, Doubt.MISSING_RANKS), TABLE)
     factor = TABLE.factor("one_step")  # under two steps nothing was wrong
     assert doubted.value == pytest.approx(sure.value * factor * factor)

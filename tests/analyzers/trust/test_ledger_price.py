@@ -45,13 +45,10 @@ def test_prices_that_do_not_meet_are_brought_together() -> None:
     assert not ledger.agrees(high) and ledger.widened(high) == Recoverable(90.0, 60.0, 95.0)
 
 
-def test_formulas_have_no_second_price(labelled: Runs) -> None:
+def test_formulas_have_no_second_price_and_every_change_that_a_rule_proposes_has_one(labelled: Runs) -> None:
     measures = labelled("clean.pp").measures
     assert ledger_price(measures, ()) is None
     assert ledger_price(measures, (Change("pipeline_schedule", (), (16.0, 1.0)),)) is None
-
-
-def test_every_change_that_a_rule_proposes_has_one(labelled: Runs) -> None:
     measures = labelled("clean.ddp").measures
     for file in sorted(Path(rules.__file__).parent.glob("*.py")):
         calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]

@@ -18,23 +18,14 @@ TABLE = Precision(
 )
 
 
-def test_what_was_never_measured_is_as_likely_wrong_as_right() -> None:
+def test_few_counts_and_doubts_weigh_what_was_measured_of_them() -> None:
     assert Precision().of("host.gc", "recorded") == NOTHING_KNOWN
-
-
-def test_many_counts_speak_for_themselves_and_few_do_not() -> None:
     assert TABLE.of("host.gc", "recorded") == pytest.approx(30 / 30, abs=0.03)
     assert TABLE.of("host.sync", "recorded") == pytest.approx(2 / 4, abs=0.1)
     one_wrong = TABLE.of("host.gc", "timed")
     assert 0 < one_wrong < TABLE.of("host.gc", "recorded") / 2  # one finding, and it was wrong: not certainly wrong
-
-
-def test_a_basis_is_trusted_as_far_as_other_findings_on_it() -> None:
-    """An identifier that was never measured starts from what else stands on its basis, and from nothing known."""
+    # An identifier that was never measured starts from what else stands on its basis, and from nothing known.
     assert TABLE.of("comm.no_overlap", "untested") < NOTHING_KNOWN < TABLE.of("comm.no_overlap", "recorded") < 0.8
-
-
-def test_a_doubt_takes_what_it_took_where_it_was_measured() -> None:
     assert TABLE.factor("one_step") == pytest.approx((4 / 8) / (38 / 40), abs=0.02)
     assert TABLE.factor("damaged_files") == 1.0  # it took nothing
     assert TABLE.factor("never seen") == pytest.approx(NOTHING_KNOWN / (38 / 40), abs=0.02)

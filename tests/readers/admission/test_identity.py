@@ -27,7 +27,7 @@ def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) 
     assert (identity.rank, identity.source) == (5, "file name")
 
 
-def test_unknown_ranks_follow_process_ids_then_names_and_take_the_vacant_ones() -> None:
+def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() -> None:
     by_pid, notes = resolve_identities([Identity(None, "order", pid=9), Identity(None, "order", pid=4)], ["a", "b"])
     assert [(i.rank, i.source) for i in by_pid] == [(1, "content"), (0, "content")]
     assert "process ids" in notes[0].effect
@@ -37,6 +37,13 @@ def test_unknown_ranks_follow_process_ids_then_names_and_take_the_vacant_ones() 
     known = [Identity(0, "distributedInfo", 3), Identity(None, "order"), Identity(2, "file name")]
     resolved, _ = resolve_identities(known, ["a", "b", "c"])
     assert [i.rank for i in resolved] == [0, 1, 2]
+    stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
+    assert resolve_identities(stated, ["a", "b"]) == (stated, [])
+    stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
+    result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
+    assert result == stated
+    assert note.issue == "2 files are named for other ranks than they state: rank0.json is of rank 1"
+    assert resolve_identities(stated, ["a/rank0.json", "b/rank0.json"])[1] == []  # ranks of each host in the names
 
 
 def duplicate(second: Identity, path: str = "x") -> tuple[Identity, str]:
@@ -46,25 +53,12 @@ def duplicate(second: Identity, path: str = "x") -> tuple[Identity, str]:
     return resolved[0], notes[0].effect
 
 
-def test_a_duplicate_goes_where_its_device_or_its_name_says() -> None:
+def test_a_duplicate_goes_where_its_device_or_its_name_says_or_is_left_out() -> None:
     found, effect = duplicate(Identity(0, "distributedInfo", 4, pid=2, local_device=2))
     assert (found.rank, found.source) == (2, "content") and "device 2" in effect
     found, effect = duplicate(Identity(0, "distributedInfo", 4, pid=2, local_device=None), "trace_rank1.json")
     assert found.rank == 1 and "name says 1" in effect
-
-
-def test_a_duplicate_without_evidence_is_left_out() -> None:
     same = Identity(0, "distributedInfo", 4, pid=1, local_device=0)
     resolved, notes = resolve_identities([same, same], ["x", "y"])
     assert [(i.rank, i.source) for i in resolved] == [(0, "distributedInfo"), (None, "duplicate")]
     assert "another window" in notes[0].effect and "left out" in notes[0].effect
-
-
-def test_stated_ranks_are_kept_and_files_that_were_renamed_among_each_other_are_said() -> None:
-    stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
-    assert resolve_identities(stated, ["a", "b"]) == (stated, [])
-    stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
-    result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
-    assert result == stated
-    assert note.issue == "2 files are named for other ranks than they state: rank0.json is of rank 1"
-    assert resolve_identities(stated, ["a/rank0.json", "b/rank0.json"])[1] == []  # ranks of each host in the names

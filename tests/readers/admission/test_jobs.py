@@ -55,9 +55,7 @@ def in_group(*changes: dict[str, object]) -> list[Recording]:
             id="the same collectives, whatever their clocks say",
         ),
         pytest.param([stated(0, numbered=SMALL), stated(1, numbered=LARGE)], [[0], [1]], id="other collectives"),
-        pytest.param(
-            [stated(r, at_s=at) for at in (0.0, 60.0) for r in (0, 1)], [[0, 1], [2, 3]], id="two recordings of a job"
-        ),
+        pytest.param([stated(r, at_s=at) for at in (0, 60) for r in (0, 1)], [[0, 1], [2, 3]], id="two recordings"),
         pytest.param([stated(0), stated(1, at_s=3600.0), stated(2)], [[0, 1, 2]], id="a clock that is an hour off"),
     ],
 )  # fmt: skip
@@ -65,7 +63,7 @@ def test_files_are_one_job_where_they_show_it(recordings: list[Recording], jobs:
     assert split_jobs(recordings) == jobs
 
 
-def test_other_world_sizes_and_silent_files_are_jobs_of_their_own() -> None:
+def test_other_world_sizes_and_silent_files_are_jobs_of_their_own_and_thousands_are_one() -> None:
     recordings = [stated(0), stated(0, 8), stated(1), stated(1, 8)]
     assert split_jobs(recordings) == [[0, 2], [1, 3]]
     (note,) = admission_notes(split_jobs(recordings), recordings)
@@ -74,21 +72,15 @@ def test_other_world_sizes_and_silent_files_are_jobs_of_their_own() -> None:
     assert split_jobs(recordings) == [[0], [1]]
     (note,) = admission_notes(split_jobs(recordings), recordings)
     assert "different times" in note.issue and "ddprof compare" in note.effect
-
-
-def test_thousands_of_ranks_are_put_together_without_comparing_all_pairs() -> None:
     assert split_jobs([stated(r, 4096) for r in range(4096)]) == [list(range(4096))]
 
 
-def test_files_that_called_other_collectives_of_one_group_at_one_time_are_apart() -> None:
+def test_files_of_other_calls_or_of_groups_that_only_one_used_are_apart() -> None:
     first = stated(0, communications=9, sequences={"0,1,2,3": (10, 20)})
     # The last: windows of one job that opened at different times.
     for numbers, at_s, jobs in (((15, 25), 0.2, 1), ((21, 31), 0.2, 2), ((21, 31), 0.8, 1)):
         second = stated(1, at_s=at_s, communications=9, sequences={"0,1,2,3": numbers})
         assert len(split_jobs([first, second])) == jobs
-
-
-def test_members_of_a_group_that_only_one_of_them_used_are_apart() -> None:
     both, neither = ({(0, 1), (0, 2)}, {(0, 1), (1, 3)}), ({(0, 2)}, {(1, 3)})  # no group holds both
     for groups, jobs in ((both, 1), (neither, 1), (({(0, 1), (0, 2)}, {(0, 1, 2, 3)}), 2)):
         used = [stated(r, communications=9, group_ranks=frozenset(own)) for r, own in enumerate(groups)]

@@ -22,9 +22,19 @@ FILES = {
 }
 
 
-def test_an_execution_trace_is_recognised(shared_dir: Path) -> None:
+def test_execution_traces_and_the_database_of_dlprof_are_called_so(shared_dir: Path, tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput, match="this is an execution trace, not a timeline; capture one with"):
         discover([shared_dir / FORMATS / "execution_trace"])
+    for rank in range(2):
+        (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
+    with pytest.raises(NoUsableInput, match="2 files are execution traces"):
+        discover([str(tmp_path)])
+    path = tmp_path / "dlprof_dldb.sqlite"
+    with sqlite3.connect(path) as database:
+        for table in ("read_only_model_info (id INTEGER)", "NVTX_EVENTS (start INTEGER, globalTid INTEGER)"):
+            database.execute(f"CREATE TABLE {table}")
+    with pytest.raises(NoUsableInput, match="DLProf"):
+        traces(path)
 
 
 @pytest.mark.usefixtures("decoding")
@@ -57,19 +67,6 @@ def test_a_file_of_another_tool_is_refused_by_name(tmp_path: Path, words: str, n
     with pytest.raises(NoUsableInput, match=words) as refused:
         discover([str(path)])
     assert "\n" not in str(refused.value)
-
-
-def test_several_execution_traces_and_the_database_of_dlprof_are_called_so(tmp_path: Path) -> None:
-    for rank in range(2):
-        (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
-    with pytest.raises(NoUsableInput, match="2 files are execution traces"):
-        discover([str(tmp_path)])
-    path = tmp_path / "dlprof_dldb.sqlite"
-    with sqlite3.connect(path) as database:
-        for table in ("read_only_model_info (id INTEGER)", "NVTX_EVENTS (start INTEGER, globalTid INTEGER)"):
-            database.execute(f"CREATE TABLE {table}")
-    with pytest.raises(NoUsableInput, match="DLProf"):
-        traces(path)
 
 
 @pytest.mark.parametrize("content", [b'{"version": "https://git-lfs"}', b"\n\n{}", b"version 2\n"])

@@ -29,9 +29,7 @@ ODD: list[tuple[str, Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("name", "make", "words"), ODD)
-def test_what_is_no_file_is_left_out_and_named_and_alone_is_one_line(
-    tmp_path: Path, name: str, make: Callable[[Path], None], words: str
-) -> None:
+def test_what_is_no_file_is_left_out(tmp_path: Path, name: str, make: Callable[[Path], None], words: str) -> None:
     rank_file(tmp_path / "rank0.json", 0)
     make(tmp_path / name)
     inventory = discover([tmp_path])

@@ -31,7 +31,7 @@ def test_collective_arguments(tmp_path: Path) -> None:
     assert (trace.identity.rank, trace.identity.source, trace.identity.world_size) == (2, "distributedInfo", 8)
 
 
-def test_messages_state_their_peers(tmp_path: Path) -> None:
+def test_messages_sends_and_receipts_know_their_peer_and_tag(tmp_path: Path) -> None:
     both = {"In msg nelems": 10, "dtype": "Float", "Process Group Name": "3"}
     ways = ({"Collective name": "send", "Dst Rank": 1}, {"Collective name": "recv", "Src Rank": 1})
     events = [kt.span("record_param_comms", 5 * at, 1, **both, **way) for at, way in enumerate(ways)]
@@ -42,6 +42,18 @@ def test_messages_state_their_peers(tmp_path: Path) -> None:
     trace = trace_of(tmp_path / "t.json", [kt.span("gloo:all_reduce", 0, 10, "user_annotation", **shapes)])
     (row,) = trace.collectives.rows()
     assert (trace.strings[row["op"]], row["in_bytes"], row["seq"]) == ("all_reduce", 4080, None)
+    shapes = {"Input Dims": [[[2, 3]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
+    damaged = ({"Concrete Inputs": value} for value in (None, "x", {}, ["", "", "-1", "many"]))
+    events = [
+        kt.span("c10d::send", 0, 1, **shapes, **{"Concrete Inputs": ["", "", "3", "7"]}),
+        kt.span("c10d::recv_", 10, 1, **shapes, **{"Concrete Inputs": ["", "", "1", "0"]}),
+        kt.span("c10d::recv_any_source_", 20, 1, **{"Concrete Inputs": ["", "", "5"]}),
+        kt.span("c10d::allreduce_", 30, 1, **{"Concrete Inputs": ["", "", "1", "0"]}),
+        *(kt.span("c10d::send", 40 + at, 1, **given) for at, given in enumerate((*damaged, {}))),
+    ]
+    calls = trace_of(tmp_path / "t.json", events[::-1]).message_calls.rows()
+    unknown = [(row, None, None) for row in range(4, 9)]
+    assert [tuple(call.values()) for call in calls] == [(0, 3, 7), (1, 1, 0), (2, None, 5), *unknown]
 
 
 def test_copies_shapes_syncs_and_memory(tmp_path: Path) -> None:
@@ -61,18 +73,3 @@ def test_copies_shapes_syncs_and_memory(tmp_path: Path) -> None:
     assert list(trace.copies.rows()) == [{"row": 2, "size_bytes": 128}]
     assert [(r["wait_stream"], r["wait_correlation"]) for r in trace.syncs.rows()] == [(20, 1385), (None, None)]
     assert list(trace.memory.rows()) == [{"ts_ns": 5000, "device": 0, "allocated_bytes": 100, "reserved_bytes": 200}]
-
-
-def test_sends_and_receipts_know_their_peer_and_tag(tmp_path: Path) -> None:
-    shapes = {"Input Dims": [[[2, 3]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
-    damaged = ({"Concrete Inputs": value} for value in (None, "x", {}, ["", "", "-1", "many"]))
-    events = [
-        kt.span("c10d::send", 0, 1, **shapes, **{"Concrete Inputs": ["", "", "3", "7"]}),
-        kt.span("c10d::recv_", 10, 1, **shapes, **{"Concrete Inputs": ["", "", "1", "0"]}),
-        kt.span("c10d::recv_any_source_", 20, 1, **{"Concrete Inputs": ["", "", "5"]}),
-        kt.span("c10d::allreduce_", 30, 1, **{"Concrete Inputs": ["", "", "1", "0"]}),
-        *(kt.span("c10d::send", 40 + at, 1, **given) for at, given in enumerate((*damaged, {}))),
-    ]
-    calls = trace_of(tmp_path / "t.json", events[::-1]).message_calls.rows()
-    unknown = [(row, None, None) for row in range(4, 9)]
-    assert [tuple(call.values()) for call in calls] == [(0, 3, 7), (1, 1, 0), (2, None, 5), *unknown]

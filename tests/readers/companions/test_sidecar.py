@@ -20,15 +20,12 @@ def read(tmp_path: Path, content: str | dict[str, Any]) -> tuple[Sidecar, list[H
     return read_sidecar(str(path))
 
 
-def test_null_and_absent_and_unknown_keys_are_nothing(tmp_path: Path) -> None:
+def test_null_absent_and_unknown_keys_and_values_of_another_type_are_missing(tmp_path: Path) -> None:
     found, notes = read(tmp_path, {"ddp": None, "nccl": None, "colour": {"red": 1}, "steps": []})
     assert (found, notes) == (Sidecar(schema="ddprof.run/1"), []) and found.is_captured
     assert read_sidecar(None) == (Sidecar(), [])
     found, _ = read(tmp_path, {"optimizer": {"class": "AdamW"}, "dataloader": {"sampler": {"class": "S"}}})
     assert (found.optimizer.name, found.loader.known()) == ("AdamW", {"sampler.class": "S"})
-
-
-def test_a_value_of_another_type_is_missing_and_said(tmp_path: Path) -> None:
     loader = {"num_workers": "two", "batch_size": 8, "sampler": {"sharded": False, "class": None}}
     pauses = [{"start_ns": 1, "dur_ns": 2}, {"start_ns": 3, "dur_ns": None}, 5, {"start_ns": 2**70, "dur_ns": 1}]
     found, notes = read(tmp_path, {"dataloader": loader, "gc": pauses, "steps": 7, "rank": 3})
@@ -36,9 +33,6 @@ def test_a_value_of_another_type_is_missing_and_said(tmp_path: Path) -> None:
     assert (found.gc, found.steps, found.rank) == ((Pause(1, 2),), (), 3)
     (note,) = notes
     assert "rank0.sidecar.json: dataloader.num_workers, steps, gc[1] and 3 more not of the type" in note.issue
-
-
-def test_one_odd_step_costs_no_other_and_ranks_and_times_beyond_belief_are_missing(tmp_path: Path) -> None:
     steps = [{"index": 0, "start_ns": 0, "end_ns": 9}, {"index": True, "start_ns": 9, "end_ns": 8}, None]
     found, _ = read(tmp_path, {"steps": steps})
     assert found.steps == (StepTimes(index=0, start_ns=0, end_ns=9), StepTimes(start_ns=9, end_ns=8))

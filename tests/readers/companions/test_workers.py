@@ -45,7 +45,7 @@ def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
     assert [trace.tracks["name"][t] for t in mine["track"]] == ["DataLoader worker 0", "DataLoader worker 1"]
 
 
-def test_cost_leaves_out_each_workers_start(tmp_path: Path) -> None:
+def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
     cost = {"cpu_ns": 90_000, "collate_ns": 10_000}
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
     folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
@@ -55,9 +55,6 @@ def test_cost_leaves_out_each_workers_start(tmp_path: Path) -> None:
     assert [(span.worker, span.dur_ns) for span in found.spans] == [(0, 100_000), (1, 100_000)] * 3
     assert replace(found, spans=()) == TimedFetches(2, 100_000, 4, (100_000,) * 20, **cost)
     assert ["1 unreadable" in note.issue for note in notes] == [True]
-
-
-def test_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
     own = tuple(Fetch(start_ns=n, dur_ns=50, cpu_ns=20, collate_ns=5, samples=2) for n in range(3))
     fetches, _ = read_fetches(None, Sidecar(fetches=own))
     found = summary(fetches)

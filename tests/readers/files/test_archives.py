@@ -67,9 +67,7 @@ def test_archives_are_folders_with_members_in_any_order(tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
-def test_every_byte_is_read_once_for_the_look_and_once_for_the_traces(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_and_the_traces_read_each_byte_once(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _archive(tmp_path / "a", {f"rank{r:04}.json": TRACE for r in range(100)}, kind)
     opened: list[str] = []
     make = archives._opened
@@ -92,9 +90,7 @@ def test_what_lies_before_the_damage_of_an_archive_is_read(tmp_path: Path) -> No
     assert "damaged archive (bad checksum)" in issues(discover([path]))
 
 
-def test_archives_in_archives_and_more_members_than_any_run_has_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archives_in_archives_and_too_many_members_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = _zip(tmp_path / "inner", {"rank1.json": TRACE}).read_bytes()
     packed = gzip.compress(_tar(tmp_path / "inner.tar", {"rank2.json": TRACE}).read_bytes())
     inventory = discover([_zip(tmp_path / "outer", {"rank0.json": TRACE, "in.zip": inner, "in.tgz": packed})])

@@ -74,9 +74,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return asked
 
 
-def test_a_trace_is_recognised_by_its_first_bytes_and_read_as_a_stream(
-    bucket: str, requests: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trace_is_streamed(bucket: str, requests: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "STREAM_BLOCK_BYTES", 1 << 18)
     noise = random.Random(0)
     spans = [kt.span(noise.randbytes(2_000).hex(), i * 1000, 500) for i in range(300)]

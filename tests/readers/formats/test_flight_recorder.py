@@ -11,7 +11,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.companions.sidecar import load_dump
 
 
-def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:
+def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_dir: Path, tmp_path: Path) -> None:
     folder = shared_dir / FORMATS / "flight_recorder"
     for rank in range(4):
         from_json, unfit = load_dump((folder / f"fr_rank_{rank}.json").read_bytes())
@@ -23,16 +23,6 @@ def test_flight_recorder_json_and_pickle_agree(shared_dir: Path) -> None:
     ranks = traces(folder)  # each is one source though it is there twice
     assert [t.identity.rank for t in ranks] == [0, 1, 2, 3]
     assert all(t.events["ts_ns"].min() > 10**18 for t in ranks)
-
-
-def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
-    entries = [{"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "time_created_ns": 0}]
-    (tmp_path / "fr_rank_0.json").write_text(json.dumps({"pg_status": {}, "entries": entries}))
-    with pytest.raises(NoUsableInput, match="1 collectives without times"):
-        traces(tmp_path)
-
-
-def test_flight_recorder_alone(shared_dir: Path, tmp_path: Path) -> None:
     for rank in range(2):
         name = f"rank{rank}.0.fr.json"
         (tmp_path / name).symlink_to(shared_dir / "traces/cpu_gloo/ddp-cnn-2r-slowrank" / name)
@@ -42,6 +32,13 @@ def test_flight_recorder_alone(shared_dir: Path, tmp_path: Path) -> None:
         assert len(trace.collectives) == len(trace.flight_recorder) == 40 and trace.has_base_time
         assert trace.process_groups[0].ranks == (0, 1) and (trace.collectives["in_bytes"] > 0).all()
     assert (ranks[0].collectives["seq"] == ranks[1].collectives["seq"]).all()
+
+
+def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
+    entries = [{"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "time_created_ns": 0}]
+    (tmp_path / "fr_rank_0.json").write_text(json.dumps({"pg_status": {}, "entries": entries}))
+    with pytest.raises(NoUsableInput, match="1 collectives without times"):
+        traces(tmp_path)
 
 
 ENTRY = {"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "process_group": ["0", "default_pg"]}

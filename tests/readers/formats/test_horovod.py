@@ -53,11 +53,8 @@ def training(count: int) -> list[tuple[str, str, float, dict[int, float], float]
     return found
 
 
-def test_without_repetition_the_window_is_one_step(tmp_path: Path) -> None:
+def test_each_step_reduces_the_same_tensors_once_side_by_side_or_the_window_is_one(tmp_path: Path) -> None:
     assert [steps(trace) for trace in timeline(tmp_path, *training(1))] == [[(0.0, 31.7)]] * 2
-
-
-def test_each_step_reduces_the_same_tensors_once_and_side_by_side(tmp_path: Path) -> None:
     found = timeline(tmp_path, *training(4))
     assert any("took 30.1 s" in note.issue and "once" in note.effect for note in found[0].health)
     for trace in found:

@@ -87,26 +87,20 @@ def of_op(record: dict[str, Any], op: str) -> dict[str, Any]:
     return {**record, "coll_perf": {**record["coll_perf"], "coll": op}}
 
 
-def test_each_function_of_a_communicator_counts_on_its_own(tmp_path: Path) -> None:
-    """Sharded training calls both, numbered alike; of v4.0 a rank may have logged the one and its peer the other."""
-    log = {r: [of_op(line(r, n), op) for n in range(3)] for r, op in enumerate(("AllGather", "ReduceScatter"))}
-    first, second = ({r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, log)))
-    assert not first & second
-
-
-def test_sizes_are_those_of_the_whole(tmp_path: Path) -> None:
+def test_sizes_are_those_of_the_whole_messages_name_their_peer_and_functions_count_apart(tmp_path: Path) -> None:
     ops = [of_op(line(0, 1), "AllGather"), of_op(line(0, 2), "ReduceScatter"), line(0, 3)]
     (trace,) = traces(write(tmp_path, {0: ops}))
     sizes = [(r["in_bytes"], r["out_bytes"]) for r in trace.collectives.rows()]
     assert sizes == [(1 << 20, 2 << 20), (2 << 20, 1 << 20), (1 << 20, None)]
-
-
-def test_messages_name_their_peer(tmp_path: Path) -> None:
     sent = line(0, 1)
     perf = {key.replace("coll", "p2p"): value for key, value in sent.pop("coll_perf").items()}
     calls = [{**sent, "p2p_perf": {**perf, "p2p": op, "p2p_peer": 1}} for op in ("Send", "Recv")]
     (trace,) = traces(write(tmp_path, {0: calls}))
     assert {(r["src"], r["dst"]) for r in trace.collectives.rows()} == {(None, 1), (1, None)}
+    # Sharded training calls both, numbered alike; of v4.0 a rank may have logged the one and its peer the other.
+    log = {r: [of_op(line(r, n), op) for n in range(3)] for r, op in enumerate(("AllGather", "ReduceScatter"))}
+    first, second = ({r["seq"] for r in trace.collectives.rows()} for trace in traces(write(tmp_path, log)))
+    assert not first & second
 
 
 def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any]]:

@@ -33,9 +33,7 @@ def nsys(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_an_installed_nsys_is_called(
-    shared_dir: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_nsys_is_called(shared_dir: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = shared_dir / FORMATS / "nsys_sqlite" / "h100_2gpu_1s.sqlite.gz"
     database = tmp_path / "real.sqlite"
     with gzip.open(packed, "rb") as source, database.open("wb") as sink:
@@ -50,9 +48,7 @@ def test_an_installed_nsys_is_called(
     assert [path.name for path in report.parent.iterdir()] == [report.name]  # nothing is left beside it
 
 
-def test_an_nsys_that_fails_is_one_line_that_names_an_export_beside_it(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_nsys_that_fails_is_one_line(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nsys(tmp_path, "echo 'Failed to import the report' >&2; exit 1", monkeypatch)
     with pytest.raises(NoUsableInput, match=r"nsys cannot export it \(Failed to import the report\)") as raised:
         discover([report])

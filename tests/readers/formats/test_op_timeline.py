@@ -17,7 +17,7 @@ def workers(shared_dir: Path) -> list[RankTrace]:
     return traces(shared_dir / FOLDER)
 
 
-def test_pipeline_timeline_workers(workers: list[RankTrace]) -> None:
+def test_pipeline_timeline_workers_and_their_messages_pair_up(workers: list[RankTrace]) -> None:
     assert [t.identity.rank for t in workers] == list(range(8))
     compute = [
         float(np.median(t.events["dur_ns"][t.events["name"] == list(t.strings).index("forward-compute")]))
@@ -30,17 +30,12 @@ def test_pipeline_timeline_workers(workers: list[RankTrace]) -> None:
         start, dur = trace.events["ts_ns"][marks], trace.events["dur_ns"][marks]
         np.testing.assert_array_equal(start[1:], (start + dur)[:-1])
         assert abs(float(dur.mean()) / 1e9 - 2.2144) < 0.001
-
-
-def test_pipeline_messages_pair_up(workers: list[RankTrace]) -> None:
     calls = [(t.strings[row["op"]], t.identity.rank, row) for t in workers for row in t.collectives.rows()]
     sent = {(rank, row["dst"]) for op, rank, row in calls if op == "send"}
     assert sent == {(row["src"], rank) for op, rank, row in calls if op == "recv"} and len(sent) == 12
 
 
-def test_timeline_json_gives_the_waits_of_the_parquet(
-    workers: list[RankTrace], shared_dir: Path, tmp_path: Path
-) -> None:
+def test_timeline_json_gives_the_parquets_waits(workers: list[RankTrace], shared_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "timeline-ST.json.gz").symlink_to(shared_dir / FOLDER / "timeline-ST.json.gz")
     from_json = traces(tmp_path)
     for a, b in zip(from_json, workers, strict=True):

@@ -44,9 +44,7 @@ def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[list[
 
 
 @given(EVENTS, st.integers(1, 400), st.sampled_from([None, 0, 2]), st.booleans(), kt.JSON)
-def test_every_event_comes_back_in_order(
-    events: list[Any], block: int, indent: int | None, ascii_only: bool, other: Any
-) -> None:
+def test_events_come_back(events: list[Any], block: int, indent: int | None, ascii_only: bool, other: Any) -> None:
     document = {"before": other, "traceEvents": events, "after": [{"x": other}]}
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     if b"\xed" in text:  # lone surrogates are not UTF-8: the strict decoder refuses them, salvage replaces them
@@ -65,15 +63,12 @@ def test_list_root_and_lines(events: list[Any], block: int) -> None:
         assert as_lines == events
 
 
-def test_a_byte_order_mark_may_come_in_pieces_and_the_key_inside_metadata_is_not_the_list() -> None:
+def test_marks_and_boundaries_in_pieces_or_inside_strings_are_none() -> None:
     text = b"\xef\xbb\xbf" + json.dumps({"traceEvents": [{"ph": "X", "name": "a"}]}).encode()
     for block in (1, 2, 3, 4, 40):
         assert read_all(text, block)[0] == [{"ph": "X", "name": "a"}]
     document = {"note": '"traceEvents": [', "meta": {"traceEvents": [{"ph": "M"}]}, "traceEvents": [{"ph": "X"}]}
     assert read_all(json.dumps(document).encode(), 7)[0] == [{"ph": "X"}]
-
-
-def test_a_boundary_inside_a_string_is_not_a_boundary() -> None:
     events = [{"ph": "X", "name": 'a "}, {" b'}, {"ph": "X", "name": "}, {"}, {"ph": "X", "name": "c\\"}]
     for block in range(1, 120):
         found, source = read_all(json.dumps({"traceEvents": events}).encode(), block)

@@ -64,12 +64,16 @@ def spans(script: SampledScript) -> list[tuple[int, int, str]]:
     return [(start, end, str(function[stack])) for start, end, stack in zip(*columns, strict=True)]
 
 
-def test_frames_are_written_as_in_traces(tmp_path: Path) -> None:
+def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path) -> None:
     frames = tables(tmp_path, lines()).frames
     found = {str(file): bool(user) for file, user in zip(frames["file"], frames["is_user"], strict=True)}
     others = ("torch/nn/modules/module.py", "ddprof/capture/instruments/forward.py", "ddprof/capture/guard.py")
     others += ("unheard_of/of.py", "<frozen importlib>")
     assert found == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
+    samples = [[0, 900, 880, 0, 1, 1], [0, 100, 0, 0, 1, 2], [30, 0, 0, 0, 1, 1], [40, 100, 0, 0, 1, 2]]
+    script = tables(tmp_path, lines(samples))
+    start, end = script.spans.bounds
+    assert (end > start).all() and (start[1:] >= end[:-1]).all()
 
 
 @pytest.mark.parametrize(
@@ -96,13 +100,6 @@ def test_samples_are_spans(tmp_path: Path, samples: list[list[int]], found: list
     script = tables(tmp_path, lines(samples))
     assert spans(script) == found and set(script.spans["track"].tolist()) == {1}
     assert script.spans["resolution_ns"].tolist() == [100] * len(found)
-
-
-def test_spans_never_overlap_whatever_the_times(tmp_path: Path) -> None:
-    samples = [[0, 900, 880, 0, 1, 1], [0, 100, 0, 0, 1, 2], [30, 0, 0, 0, 1, 1], [40, 100, 0, 0, 1, 2]]
-    script = tables(tmp_path, lines(samples))
-    start, end = script.spans.bounds
-    assert (end > start).all() and (start[1:] >= end[:-1]).all()
 
 
 def test_sums_over_the_run(tmp_path: Path) -> None:

@@ -35,32 +35,29 @@ def told(script: Script) -> list[tuple[int, int, int, str]]:
     return rows
 
 
-def test_each_moment_belongs_to_the_innermost_frame() -> None:
+def test_each_moment_belongs_to_the_innermost_frame_of_its_thread_however_deep() -> None:
     script = of([(0, 0, 100, "a.py(1): main"), (0, 10, 40, "a.py(9): load"), (0, 20, 30, "b.py(3): read")])
     assert told(script) == [
         (0, 10, 0, "main"), (10, 20, 0, "main/load"), (20, 30, 0, "main/load/read"), (30, 40, 0, "main/load"),
         (40, 100, 0, "main"),
     ]  # fmt: skip
     assert script.spans["resolution_ns"].tolist() == [0] * 5
-
-
-def test_threads_are_apart_and_calls_of_the_same_function_share_a_stack() -> None:
     script = of(
         [(1, 5, 25, "a.py(1): f"), (0, 0, 50, "a.py(1): main"), (0, 0, 10, "a.py(1): f"), (0, 30, 50, "a.py(1): f")]
     )
     assert told(script) == [(0, 10, 0, "main/f"), (5, 25, 1, "f"), (10, 30, 0, "main"), (30, 50, 0, "main/f")]
     assert (len(script.stacks), len(script.frames)) == (3, 2)
+    depth = 200
+    script = of([(0, level, 2 * depth - level, "a.py(1): f") for level in range(depth)])
+    assert (len(script.stacks), len(script.spans)) == (depth, 2 * depth - 1)
 
 
-def test_frames_that_begin_or_end_together_nest_and_touching_calls_are_one_span() -> None:
+def test_frames_together_nest_touching_calls_are_one_and_modules_have_python_frames() -> None:
     calls = [
         (0, start, end, name) for start, end in ((0, 20), (20, 30)) for name in ("a.py(1): outer", "a.py(2): inner")
     ]
     script = of(calls)
     assert told(script) in ([(0, 30, 0, "outer/inner")], [(0, 30, 0, "inner/outer")])
-
-
-def test_calls_of_modules_are_told_by_their_python_frames_and_a_frame_follows_on_the_one_before() -> None:
     assert told(of([(0, 0, 9, "nn.Module: Block_0"), (0, 1, 8, "m.py(3): forward")])) == [(1, 8, 0, "forward")]
     assert not len(of([(0, 0, 9, "nn.Module: Block_0")]).spans)
     script = of([(0, 0, 100, "a.py(1): main"), (0, 10, 31, "a.py(2): first"), (0, 30, 90, "a.py(3): second")])
@@ -83,12 +80,6 @@ def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
             assert (own["start_ns"][1:] >= own["end_ns"][:-1]).all()
             covered = {t for at, s, e, _ in frames if at == track for t in range(s, e)}
             assert {t for s, e in zip(*own.bounds, strict=True) for t in range(s, e)} == covered
-
-
-def test_deep_recursion_keeps_every_level() -> None:
-    depth = 200
-    script = of([(0, level, 2 * depth - level, "a.py(1): f") for level in range(depth)])
-    assert (len(script.stacks), len(script.spans)) == (depth, 2 * depth - 1)
 
 
 @pytest.mark.usefixtures("decoding")

@@ -86,9 +86,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 0.88 <= hits / 300 <= 0.99
 
 
-def test_step_causes_come_from_the_ledger_table_and_survive_the_document(
-    straggler_report: Report, slow: Report
-) -> None:
+def test_step_causes_come_from_the_ledger_and_survive_the_document(straggler_report: Report, slow: Report) -> None:
     rows = {"rank": [0, 0, 1, 1, 0], "step": [0, 1, 0, 1, 0], "cause": [0, 0, 0, 0, 4]}
     table = LEDGER.table({**rows, "dur_ns": [10_000, 20_000, 30_000, 40_000, 5_000]})
     found = step_causes(dataclasses.replace(straggler_report, tables={"ledger": table}))

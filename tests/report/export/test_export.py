@@ -32,7 +32,7 @@ def exported(shared_run: Callable[[str], Path], tmp_path_factory: pytest.TempPat
         return json.load(stream)["traceEvents"]
 
 
-def test_every_rank_is_a_process_with_steps_on_one_clock(exported: list[dict[str, Any]]) -> None:
+def test_ranks_are_processes_with_steps_on_one_clock_and_findings_are_tracks(exported: list[dict[str, Any]]) -> None:
     names = {e["pid"]: e["args"]["name"] for e in exported if e["ph"] == "M" and e["name"] == "process_name"}
     wanted = {**{rank + 1: f"rank {rank}" for rank in range(4)}, FINDINGS_PROCESS: "ddprof findings"}
     assert {pid: name.split(" on ")[0] for pid, name in names.items()} == wanted
@@ -41,6 +41,8 @@ def test_every_rank_is_a_process_with_steps_on_one_clock(exported: list[dict[str
     # Hosts of the sample are seconds apart; on the run's clock the first steps start together.
     firsts = [min(of_rank) for of_rank in steps]
     assert max(firsts) - min(firsts) < 20_000 and min(firsts) == 0
+    tracks = [e["args"]["name"] for e in exported if e["pid"] == FINDINGS_PROCESS and e["name"] == "thread_name"]
+    assert any(name.startswith("straggler.compute (rank") for name in tracks)
 
 
 def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None:
@@ -59,16 +61,15 @@ def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None
             assert any(first - 0.01 <= event["ts"] <= last + 0.01 for first, last in track)
 
 
-def test_an_arrow_never_runs_backwards() -> None:
+def test_an_arrow_never_runs_backwards_and_ranks_are_listed_as_they_are_typed() -> None:
     """The clocks of its two ranks differ by their error."""
     start, end = _flow(1, Arrow(0, 3, 2_000, 1, 4, 1_500))
     assert (start["ts"], end["ts"]) == (2.0, 2.0)
     assert _flow(1, Arrow(0, 3, 2_000, 1, 4, 2_500))[1]["ts"] == 2.5
-
-
-def test_findings_are_tracks(exported: list[dict[str, Any]]) -> None:
-    tracks = [e["args"]["name"] for e in exported if e["pid"] == FINDINGS_PROCESS and e["name"] == "thread_name"]
-    assert any(name.startswith("straggler.compute (rank") for name in tracks)
+    assert parse_ranks("0,3-5") == {0, 3, 4, 5}
+    for wrong in ("", "a", "1-", "-1", "1,,2"):
+        with pytest.raises(UsageError):
+            parse_ranks(wrong)
 
 
 def test_tables_read_back_and_are_documented(straggler_report: Report, tmp_path: Path) -> None:
@@ -85,10 +86,3 @@ def test_tables_read_back_and_are_documented(straggler_report: Report, tmp_path:
     write_tables(tmp_path, tables, "csv")
     head, first, *_ = (tmp_path / "findings.csv").read_text().splitlines()
     assert head.startswith("place,id,severity,ranks") and first.startswith("1,input.straggler,critical,2")
-
-
-def test_rank_lists() -> None:
-    assert parse_ranks("0,3-5") == {0, 3, 4, 5}
-    for wrong in ("", "a", "1-", "-1", "1,,2"):
-        with pytest.raises(UsageError):
-            parse_ranks(wrong)

@@ -135,12 +135,14 @@ def test_tracks_lie_below_their_rank_and_findings_are_tracks(written: Any) -> No
     assert (first >> 32, second >> 32) == (3, 1) and (at, later) == (5_000, 5_000)
 
 
-def test_ranges_that_cross_go_to_another_lane() -> None:
+def test_ranges_that_cross_go_to_another_lane_and_stamps_are_varints_of_their_times() -> None:
     #                 outer    inner   crosses outer   crosses that one too    after all
     starts, ends = [0, 10, 50, 60, 200], [100, 40, 150, 170, 210]
     assert _crossing([0] * 5, starts, ends) == [2, 3] and _crossing([0, 0, 1, 2, 2], starts, ends) == []
     dur = np.array(ends) - np.array(starts)
     assert _lanes(np.zeros(5, np.int64), np.array(starts), dur).tolist() == [0, 0, 1, 2, 0]
+    times_ns = [0, -1, 1, 2**51, -(2**51), 123_456_789_000]
+    assert [stamps(np.array([ns])) for ns in times_ns] == [[varint(ns + ZERO_NS)] for ns in times_ns]
 
 
 def test_crossing_ranges_keep_their_lengths(straggler_report: Report, written: Any, tmp_path: Path) -> None:
@@ -154,8 +156,3 @@ def test_crossing_ranges_keep_their_lengths(straggler_report: Report, written: A
     mine = [one for uuid, slices in back.slices.items() if uuid >> 32 == 1 for one in slices]
     assert sorted((start, dur) for _, start, dur in mine) == [(-10, 50), (0, 50), (40, 40)]
     assert [at for uuid, found in back.instants.items() if uuid >> 32 == 1 for _, at in found] == [60]
-
-
-def test_stamps_are_the_varints_of_their_times() -> None:
-    times_ns = [0, -1, 1, 2**51, -(2**51), 123_456_789_000]
-    assert [stamps(np.array([ns])) for ns in times_ns] == [[varint(ns + ZERO_NS)] for ns in times_ns]

@@ -21,21 +21,15 @@ def test_names_from_traces_are_text(straggler_report: Report) -> None:
     assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text and "\x1b" not in text
 
 
-def test_the_summary_is_a_fragment_that_says_what_the_report_says(straggler_report: Report) -> None:
+def test_the_summary_is_a_fragment_of_what_the_report_says_patches_included(straggler_report: Report) -> None:
     text = render_summary(straggler_report)
     for words in ("STRAGGLER-BOUND", "rank 2", "36 ms (33 to 38 ms) per step", "num_workers", "@scope (.ddprof)"):
         assert words in text
     assert "<html" not in text
-
-
-def test_a_report_without_steps_renders(straggler_report: Report) -> None:
     steps = dataclasses.replace(straggler_report.steps, count=0, wall_us=float("nan"), per_step_us=())
     empty = dataclasses.replace(straggler_report, steps=steps, ledger=Ledger(), findings=(), what_if=())
     assert "no step could be measured" in render_summary(empty)
     File(render_summary(empty))
-
-
-def test_a_patch_keeps_its_lines_and_is_escaped_once(straggler_report: Report) -> None:
     fix = dataclasses.replace(straggler_report.findings[0].fixes[0], patch='a("<b>")\nb()')
     finding = dataclasses.replace(straggler_report.findings[0], fixes=(fix,))
     text = render_summary(dataclasses.replace(straggler_report, findings=(finding,)))

@@ -28,7 +28,7 @@ def test_document_is_strict_json_with_every_section_and_is_read_back(straggler_r
     assert document["efficiency"]["bus_bandwidth_gbps"] == {"allreduce": 123.4}
 
 
-def test_findings_are_worst_first_and_priced_and_every_cause_is_booked(straggler_report: Report) -> None:
+def test_findings_are_worst_first_every_cause_is_booked_and_several_runs_are_wrapped(straggler_report: Report) -> None:
     first, second = to_contract(straggler_report)["findings"]
     assert (first["id"], first["severity"], first["ranks"]) == ("input.straggler", "critical", [2])
     assert first["predicted_step_us"] == 64_000.0
@@ -37,9 +37,6 @@ def test_findings_are_worst_first_and_priced_and_every_cause_is_booked(straggler
     for row in (ledger["job"], *ledger["per_rank"].values()):
         assert set(row) == {"wall_us", *CAUSES}
         assert math.isclose(sum(row[cause] for cause in CAUSES), row["wall_us"], rel_tol=1e-3)
-
-
-def test_several_runs_are_wrapped_and_missing_numbers_survive(straggler_report: Report) -> None:
     document = to_document([straggler_report, straggler_report])
     assert document["schema"] == REPORTS_SCHEMA
     assert [r.run.world_size for r in from_document(document)] == [4, 4]

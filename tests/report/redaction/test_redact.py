@@ -58,21 +58,15 @@ def test_the_key_is_random_unless_stated(monkeypatch: pytest.MonkeyPatch) -> Non
     assert redaction_key() == b"k"
 
 
-def test_public_names_stay(straggler_report: Report) -> None:
+def test_public_names_and_ranks_stay_and_a_short_host_is_hashed_too(straggler_report: Report) -> None:
     evidence = (Evidence("aten::mm", 0, 0.0, 1.0, "aten::mm"),)
     finding = dataclasses.replace(straggler_report.findings[1], evidence=evidence)
     hidden = redacted(dataclasses.replace(straggler_report, findings=(finding,)), b"key")
     assert hidden.findings[0].evidence == finding.evidence
-
-
-def test_a_short_host_is_hashed_too(straggler_report: Report) -> None:
     run = dataclasses.replace(straggler_report.run, hosts=dict.fromkeys(straggler_report.run.ranks, "vm"))
     redaction = Redaction(dataclasses.replace(straggler_report, run=run), KEY)
     assert redaction.text("vm").startswith("host-")
     assert redaction.text("a vm is a host") == "a name-" + redaction.text("a vm is a host")[7:15] + " is a host"
-
-
-def test_clocks_named_after_ranks_leave_ranks_alone(straggler_report: Report) -> None:
     clock = ClockInfo({"rank 2": HostClockInfo(0.0, 0.0, 1.0)}, "collective ends")
     redaction = Redaction(dataclasses.replace(straggler_report, clock=clock), KEY)
     assert redaction.text("the loader of rank 2 is late") == "the loader of rank 2 is late"

@@ -30,7 +30,7 @@ def kept(facts: RankFacts) -> bytes:
     return b"".join(encode(facts, KEY))
 
 
-def test_facts_survive(facts: RankFacts, kept: bytes) -> None:
+def test_every_table_and_every_other_fact_survives(facts: RankFacts, kept: bytes) -> None:
     again = decode(kept, KEY)
     assert isinstance(again, RankFacts)
     for name, schema in TABLES.items():
@@ -41,21 +41,15 @@ def test_facts_survive(facts: RankFacts, kept: bytes) -> None:
             assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), (name, column)
     others = [f.name for f in fields(facts) if f.name not in TABLES]
     assert [name for name in others if getattr(facts, name) != getattr(again, name)] == []
-
-
-def test_every_table_of_the_facts_is_kept(facts: RankFacts) -> None:
     assert {f.name for f in fields(facts) if isinstance(getattr(facts, f.name), Table)} == set(TABLES)
 
 
-def test_no_flipped_bit_is_trusted(kept: bytes) -> None:
+def test_neither_a_flipped_bit_nor_a_part_of_a_file_nor_anything_behind_it_is_trusted(kept: bytes) -> None:
     random = Random(7)
     for _ in range(300):
         flipped = bytearray(kept)
         flipped[random.randrange(len(kept))] ^= 1 << random.randrange(8)
         assert decode(bytes(flipped), KEY) is None
-
-
-def test_no_part_of_a_file_is_trusted_nor_anything_behind_it(kept: bytes) -> None:
     random = Random(8)
     lengths = [0, 1, len(kept) - 1, *(random.randrange(len(kept)) for _ in range(100))]
     assert [length for length in lengths if decode(kept[:length], KEY) is not None] == []

@@ -91,9 +91,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_being_written_is_not(
     assert _entries(folder) == [written.name]
 
 
-def test_the_users_folder_is_private_and_below_the_stated_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_users_folder_is_private_below_the_stated_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert users_folder() == Folder(str(tmp_path / "ddprof" / "facts"))
     assert (tmp_path / "ddprof" / "facts").stat().st_mode & 0o777 == 0o700
@@ -102,9 +100,7 @@ def test_the_users_folder_is_private_and_below_the_stated_cache(
     assert users_folder() == Folder(str(tmp_path / ".cache" / "ddprof" / "facts"))
 
 
-def test_a_users_folder_that_another_user_made_or_a_file_in_its_place_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_another_user_or_a_file_there_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "theirs"))
     assert users_folder() is not None
     if os.getuid() == 0:

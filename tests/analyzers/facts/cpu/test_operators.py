@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer, write
+from labelled_runs import only_run
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 
 STEPS, EARLY_US, LATE_US, TRANSFER_US, AFTER_US = 5, 8_000.0, 28_000.0, 1_000.0, 4_000.0
 Call = Callable[[int, float, float], Events]
@@ -48,22 +49,17 @@ def asynchronous(rank: int, called: float, ended: float) -> Events:
 
 def two_ranks(folder: Path, call: Call) -> LoadedRun:
     """Each step: work (rank 1's takes 20 ms longer), an all-reduce that is waited for, work."""
-    period_us = LATE_US + TRANSFER_US + AFTER_US + 200
-    ranks: list[Events] = [[], []]
-    for rank, events in enumerate(ranks):
-        for step in range(STEPS):
-            began = step * period_us
-            called = began + (LATE_US if rank else EARLY_US)
-            ended = began + LATE_US + TRANSFER_US
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, period_us),
-                operator(rank, "aten::mm", began + 10, called - 110 - began, **TENSOR),
-                *call(rank, called, ended),
-                transfer(rank, "gloo:all_reduce", called, ended - called, **TENSOR),
-                operator(rank, "aten::mm", ended + 250, AFTER_US - 200, **TENSOR),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
-    return run
+
+    def play(rank: int, began: float) -> Events:
+        called, ended = began + (LATE_US if rank else EARLY_US), began + LATE_US + TRANSFER_US
+        return [
+            operator(rank, "aten::mm", began + 10, called - 110 - began, **TENSOR),
+            *call(rank, called, ended),
+            transfer(rank, "gloo:all_reduce", called, ended - called, **TENSOR),
+            operator(rank, "aten::mm", ended + 250, AFTER_US - 200, **TENSOR),
+        ]
+
+    return in_steps(folder, STEPS, LATE_US + TRANSFER_US + AFTER_US + 200, play)
 
 
 @pytest.mark.parametrize("call", [in_autograd_function, in_python, in_wait_tensor, asynchronous])
@@ -106,7 +102,7 @@ def test_ranks_whose_communication_is_not_recorded_are_not_called_slow(tmp_path:
                 operator(rank, "aten::mm", began + 10, 4_000.0, **TENSOR),
                 operator(rank, "aten::add_", began + period_us - 1_000, 900.0, **TENSOR),
             ]
-    (run,) = load_runs([write(tmp_path, ranks)], Options(cache=False, workers=1))
+    run = only_run(write(tmp_path, ranks))
     assert not [finding for finding in run.report.findings if finding.ranks]
     assert "straggler.host" in {item.id for item in run.report.abstentions}
     assert any("no communication was recorded" in note.issue for note in run.report.health)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer, write
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.cpu.operators import first_elements
@@ -13,28 +13,25 @@ from ddprof.analyzers.facts.model import RankFacts
 LARGE, SMALL = 35_332, 4
 
 
-def given(elements: int, of_call: bool = False) -> dict[str, Any]:
-    return {"Input Dims": [[[elements]] if of_call else [elements], []], "Input type": ["float", ""]}
+def given(shape: Any) -> dict[str, Any]:
+    return {"Input Dims": [shape, []], "Input type": ["float", ""]}
 
 
 def ranks(folder: Path) -> tuple[RankFacts, ...]:
     """Two ranks that call a large and then a small all-reduce in each step; rank 1 begins the small one first."""
-    found: list[Events] = [[], []]
-    for rank, events in enumerate(found):
-        for step in range(3):
-            at = step * 10_000.0
-            begun = (LARGE, SMALL) if rank == 0 else (SMALL, LARGE)
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", at, 10_000.0),
-                operator(rank, "aten::mm", at + 100, 3_000.0),
-                operator(rank, "c10d::allreduce_", at + 3_200, 60.0, **given(LARGE, of_call=True)),
-                operator(rank, "c10d::allreduce_", at + 3_300, 60.0, **given(SMALL, of_call=True)),
-                transfer(rank, "gloo:all_reduce", at + 3_400, 500.0, **given(begun[0])),
-                transfer(rank, "gloo:all_reduce", at + 3_950, 500.0, **given(begun[1])),
-                operator(rank, "aten::add_", at + 4_600, 5_000.0),
-            ]
-    (run,) = load_runs([write(folder, found)], Options(cache=False, workers=1))
-    return run.job.ranks
+
+    def play(rank: int, at: float) -> Events:
+        first, second = (LARGE, SMALL) if rank == 0 else (SMALL, LARGE)
+        return [
+            operator(rank, "aten::mm", at + 100, 3_000.0),
+            operator(rank, "c10d::allreduce_", at + 3_200, 60.0, **given([[LARGE]])),
+            operator(rank, "c10d::allreduce_", at + 3_300, 60.0, **given([[SMALL]])),
+            transfer(rank, "gloo:all_reduce", at + 3_400, 500.0, **given([first])),
+            transfer(rank, "gloo:all_reduce", at + 3_950, 500.0, **given([second])),
+            operator(rank, "aten::add_", at + 4_600, 5_000.0),
+        ]
+
+    return in_steps(folder, 3, 10_000.0, play).job.ranks
 
 
 def test_a_collective_is_of_the_call_of_its_size(tmp_path: Path) -> None:
@@ -47,13 +44,8 @@ def test_a_collective_is_of_the_call_of_its_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shapes", "elements"),
     [
-        ("[[35, 2], []]", 70),
-        ("[[[70]], []]", 70),
-        ("[[[3, 5], [4]]]", 19),
-        ("[[]]", 1),
-        ("[]", None),
-        ("no", None),
-        ("{}", None),
+        *(("[[35, 2], []]", 70), ("[[[70]], []]", 70), ("[[[3, 5], [4]]]", 19), ("[[]]", 1)),
+        *((odd, None) for odd in ("[]", "no", "{}")),
     ],
 )
 def test_elements_of_the_first_argument(shapes: str, elements: int | None) -> None:

@@ -76,11 +76,8 @@ def test_other_functions_occupy_nothing(tmp_path: Path, function: str, trains: b
     assert held_ms(facts, "dataloader") == held_ms(facts, "checkpoint") == 0.0
 
 
-def test_what_a_models_own_forward_prepares_is_part_of_the_model(tmp_path: Path) -> None:
+def test_neither_a_models_own_forward_nor_a_loop_over_steps_is_an_occupant(tmp_path: Path) -> None:
     assert held_ms(steps_with(tmp_path, "model.py(40): tokenize", in_model=True), "dataloader") == 0.0
-
-
-def test_a_loop_over_steps_is_no_evaluation(tmp_path: Path) -> None:
     script = Script()
     with script.frame("train.py(3): evaluate"):
         for _ in script.steps(3):

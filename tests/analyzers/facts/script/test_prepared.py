@@ -76,23 +76,21 @@ def drops_then_draws(script: Script) -> None:
         (averages, 0.0),  # a moving average beside them is no data
     ],
 )
-def test_what_makes_a_batch_before_the_forward_pass_is_told_by_its_operators(
-    tmp_path: Path, before: Chore, ms: float
-) -> None:
+def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Path, before: Chore, ms: float) -> None:
     facts = cpu_loop(tmp_path, before=before)
     assert held_ms(facts) == pytest.approx(ms, abs=0.1 if ms else 0.0)
     if before in (warps, drops_then_draws):
         assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
 
 
-def test_the_same_operators_after_the_backward_pass_make_no_batch(tmp_path: Path) -> None:
+def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_path: Path) -> None:
     assert held_ms(cpu_loop(tmp_path, after=warps)) == 0.0
+    assert "train.py:20 audit()" not in named(cpu_loop(tmp_path, before=draws_then_sleeps))
+    assert not named(cpu_loop(tmp_path, before=draws_and_sleeps_on_one_line))
 
 
 @pytest.mark.parametrize(("beside_ns", "share"), [(0, 1.0), (900, 0.5)])
-def test_samples_of_the_whole_run_tell_it_where_the_window_has_none(
-    tmp_path: Path, beside_ns: int, share: float
-) -> None:
+def test_samples_of_the_run_tell_it_where_the_window_has_none(tmp_path: Path, beside_ns: int, share: float) -> None:
     """A rank that was sampled too seldom in its window prepares its batches all the same."""
     facts = cpu_loop(tmp_path, before=cuts_texts, after=hands_over)
     ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
@@ -124,14 +122,6 @@ def draws_then_sleeps(script: Script) -> None:
 def draws_and_sleeps_on_one_line(script: Script) -> None:
     operators(script, "randn", "randint", dur_us=200.0)
     script.idle(8_000.0)
-
-
-def test_python_between_the_batch_and_the_model_prepares_nothing(tmp_path: Path) -> None:
-    assert "train.py:20 audit()" not in named(cpu_loop(tmp_path, before=draws_then_sleeps))
-
-
-def test_nor_does_it_in_the_function_that_drew_the_batch(tmp_path: Path) -> None:
-    assert not named(cpu_loop(tmp_path, before=draws_and_sleeps_on_one_line))
 
 
 def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_path: Path) -> None:

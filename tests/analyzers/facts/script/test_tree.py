@@ -30,42 +30,27 @@ def tree_of(frames: tuple[tuple[int, int, str], ...] = NESTED) -> tuple[CallTree
     return tree, {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
 
 
-def test_libraries_fold_to_the_users_frame_around_them() -> None:
+def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
     tree, at = tree_of()
     assert tree.folded[at["dot"]] == at["forward"] == tree.folded[at["forward"]]
     assert tree.folded[at["_wrapped_call_impl"]] == at["main"]
-
-
-def test_phases_reach_over_all_that_they_call() -> None:
-    tree, at = tree_of()
     assert {name for name, stack in at.items() if not tree.in_phase[stack]} == {"main"}
     assert {name for name, stack in at.items() if tree.is_backward[stack]} == {"backward"}
-
-
-def test_finds_the_outermost_frame_of_a_kind() -> None:
-    tree, at = tree_of()
     around = tree.around(tree.matching(re.compile(r"model\.py|numpy")))
     assert around[at["dot"]] == around[at["forward"]] == at["forward"]
     assert around[at["main"]] == -1
-
-
-def test_a_callers_time_holds_that_of_what_it_calls() -> None:
-    tree, at = tree_of()
     own = np.zeros(len(tree))
     own[at["dot"]], own[at["backward"]] = 3.0, 4.0
     total = tree.inclusive(own)
     assert (total[at["forward"]], total[at["main"]], total[at["dot"]]) == (3.0, 7.0, 3.0)
+    spans = spans_of(script_of(NESTED).spans, tree_of()[0].in_phase)
+    assert [part.tolist() for part in spans] == [[10, 70], [60, 90]]
 
 
 def test_frames_as_people_write_them() -> None:
     assert written("train.py", 88, "evaluate") == "train.py:88 evaluate()"
     assert written("train.py", 3, "<module>") == "train.py:3 <module>"
     assert written("", None, "<built-in method to>") == "<built-in method to>"
-
-
-def test_when_a_thread_is_in_some_stacks() -> None:
-    spans = spans_of(script_of(NESTED).spans, tree_of()[0].in_phase)
-    assert [part.tolist() for part in spans] == [[10, 70], [60, 90]]
 
 
 def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:

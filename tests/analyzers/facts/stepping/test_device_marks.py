@@ -11,9 +11,7 @@ HOST_RANGES = ("user_annotation", "gpu_user_annotation")
 
 
 @pytest.mark.parametrize("name", ["clean.pp", "clean.ddp", "clean.fsdp"])
-def test_what_the_host_launches_first_belongs_to_the_step_that_follows(
-    labelled: Runs, tmp_path: Path, name: str
-) -> None:
+def test_what_the_host_launches_first_is_of_the_step_that_follows(labelled: Runs, tmp_path: Path, name: str) -> None:
     """A later stage of a pipeline receives on a stream without marks before it computes on the one that has them."""
 
     def device_marks(ranks: list[Events]) -> None:

@@ -69,14 +69,10 @@ def test_steps_begin_where_the_device_takes_up_what_they_launched(case: str) -> 
 
 
 @pytest.mark.parametrize("are_marked", [True, False])
-def test_a_stream_busy_with_work_that_is_not_in_the_file(are_marked: bool) -> None:
+def test_a_stream_busy_with_foreign_work_and_a_module_that_loads(are_marked: bool) -> None:
     other: list[Op] = [(0.2, 0.21, 0.1, Work.COMPUTE, 3)]  # a stream of its own is free at once
     found: list[Op] = [(150 + step, 151 + step, 0.1 + step / 10, Work.COMPUTE, 0) for step in range(9)]
     assert bounds_ms([0, 170], other + found, are_marked) == [150, 170]
-
-
-@pytest.mark.parametrize("are_marked", [True, False])
-def test_a_module_that_loads_is_the_hosts_time(are_marked: bool) -> None:
     assert bounds_ms([0, 200], ops("149-160@.1, 160-190@151"), are_marked, call_ms=149.5) == [0, 200]
 
 

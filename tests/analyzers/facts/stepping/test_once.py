@@ -42,10 +42,17 @@ def test_of_a_recording_of_start_up_nothing_is_said_to_recur(labelled: Runs, tmp
     assert run.report.ledger.job["allocator"] < 1e4
 
 
-def test_a_short_start_is_no_cost_and_the_rest_is_judged(labelled: Runs, tmp_path: Path) -> None:
-    run = cold(labelled, tmp_path, retold.held_up(0, 4e3, "cudaMalloc"))
+def test_without_start_up_or_with_a_short_or_repeated_one_a_window_is_judged(labelled: Runs, tmp_path: Path) -> None:
+    run = cold(labelled, tmp_path / "short", retold.held_up(0, 4e3, "cudaMalloc"))
     assert run.report.verdict.bound == "compute"
     assert not [f.id for f in run.report.findings if f.id == "host.allocator"]
+    run = cold(labelled, tmp_path / "again", *(retold.held_up(0, 5e3, "cudaMalloc") for _ in range(6)))
+    facts = run.job.ranks[0]
+    assert not intervals.length(start_up(facts.once, facts.steps))
+    assert run.report.ledger.job["allocator"] > 2e4
+    run = cold(labelled, tmp_path / "none")
+    assert run.report.ledger.job["other"] < 100
+    assert run.report.verdict.bound == "compute"
 
 
 def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tmp_path: Path) -> None:
@@ -63,23 +70,8 @@ def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tm
     assert not run.report.findings
 
 
-def test_allocations_that_repeat_are_no_start(labelled: Runs, tmp_path: Path) -> None:
-    run = cold(labelled, tmp_path, *(retold.held_up(0, 5e3, "cudaMalloc") for _ in range(6)))
-    facts = run.job.ranks[0]
-    assert not intervals.length(start_up(facts.once, facts.steps))
-    assert run.report.ledger.job["allocator"] > 2e4
-
-
-def test_without_marks_and_start_up_a_window_is_judged_as_before(labelled: Runs, tmp_path: Path) -> None:
-    run = cold(labelled, tmp_path)
-    assert run.report.ledger.job["other"] < 100
-    assert run.report.verdict.bound == "compute"
-
-
 @pytest.mark.parametrize("where", ["open", "close"])
-def test_what_a_profiler_may_have_held_the_only_step_for_is_nobodys_cost(
-    labelled: Runs, tmp_path: Path, where: str
-) -> None:
+def test_what_a_profiler_may_have_held_the_step_for_is_no_cost(labelled: Runs, tmp_path: Path, where: str) -> None:
     """Before the first work of the step, and after its last, with nothing else to compare the step with."""
     run = cold(labelled, tmp_path, retold.held_up(0, 4e3, where), is_marked=True)
     facts = run.job.ranks[0]

@@ -40,30 +40,24 @@ def kept(found: Comparable) -> list[tuple[int | None, list[int]]]:
     return [(f.identity.rank, (f.steps["index"] - first).tolist()) for f in found.ranks]
 
 
-def test_healthy_ranks_are_compared_as_they_are(labelled: Runs) -> None:
+def test_healthy_ranks_and_programs_with_fewer_kernels_in_one_step_are_compared_as_they_are(labelled: Runs) -> None:
     for name in ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.imbalance", "host.gc"):
         ranks = labelled(name).job.ranks
         assert comparable(ranks) == Comparable(ranks)
+    ranks = [without(f, "device_ops", 2, 0.1) for f in labelled("straggler.imbalance").job.ranks]
+    assert comparable(ranks) == Comparable(tuple(ranks))
 
 
-def test_steps_that_some_rank_lacks_are_left_out_on_all(labelled: Runs) -> None:
+def test_steps_that_some_rank_lacks_in_whole_or_in_part_are_left_out_on_all(labelled: Runs) -> None:
     a, b, c, d = labelled("straggler.imbalance").job.ranks  # five steps
     found = comparable([with_steps(a, 0, 1, 2, 3), b, with_steps(c, 1, 2, 3, 4), d])
     assert kept(found) == [(rank, [0, 1, 2]) for rank in range(4)]
     assert "the 3 that all of them recorded" in found.notes[0].effect
-
-
-def test_a_step_in_which_a_rank_lost_collectives_or_kernels_is_left_out_on_all(labelled: Runs) -> None:
     a, b, *rest = labelled("straggler.imbalance").job.ranks
     for table, share in (("comms", 0.3), ("device_ops", 0.1)):
         found = comparable([a, without(b, table, 4, share), *rest])
         assert kept(found) == [(rank, [0, 1, 2, 3]) for rank in range(4)]
         assert "lacks events that its peers recorded" in found.notes[0].issue
-
-
-def test_a_program_that_launches_fewer_kernels_in_one_step_is_whole(labelled: Runs) -> None:
-    ranks = [without(f, "device_ops", 2, 0.1) for f in labelled("straggler.imbalance").job.ranks]
-    assert comparable(ranks) == Comparable(tuple(ranks))
 
 
 def test_a_rank_that_does_more_in_most_of_its_steps_lacks_nothing_in_the_others(labelled: Runs) -> None:
@@ -78,9 +72,7 @@ def test_a_rank_that_does_more_in_most_of_its_steps_lacks_nothing_in_the_others(
     assert comparable(alike) == Comparable(alike)
 
 
-def test_a_rank_that_lost_other_records_in_each_step_of_a_program_that_never_changes_is_not_compared(
-    labelled: Runs,
-) -> None:
+def test_a_rank_that_lost_other_records_in_each_step_of_an_equal_program_is_not_compared(labelled: Runs) -> None:
     """Its steps are no measure of one another, and of two ranks neither is the usual one."""
     whole, torn, *_ = labelled("clean.ddp").job.ranks
     for step in range(len(torn.steps)):
@@ -136,9 +128,7 @@ def test_work_launched_before_the_recording_is_of_no_step(labelled: Runs) -> Non
 
 
 @pytest.mark.parametrize(("counts", "torn_steps"), [({"whole": 0}, ()), ({}, (7,))])
-def test_a_file_that_lost_its_end_is_left_out_where_steps_have_no_numbers(
-    labelled: Runs, counts: dict[str, int], torn_steps: tuple[int, ...]
-) -> None:
+def test_files_without_an_end_are_left_out(labelled: Runs, counts: dict[str, int], torn_steps: tuple[int, ...]) -> None:
     """Batches differ from step to step, and the first whole step of one file may be the second of another."""
     ranks = [replace(f, step_source="inferred") for f in labelled("straggler.imbalance").job.ranks]
     cut = [replace(with_steps(f, 0), counts={**f.counts, **counts}, torn_steps=torn_steps) for f in ranks]
@@ -175,9 +165,7 @@ def test_a_rank_without_a_device_or_of_which_copies_alone_were_recorded_is_left_
     assert [rank for rank, _ in kept(found)] == [3] and found.why_not == NOTHING_WHOLE
 
 
-def test_ranks_that_count_their_steps_themselves_are_paired_once_a_rank_without_steps_is_left_out(
-    labelled: Runs,
-) -> None:
+def test_ranks_that_count_their_own_steps_are_paired_once_a_rank_without_steps_is_left_out(labelled: Runs) -> None:
     """Some files lost their marks, one of them shows no step at all."""
     a, b, c, d = labelled("straggler.imbalance").job.ranks
     start, end = (bound[[0, -1]][[i]] for i, bound in enumerate(a.steps.bounds))

@@ -5,24 +5,19 @@ from pathlib import Path
 
 import pytest
 from busy_ranks import DUR_US, OPERATORS, STEPS, Held, busy_ranks, by_chance, never
+from labelled_runs import only_run
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops, held_between
 
 
-def run_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> LoadedRun:
-    (run,) = load_runs([busy_ranks(folder, in_operator, in_python)], Options(cache=False, workers=1))
-    return run
-
-
 def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> CpuStops:
-    found = cpu_stops(run_of(folder, in_operator, in_python).job.ranks)
+    found = cpu_stops(only_run(busy_ranks(folder, in_operator, in_python)).job.ranks)
     assert found is not None
     return found
 
 
-def test_stops_are_counted_where_they_come_by_chance(tmp_path: Path) -> None:
+def test_stops_are_counted_where_they_come_by_chance_in_operators_and_between(tmp_path: Path) -> None:
     found = stops_of(tmp_path / "run", by_chance)
     assert found.total_ns.tolist() == [2 * 4e6, 5 * 4e6] and found.count == 7
     assert found.waited_ns(1.0) == pytest.approx(5 * 4e6 / 2 / STEPS)  # in one step both are stopped
@@ -30,9 +25,6 @@ def test_stops_are_counted_where_they_come_by_chance(tmp_path: Path) -> None:
     assert found.noise_ns == pytest.approx([2**0.5 * 4e6, 5**0.5 * 4e6])
     usual_ns = STEPS * OPERATORS * DUR_US * 1e3
     assert found.stretch == pytest.approx([8e6 / usual_ns, 20e6 / usual_ns])
-
-
-def test_python_between_operators_is_stopped_too_and_no_longer_than_they(tmp_path: Path) -> None:
     once = lambda rank, step, number: 3_000.0 if (rank, step, number) == (0, 1, 4) else 0.0  # noqa: E731
     assert stops_of(tmp_path / "a", by_chance, once).total_ns.tolist() == [11e6, 20e6]
     slept = lambda rank, step, number: 40_000.0 if (rank, step, number) == (0, 1, 4) else 0.0  # noqa: E731
@@ -53,7 +45,7 @@ def test_what_takes_longer_in_most_steps_was_not_stopped(tmp_path: Path, held: H
 
 
 def test_one_rank_and_a_device_rank_have_none(tmp_path: Path) -> None:
-    first, second = run_of(tmp_path / "run", by_chance).job.ranks
+    first, second = only_run(busy_ranks(tmp_path / "run", by_chance)).job.ranks
     assert cpu_stops([first]) is None
     assert cpu_stops([first, replace(second, host_operators=HOST_OPERATORS.empty())]) is None
 
@@ -68,7 +60,7 @@ def test_one_rank_and_a_device_rank_have_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_place_that_holds_a_rank_is_told(tmp_path: Path, slept: Held, lost_us: float | None) -> None:
-    run = run_of(tmp_path / "run", by_chance, slept)
+    run = only_run(busy_ranks(tmp_path / "run", by_chance, slept))
     place = lost_us and ("aten::op2", "aten::op3", pytest.approx(lost_us))
     assert [held_between(run.job.ranks, p, run.measures.cpu_stops) for p in (0, 1)] == [None, place]
     fix = "what rank 1 runs after aten::op2 and before aten::op3"

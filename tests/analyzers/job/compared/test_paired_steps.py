@@ -34,7 +34,7 @@ def opened(labelled: Runs, folder: Path, first_steps: Sequence[float], name: str
 
 
 @pytest.mark.parametrize("first_steps", [(0, 0, 1, 1), (0, 1, 0, 0), (1, 0, 2, 0)])
-def test_windows_that_opened_steps_apart_are_compared_over_what_they_share(
+def test_windows_apart_are_compared_where_shared(
     labelled: Runs, tmp_path: Path, first_steps: tuple[float, ...]
 ) -> None:
     run = opened(labelled, tmp_path, first_steps)

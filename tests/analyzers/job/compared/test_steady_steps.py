@@ -54,9 +54,7 @@ ONCE = {
         for steps in (0.4, 3, 200)
     ],
 )
-def test_a_step_with_a_cost_that_occurs_once_is_left_out(
-    labelled: Runs, tmp_path: Path, cost: str, length_us: float
-) -> None:
+def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Path, cost: str, length_us: float) -> None:
     where, step, words = ONCE[cost]
     run = told(labelled, tmp_path, retold.held_up(step, length_us, where))
     assert left_out(run) == [step]
@@ -90,9 +88,7 @@ def test_one_pause_without_a_name_longer_than_all_other_steps_is_left_out(labell
 
 
 @pytest.mark.parametrize(("length_us", "out"), [(1.5 * STEP_US, []), (2.5 * STEP_US, [1])])
-def test_one_save_counts_unless_a_job_that_repeats_it_would_hardly_train(
-    tmp_path: Path, length_us: float, out: list[int]
-) -> None:
+def test_one_save_counts_unless_repeating_it_leaves_no_time(tmp_path: Path, length_us: float, out: list[int]) -> None:
     saves = small_run(fault("host.checkpoint", length_us, step=1), ranks=2, model=MODEL, loader_us=20_000.0, steps=5)
     write(simulate(saves), tmp_path)
     run = Labelled("saves once", {}, tmp_path / "traces")
@@ -138,7 +134,7 @@ def opening(facts: RankFacts, earlier_ns: int, step: int = 0) -> RankFacts:
     return replace(facts, steps=facts.steps.replace(**moved))
 
 
-def test_a_first_step_that_the_ranks_began_apart_is_left_out(labelled: Runs) -> None:
+def test_a_first_step_that_ranks_began_apart_is_left_out_and_lateness_all_along_is_not(labelled: Runs) -> None:
     job = labelled("straggler.imbalance").job
     usual = job.step_ns
     for earlier, expected in ((0, []), (usual // 100, []), (usual // 5, [0]), (2 * usual, [0])):
@@ -147,10 +143,6 @@ def test_a_first_step_that_the_ranks_began_apart_is_left_out(labelled: Runs) -> 
         assert [step.number - int(ranks[0].steps["index"][0]) for step in told] == expected
         assert len(kept[0].steps) == len(ranks[0].steps) - len(expected)
         assert all("recordings that opened apart" in step.why for step in told)
-
-
-def test_steps_that_a_rank_begins_late_all_along_stay(labelled: Runs) -> None:
-    job = labelled("straggler.imbalance").job
     starts = [f.steps["start_ns"] + p * 2_000_000 for p, f in enumerate(job.ranks)]
     late = [replace(f, steps=f.steps.replace(start_ns=start)) for f, start in zip(job.ranks, starts, strict=True)]
     assert steady_steps(late, job.clock)[1] == ()
@@ -158,16 +150,13 @@ def test_steps_that_a_rank_begins_late_all_along_stay(labelled: Runs) -> None:
     assert steady_steps([opening(f, p * 9_000_000) for p, f in enumerate(job.ranks)], unknown)[1] == ()
 
 
-def test_a_step_in_which_all_ranks_evaluate_is_left_out(labelled: Runs) -> None:
+def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank_is_not(labelled: Runs) -> None:
     run = labelled("validation in one step")
     assert "kernels that no other step runs" in run.job.left_out[-1].why  # and the step before it is alone
     assert run.report.steps.wall_us == pytest.approx(run.label["step_us"], rel=0.01)
     assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
     (note,) = [item for item in run.report.health if "occurred once" in item.effect]
     assert "kernels that no other step runs" in note.issue
-
-
-def test_a_step_in_which_one_rank_evaluates_is_not(labelled: Runs) -> None:
     run = labelled("validation on one rank")
     assert run.job.left_out == ()
     assert any(f.ranks == (0,) for f in run.report.findings if run.report.severity_of(f) != "info")
@@ -179,9 +168,7 @@ def loud(run: Labelled) -> list[str]:
 
 
 @pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
-def test_a_lone_step_in_common_that_one_rank_knows_to_be_none_of_the_rhythm_is_not_judged(
-    labelled: Runs, tmp_path: Path, step: int, where: str
-) -> None:
+def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path: Path, step: int, where: str) -> None:
     held = retold.held_up(step, 40 * STEP_US, "cudaFree" if where == "save" else where)
     run = told(labelled, tmp_path, held, _saving if where == "save" else _as_it_is, retold.windows((0, 1, 2), (step,)))
     first = int(run.job.ranks[0].steps["index"][0])
@@ -220,9 +207,7 @@ def test_ranks_without_a_step_in_common_keep_the_steady_ones_of_their_own(labell
     assert not loud(run)
 
 
-def test_a_rank_that_recorded_start_up_alone_is_left_out_where_it_cannot_be_compared(
-    labelled: Runs, tmp_path: Path
-) -> None:
+def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labelled: Runs, tmp_path: Path) -> None:
     def without_collectives(ranks: Sequence[Events]) -> None:
         for events in ranks[1:]:
             gone = {e["args"]["correlation"] for e in events if str(e.get("name")).startswith("ncclDevKernel")}

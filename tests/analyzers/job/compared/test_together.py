@@ -42,12 +42,9 @@ def test_single_records_that_were_lost_move_nothing_behind_them(labelled: Runs, 
             assert truth.setdefault((int(each), int(true)), int(seq)) == seq
 
 
-def test_equal_counts_are_left_to_their_order(labelled: Runs) -> None:
+def test_equal_counts_and_files_that_fit_nowhere_are_left_as_they_are(labelled: Runs) -> None:
     ranks = tuple(told(f, np.ones(len(f.comms), bool)) for f in labelled("clean.fsdp").job.ranks)
     assert all(a is b for a, b in zip(renumbered(ranks), ranks, strict=True))
-
-
-def test_files_that_fit_nowhere_are_left_as_they_are(labelled: Runs) -> None:
     rng = np.random.default_rng(2)
     ranks = [told(f, rng.uniform(size=len(f.comms)) < 0.9) for f in labelled("clean.fsdp").job.ranks]
     by = rng.integers(-20_000_000, 20_000_000, len(ranks[1].comms))

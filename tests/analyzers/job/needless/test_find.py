@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from labelled_runs import only_run
 from repeated_calls import GRADIENTS, STEPS, Loop
 
-from ddprof.analyzers.engine import LoadedRun, load_runs
 from ddprof.analyzers.job.needless.cost import needless_us
 from ddprof.analyzers.job.needless.find import find_needless
 from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
@@ -24,19 +24,14 @@ FAULTS = {
 }
 
 
-def loaded(loop: Loop, folder: Path) -> LoadedRun:
-    (run,) = load_runs([str(loop.written(folder))])
-    return run
-
-
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind: str, marked: bool) -> None:
     """With ranges of capture around backward passes, and from autograd's own events alone."""
     fault, healthy, calls, rule = FAULTS[kind]
-    run = loaded(replace(fault, marked=marked), tmp_path / "fault")
+    run = only_run(replace(fault, marked=marked).written(tmp_path / "fault"))
     assert {found: [int(c.sum()) for c in n.comms] for found, n in run.measures.needless.items()} == {kind: [calls] * 2}
-    without_us = loaded(replace(healthy, marked=marked), tmp_path / "healthy").measures.step_us
+    without_us = only_run(replace(healthy, marked=marked).written(tmp_path / "healthy")).measures.step_us
     finding = run.report.findings[0]
     assert (finding.id, finding.ranks) == (rule, ())
     predicted_us = run.report.steps.wall_us - finding.recoverable_us.value
@@ -60,11 +55,11 @@ def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind
     ],
 )
 def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:
-    assert not loaded(loop, tmp_path).measures.needless
+    assert not only_run(loop.written(tmp_path)).measures.needless
 
 
 def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
-    job = loaded(Loop(micro=2, reduced=2), tmp_path).job
+    job = only_run(Loop(micro=2, reduced=2).written(tmp_path)).job
     assert find_needless(job)[ACCUMULATION].number == 2
     twins = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel("ddp"), WrappedModel("ddp")))
     told = replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks))
@@ -76,18 +71,16 @@ def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
 def test_no_sync_is_advised_without_a_condition_where_gradients_were_seen_to_add_up(
     tmp_path: Path, touched: bool, marked: bool
 ) -> None:
-    run = loaded(Loop(micro=4, reduced=4, touched=touched, marked=marked), tmp_path)
+    run = only_run(Loop(micro=4, reduced=4, touched=touched, marked=marked).written(tmp_path))
     (fix,) = run.report.findings[0].fixes
     assert run.measures.needless[ACCUMULATION].is_proven is not touched
     assert fix.condition == (CONDITIONS[Alters.REDUCTIONS] if touched else "")
 
 
 @pytest.mark.parametrize(("parameters", "is_model"), [(2**17, False), (2**18, True), (2**22, False)])
-def test_what_is_more_than_the_model_or_a_small_part_of_it_is_no_model(
-    tmp_path: Path, parameters: int, is_model: bool
-) -> None:
+def test_more_than_the_model_or_a_small_part_of_it_is_no_model(tmp_path: Path, parameters: int, is_model: bool) -> None:
     """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit."""
-    job = loaded(Loop(gathered=2**18), tmp_path).job
+    job = only_run(Loop(gathered=2**18).written(tmp_path)).job
     counted = Sidecar(schema="ddprof.sidecar/1", world_size=2, parameters=ModelParameters(count=parameters))
     told = replace(job, ranks=tuple(replace(facts, sidecar=counted) for facts in job.ranks))
     assert (METRICS not in find_needless(told)) == is_model

@@ -30,10 +30,11 @@ def pace(ranks: Sequence[RankFacts]) -> Slowdown:
     return stage_pace(ranks, TWO)
 
 
-def test_more_layers_are_no_slow_device(labelled: Runs) -> None:
+def test_more_layers_are_no_slow_device_and_without_a_pipeline_nothing_is_compared(labelled: Runs) -> None:
     job = labelled("pipeline.imbalance").job
     found = stage_pace(job.ranks, job.pipeline)
     assert found.factor.tolist() == [1.0, 1.0] and (found.coverage > 0.4).all()
+    assert np.isnan(stage_pace(labelled("clean.pp").job.ranks, None).factor).all()
 
 
 def test_all_kernels_alike_are_a_slow_device(labelled: Runs) -> None:
@@ -56,7 +57,7 @@ def test_kernels_that_differ_by_other_factors_do_other_work(labelled: Runs, fact
     assert np.isnan(pace([first, slower(second, factor)]).factor[1])
 
 
-def test_some_kernels_may_be_spared_where_shapes_say_that_the_work_is_the_same(labelled: Runs) -> None:
+def test_shapes_say_that_the_work_is_the_same_and_smaller_layers_make_no_stage_slow(labelled: Runs) -> None:
     def short_of_power(name: str) -> float:
         return 1.4 if "gemm" in name or "fmha" in name or "flash" in name else 1.0
 
@@ -65,10 +66,7 @@ def test_some_kernels_may_be_spared_where_shapes_say_that_the_work_is_the_same(l
     assert found.factor == pytest.approx([1.0, 1.4], abs=0.04)
     unknown = [slower(facts, lambda name: 1.0) for facts in (first, second)]
     assert np.isnan(pace([unknown[0], slower(second, short_of_power)]).factor[1])
-
-
-def test_a_stage_with_smaller_layers_among_equal_ones_makes_no_other_stage_slow(labelled: Runs) -> None:
-    """Half of the launches of each kernel take 0.7 of the time: the other stage is 1.4 times as slow as these alone."""
+    # Half of the launches of each kernel take 0.7 of the time: the other stage is 1.4 times as slow as these alone.
     first, second = (slower(facts, lambda name: 1.0, shapes=True) for facts in labelled("clean.pp").job.ranks)
     ops = second.device_ops
     order = np.lexsort((ops["start_ns"], ops["name"]))
@@ -76,7 +74,3 @@ def test_a_stage_with_smaller_layers_among_equal_ones_makes_no_other_stage_slow(
     took = ((ops["end_ns"] - ops["start_ns"]) * share).astype(np.int64)
     found = pace([first, replace(second, device_ops=ops.replace(end_ns=ops["start_ns"] + took))])
     assert np.isnan(found.factor[0]) and not found.factor[1] > 1
-
-
-def test_without_a_pipeline_nothing_is_compared(labelled: Runs) -> None:
-    assert np.isnan(stage_pace(labelled("clean.pp").job.ranks, None).factor).all()

@@ -38,21 +38,18 @@ def booked_ns(job: JobFacts, position: int, step: int, cause: str) -> int:
     return int(ledger["dur_ns"][mine].sum())
 
 
-def test_what_is_filled_is_the_ledgers_compute(job: JobFacts) -> None:
+def test_what_is_filled_is_the_ledgers_compute_and_the_bubble_is_the_ledgers(job: JobFacts) -> None:
     for step, stage in pictures(job):
         filled = intervals.merge(stage.other, *(one.busy for one in stage.passes))
         assert intervals.length(filled) == booked_ns(job, stage.position, step, "compute")
         assert not len(intervals.intersect(filled, stage.waiting)[0])
-
-
-def test_the_bubble_is_the_ledgers(job: JobFacts) -> None:
     allowance = bubble_allowance(job.ranks, pipeline_of(job))
     for step, stage in pictures(job):
         bubble = booked_ns(job, stage.position, step, "pipeline_bubble")
         assert bubble == min(intervals.length(stage.waiting), allowance[stage.position])
 
 
-def test_each_stage_runs_every_microbatch_forward_and_backward_one_after_the_other(job: JobFacts) -> None:
+def test_stages_run_every_microbatch_one_after_the_other_and_pass_it_on_in_their_order(job: JobFacts) -> None:
     pipeline = pipeline_of(job)
     wanted = list(range(1, pipeline.microbatches * pipeline.interleave + 1))
     for _, stage in pictures(job):
@@ -60,9 +57,6 @@ def test_each_stage_runs_every_microbatch_forward_and_backward_one_after_the_oth
             mine = [one for one in stage.passes if one.is_forward is is_forward]
             assert [one.number for one in mine] == wanted
             assert all(a.busy[1][-1] <= b.busy[0][0] for a, b in itertools.pairwise(mine))
-
-
-def test_a_microbatch_reaches_the_stages_in_their_order(job: JobFacts) -> None:
     for chain in zip(*pipeline_of(job).stages, strict=True):
         stages = stage_steps(job, chain, 0)
         for place in range(pipeline_of(job).microbatches):

@@ -58,26 +58,17 @@ def test_several_tensors_per_pass_are_no_microbatches_and_forward_passes_alone_a
     assert count_rounds(Seen(alone.chains, links, alone.passes), ranks(3)) == Rounds(5, 1)
 
 
-def test_without_passes_messages_must_agree() -> None:
+def test_without_passes_messages_or_the_schedule_must_agree() -> None:
     nothing = dict.fromkeys(range(4), NO_PASSES)
     assert count_rounds(seen(4, 8, 2, passes=nothing), ranks(4)) == Rounds(8, 2)
     unsure = count_rounds(seen(4, 48, 1, 0.2, passes=nothing), ranks(4)).unsure
     assert "records are missing" in unsure and "0 forward passes" in unsure
-
-
-def test_stages_that_contradict_one_another_give_no_count() -> None:
     found = count_rounds(seen(3, 8, lost=0.3, passes={1: passes(6)}), ranks(3))
     assert "6 to 8 forward passes" in found.unsure
-
-
-def test_the_schedule_itself_is_believed_where_all_stages_state_the_same() -> None:
     said = PipelineSettings("ScheduleInterleaved1F1B", (0, 2), 4, 6)
     nothing = dict.fromkeys(range(2), NO_PASSES)
     assert count_rounds(seen(2, 18, passes=nothing), ranks(2, said, said)) == Rounds(6, 2)
     assert count_rounds(seen(2, 18, passes=nothing), ranks(2, said, None)) == Rounds(18, 1)
-
-
-def test_the_most_counts_where_more_than_one_end_recorded_it() -> None:
     links = {(0, 1): {0: np.array([8, 7]), 1: np.array([6, 8])}}
     assert confirmed(links, [(0, 1)]) == (6, 8, True)
     assert confirmed({(0, 1): {0: np.array([8]), 1: np.array([6])}}, [(0, 1)]) == (6, 8, False)

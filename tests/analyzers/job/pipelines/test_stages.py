@@ -31,11 +31,13 @@ def test_stages_microbatches_and_chunks_are_those_of_the_run(labelled: Runs, nam
     assert (found.microbatches, found.interleave, found.unsure) == (truth["microbatches"], truth["chunks"], "")
 
 
-def test_the_first_stage_need_not_be_the_first_rank(labelled: Runs) -> None:
+def test_the_first_stage_need_not_be_the_first_rank_and_an_untraced_one_is_told(labelled: Runs) -> None:
     ranks = labelled("slow device in a pipeline").job.ranks
     last = len(ranks) - 1
     turned = job_facts([_numbered(facts, last) for facts in ranks]).pipeline
     assert turned is not None and turned.stages == tuple((p,) for p in range(last, -1, -1))
+    found = job_facts(labelled("slow device in a pipeline").job.ranks[:3]).pipeline
+    assert found is not None and "not traced" in found.unsure
 
 
 def _numbered(facts: RankFacts, last: int) -> RankFacts:
@@ -46,7 +48,7 @@ def _numbered(facts: RankFacts, last: int) -> RankFacts:
     return replace(facts, identity=identity, process_groups=groups, messages=messages)
 
 
-def test_ranks_that_send_and_receive_at_once_are_no_pipeline(labelled: Runs) -> None:
+def test_ranks_that_send_and_receive_at_once_or_pass_around_are_no_pipeline(labelled: Runs) -> None:
     ranks = []
     for facts in labelled("clean.pp").job.ranks:
         both = facts.messages.replace(is_send=~facts.messages["is_send"].astype(bool))
@@ -55,8 +57,6 @@ def test_ranks_that_send_and_receive_at_once_are_no_pipeline(labelled: Runs) -> 
         ranks.append(replace(facts, messages=facts.messages.take(rows).replace(is_send=ways)))
     assert job_facts(ranks).pipeline is None
 
-
-def test_ranks_that_pass_around_are_no_pipeline() -> None:
     def links(around: int) -> dict[tuple[int, int], dict[int, np.ndarray]]:
         pairs = {(0, 1): 12, (1, 2): 12, (2, 0): around}
         return {(a, b): {a: np.full(3, n), b: np.full(3, n)} for (a, b), n in pairs.items()}
@@ -64,8 +64,3 @@ def test_ranks_that_pass_around_are_no_pipeline() -> None:
     assert _goes_around([0, 1, 2], links(12))
     assert not _goes_around([0, 1, 2], links(6))  # two chunks per stage
     assert not _goes_around([0, 1], links(0) | {(1, 0): {0: np.full(3, 12)}})
-
-
-def test_a_stage_that_was_not_traced_leaves_the_depth_unknown(labelled: Runs) -> None:
-    found = job_facts(labelled("slow device in a pipeline").job.ranks[:3]).pipeline
-    assert found is not None and "not traced" in found.unsure

@@ -4,21 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import meeting_hosts
 import numpy as np
 import pytest
 from kineto_run import Script
-from meeting_hosts import (
-    KERNEL_US,
-    STEPS,
-    Work,
-    facts_of,
-    job_of,
-    longer_kernels,
-    longer_python,
-    nothing_more,
-    saving_once,
-    train,
-)
+from meeting_hosts import KERNEL_US, STEPS, Work, job_of, longer_kernels, longer_python, saving_once, train
+from meeting_hosts import nothing_more as nothing
 
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
 from ddprof.analyzers.job.assemble import job_facts
@@ -34,19 +25,14 @@ def met(job: JobFacts) -> list[int]:
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 @pytest.mark.parametrize("make", [longer_kernels, longer_python])
-def test_the_others_wait_for_the_one_that_is_late_in_every_step(
-    tmp_path: Path, ranks: int, make: Callable[[int], Work]
-) -> None:
+def test_the_others_wait_for_who_is_late_in_every_step(tmp_path: Path, ranks: int, make: Callable[[int], Work]) -> None:
     late = ranks - 1
     assert met(job_of(train(ranks, make(late)), tmp_path)) == [late] * STEPS
 
 
-def test_one_step_in_which_many_wait_is_enough(tmp_path: Path) -> None:
+def test_one_step_in_which_many_wait_is_enough_and_two_ranks_that_coincide_are_not(tmp_path: Path) -> None:
     found = met(job_of(train(4, saving_once(1)), tmp_path))
     assert 1 in found and len(found) <= STEPS
-
-
-def test_two_ranks_that_coincide_once_prove_nothing(tmp_path: Path) -> None:
     assert met(job_of(train(2, saving_once(1)), tmp_path)) == []
 
 
@@ -54,15 +40,14 @@ def test_two_ranks_that_coincide_once_prove_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shift_us", [0.0, 731.0, -90_000.0])
 def test_clocks_that_nothing_else_connects_are_aligned_by_it(tmp_path: Path, shift_us: float, steps: int) -> None:
     scripts = train(4, longer_kernels(2), steps=steps)
-    facts = facts_of(scripts, tmp_path, shift_us=[0.0, 0.0, shift_us, shift_us])
-    hosts = ["a", "a", "b", "b"]
-    moved = [replace(f, identity=replace(f.identity, host=host)) for f, host in zip(facts, hosts, strict=True)]
+    facts = meeting_hosts.facts_of(scripts, tmp_path, shift_us=[0.0, 0.0, shift_us, shift_us])
+    moved = [replace(f, identity=replace(f.identity, host=host)) for f, host in zip(facts, "aabb", strict=True)]
     job = job_facts(moved)
     assert met(job) == [2] * steps
     assert abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
 
 
-def test_where_the_late_rank_was_not_recorded_nobody_is_last(tmp_path: Path) -> None:
+def test_who_was_not_recorded_is_not_last_and_the_late_rank_is(tmp_path: Path) -> None:
     def more(script: Script, rank: int, step: int) -> None:
         longer_kernels(3, 4_000.0)(script, rank, step)
         script.launch("gemm", 300.0 * ((rank + step) % 3))  # they arrive apart
@@ -70,9 +55,6 @@ def test_where_the_late_rank_was_not_recorded_nobody_is_last(tmp_path: Path) -> 
     job = job_of(train(4, more), tmp_path, only=[0, 1, 2])
     assert met(job) == [NULL] * STEPS
     assert (job.blame["culprit"] == NULL).all()
-
-
-def test_where_others_were_not_recorded_the_late_rank_is_last(tmp_path: Path) -> None:
     assert met(job_of(train(4, longer_kernels(2)), tmp_path, only=[0, 2])) == [1] * STEPS
 
 
@@ -107,7 +89,7 @@ def many_pauses(script: Script, rank: int, step: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("more", [nothing_more, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
+@pytest.mark.parametrize("more", [nothing, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
 def test_ranks_that_do_not_meet_wait_for_nobody(tmp_path: Path, ranks: int, more: Work) -> None:
     assert met(job_of(train(ranks, more, meets=False), tmp_path)) == []
 

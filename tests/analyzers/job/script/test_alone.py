@@ -51,36 +51,13 @@ def run(folder: Path, extra: list[tuple[str, float]], slow: float = 1.0, frames:
     return LoadedRun("made", job_facts(facts), ())
 
 
-def test_the_function_that_only_the_late_rank_runs(tmp_path: Path) -> None:
+def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_path: Path) -> None:
     made = run(tmp_path, REPORTS)
     found = runs_alone(made.job.ranks, 0, 4_000.0)
     assert found is not None
     assert found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
     assert found.time_us == pytest.approx(4_000.0, rel=0.01)
     assert found.peers_us == 0.0
-
-
-def test_a_helper_is_named_with_the_line_that_calls_it() -> None:
-    helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
-    assert helper.held == "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
-    assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
-
-
-def test_what_explains_little_of_the_lateness_is_not_named(tmp_path: Path) -> None:
-    """A rank that is slow everywhere runs nothing alone."""
-    assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
-    little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
-    assert runs_alone(little, 0, 4_000.0) is None
-    assert runs_alone(little, 0, 1_500.0) is not None
-
-
-def test_nothing_is_known_without_stacks_or_without_peers(tmp_path: Path) -> None:
-    made = run(tmp_path, REPORTS, frames=False)
-    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
-    assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
-
-
-def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
     report = run(tmp_path, REPORTS).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.")
@@ -88,6 +65,20 @@ def test_the_finding_on_the_late_rank_says_the_line(tmp_path: Path) -> None:
     assert "train.py:88 report_samples()" in report.verdict.headline
     assert "do not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"
+    helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
+    assert helper.held == "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
+    assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
+
+
+def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: Path) -> None:
+    """A rank that is slow everywhere runs nothing alone."""
+    assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
+    little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
+    assert runs_alone(little, 0, 4_000.0) is None
+    assert runs_alone(little, 0, 1_500.0) is not None
+    made = run(tmp_path, REPORTS, frames=False)
+    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
+    assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
 
 
 def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,16 @@ def chore(script: Script) -> None:
         script.idle(1_000.0)
 
 
-def test_samples_of_the_whole_run_share_the_time_that_ranges_bound(tmp_path: Path) -> None:
+def test_samples_of_the_whole_run_share_the_time_that_ranges_bound_and_the_loss_is_a_part(tmp_path: Path) -> None:
     facts = sampled(cpu_loop(tmp_path, after=chore), {"first": 3_000, "second": 1_000})
     first, second = lines_of(facts, script_time(facts).stack_ns)
     assert (first.function, second.function) == ("first", "second")
     assert first.time_ns == pytest.approx(3 * second.time_ns, rel=0.01)
     assert first.time_ns + second.time_ns == pytest.approx(4 * 5e6, rel=0.01)
+    facts = sampled(cpu_loop(tmp_path, after=makes_the_loss), {"first": 3_000, "cross_entropy": 1_000})
+    (first,) = lines_of(facts, script_time(facts).stack_ns)
+    assert first.function == "first"
+    assert first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
 
 
 def test_a_rank_that_was_sampled_seldom_has_the_share_of_its_peer(tmp_path: Path) -> None:
@@ -38,13 +42,6 @@ def makes_the_loss(script: Script) -> None:
         script.idle(4_000.0)
     with script.frame("train.py(80): second"), script.frame("torch/nn/functional.py(3555): cross_entropy"):
         script.idle(1_000.0)
-
-
-def test_the_loss_is_a_part_of_the_step_wherever_few_samples_found_it(tmp_path: Path) -> None:
-    facts = sampled(cpu_loop(tmp_path, after=makes_the_loss), {"first": 3_000, "cross_entropy": 1_000})
-    (first,) = lines_of(facts, script_time(facts).stack_ns)
-    assert first.function == "first"
-    assert first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
 
 
 def test_without_a_phase_nothing_is_beside_one(tmp_path: Path) -> None:

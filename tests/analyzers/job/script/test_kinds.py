@@ -7,18 +7,8 @@ from cpu_loop import FORWARD, Chore, cpu_loop, operators
 from kineto_run import Script
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.script import kinds
 from ddprof.analyzers.job.script.idle import script_time
-from ddprof.analyzers.job.script.kinds import (
-    AVERAGE,
-    CLIP,
-    LOGGING,
-    OTHER,
-    STATISTICS,
-    UPDATE,
-    ZEROING,
-    LineKind,
-    LineKinds,
-)
 from ddprof.analyzers.job.script.lines import lines_of
 
 
@@ -51,31 +41,31 @@ def closure(script: Script) -> None:
             operators(script, "mul", "add", "sign", "add_", count=40)
 
 
-def kind(facts: RankFacts) -> tuple[LineKind, float] | None:
+def kind(facts: RankFacts) -> tuple[kinds.LineKind, float] | None:
     """Of the first line, and what is left of its time."""
     lines = lines_of(facts, script_time(facts).stack_ns)
     if not lines:
         return None
-    kinds = LineKinds(facts)
-    found = kinds.of(lines[0].stacks, lines[0].stack_ns)
-    return found, kinds.left(found, lines[0].stacks, lines[0].time_ns)
+    told = kinds.LineKinds(facts)
+    found = told.of(lines[0].stacks, lines[0].stack_ns)
+    return found, told.left(found, lines[0].stacks, lines[0].time_ns)
 
 
 @pytest.mark.parametrize(
     ("chore", "expected"),
     [
-        (calls("mul", "mul", "add", count=40), AVERAGE),
-        (calls("linalg_vector_norm", "gt", "is_nonzero", "mul_", count=40), CLIP),
-        (calls("linalg_vector_norm", "mul_", count=80, inside="torch/nn/utils/clip_grad.py(100): clip"), CLIP),
-        (calls("mean", "item", "std", "item", count=40), STATISTICS),
-        (calls("zero_", count=40, inside="torch/optim/optimizer.py(900): zero_grad"), ZEROING),
-        (calls(count=0, inside="<built-in method sendall of socket object>", python_us=5e3), LOGGING),
-        (calls(count=0, inside="logging/__init__.py(1500): info", python_us=5e3), LOGGING),
-        (calls(count=0, inside="numpy/lib/function_base.py(9): unique", python_us=5e3), OTHER),
-        (scheduler, OTHER),
+        (calls("mul", "mul", "add", count=40), kinds.AVERAGE),
+        (calls("linalg_vector_norm", "gt", "is_nonzero", "mul_", count=40), kinds.CLIP),
+        (calls("linalg_vector_norm", "mul_", count=80, inside="torch/nn/utils/clip_grad.py(100): clip"), kinds.CLIP),
+        (calls("mean", "item", "std", "item", count=40), kinds.STATISTICS),
+        (calls("zero_", count=40, inside="torch/optim/optimizer.py(900): zero_grad"), kinds.ZEROING),
+        (calls(count=0, inside="<built-in method sendall of socket object>", python_us=5e3), kinds.LOGGING),
+        (calls(count=0, inside="logging/__init__.py(1500): info", python_us=5e3), kinds.LOGGING),
+        (calls(count=0, inside="numpy/lib/function_base.py(9): unique", python_us=5e3), kinds.OTHER),
+        (scheduler, kinds.OTHER),
     ],
 )
-def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected: LineKind) -> None:
+def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected: kinds.LineKind) -> None:
     found = kind(cpu_loop(tmp_path, after=chore))
     assert found is not None
     assert found[0] is expected
@@ -88,9 +78,7 @@ def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected:
         (("mean", "item"), 80, 0.0),  # of statistics that are rare nothing
     ],
 )
-def test_what_is_left_of_a_moving_average_and_of_statistics(
-    tmp_path: Path, names: tuple[str, ...], count: int, left: float
-) -> None:
+def test_what_is_left_of_averages_and_means(tmp_path: Path, names: tuple[str, ...], count: int, left: float) -> None:
     found = kind(cpu_loop(tmp_path, after=calls(*names, count=count)))
     assert found is not None and found[1] == pytest.approx(left, abs=0.01)
 
@@ -116,8 +104,6 @@ def test_what_is_one_call_for_all_tensors_is_not_told(tmp_path: Path, chore: Cho
         (closure, False),
     ],
 )
-def test_an_optimizer_of_the_users_is_told_where_it_goes_tensor_by_tensor(
-    tmp_path: Path, optimizer: Chore, is_told: bool
-) -> None:
+def test_an_own_optimizer_is_told_where_it_goes_by_tensors(tmp_path: Path, optimizer: Chore, is_told: bool) -> None:
     found = kind(cpu_loop(tmp_path, optimizer=optimizer))
-    assert (found and found[0]) is (UPDATE if is_told else None)
+    assert (found and found[0]) is (kinds.UPDATE if is_told else None)

@@ -30,23 +30,16 @@ def recorded(folder: Path, frames: bool = True) -> RankFacts:
     return script.facts(folder)
 
 
-def test_a_librarys_time_is_of_the_line_that_called_it(tmp_path: Path) -> None:
+def test_time_is_of_the_line_that_called_a_library_within_the_stretches_alone(tmp_path: Path) -> None:
     facts = recorded(tmp_path)
     clean, main = lines_in(facts, EVERYTHING)
     assert (clean.file, clean.line, clean.function) == ("train.py", 40, "clean")
     assert clean.time_ns == 6_200_000
     assert clean.words == "train.py:40 clean(), in <built-in method sort>"
     assert (main.words, main.time_ns) == ("train.py:3 main()", 2_000_000)
-
-
-def test_only_time_in_the_stretches_counts(tmp_path: Path) -> None:
-    facts = recorded(tmp_path)
     start = int(facts.script_spans["start_ns"][0])
     (line,) = lines_in(facts, (np.array([start]), np.array([start + 150_000])))
     assert (line.words, line.time_ns) == ("train.py:40 clean()", 150_000)
-
-
-def test_a_recording_without_stacks_has_no_lines(tmp_path: Path) -> None:
     facts = recorded(tmp_path, frames=False)
     assert not has_frames(facts)
     assert lines_in(facts, EVERYTHING) == []

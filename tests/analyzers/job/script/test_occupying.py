@@ -48,13 +48,10 @@ def looped(labelled: Runs, samples: int) -> RankFacts:
     )
 
 
-def test_a_function_of_any_name_that_calls_the_model_beside_the_steps_evaluates(labelled: Runs) -> None:
+def test_a_function_that_calls_the_model_beside_the_steps_evaluates(labelled: Runs) -> None:
     seen = seen_evaluating(looped(labelled, 20))
     assert seen is not None
     assert (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
-
-
-def test_a_loop_that_calls_the_model_in_its_steps_alone_evaluates_nothing(labelled: Runs) -> None:
     facts = looped(labelled, 20)
     training = facts.script_totals.take(facts.script_totals["stack"] != 3)
     assert seen_evaluating(replace(facts, script_totals=training)) is None

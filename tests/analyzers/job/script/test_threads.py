@@ -37,9 +37,11 @@ def rank(folder: Path, number: int, cpu_ns: int, seen_in: str = "watch") -> Rank
     return replace(facts, sidecar=sidecar, script_totals=SCRIPT_TOTALS.table(totals))
 
 
-def test_the_line_in_which_it_is_most_and_its_share_of_the_time(tmp_path: Path) -> None:
+def test_the_line_in_which_it_is_most_and_its_share_of_the_time_by_samples(tmp_path: Path) -> None:
     (thread,) = busy_threads(rank(tmp_path, 0, 600_000_000))
     assert (thread.line, thread.share) == ("train.py:60 watch()", 0.6)
+    facts = rank(tmp_path, 0, 600_000_000)
+    assert busy_threads(replace(facts, script_totals=SCRIPT_TOTALS.empty())) == []
 
 
 def test_a_thread_that_no_peer_has_is_its_ranks_alone(tmp_path: Path) -> None:
@@ -47,8 +49,3 @@ def test_a_thread_that_no_peer_has_is_its_ranks_alone(tmp_path: Path) -> None:
     assert list(threads_alone(ranks)) == [1]
     everywhere = [rank(tmp_path, number, 600_000_000) for number in range(2)]
     assert threads_alone(everywhere) == {}
-
-
-def test_a_thread_that_no_sample_tells_has_no_line(tmp_path: Path) -> None:
-    facts = rank(tmp_path, 0, 600_000_000)
-    assert busy_threads(replace(facts, script_totals=SCRIPT_TOTALS.empty())) == []

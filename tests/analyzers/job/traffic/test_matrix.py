@@ -44,12 +44,9 @@ def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> N
     assert not np.diagonal(waits).any()
 
 
-def test_the_late_rank_is_waited_for() -> None:
+def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks() -> None:
     waits = ranks_of(job_of("slow_gpu")).waits_us
     assert waits.sum(axis=0).argmax() == 2
-
-
-def test_two_ranks_share_the_collectives_of_the_groups_that_both_are_in() -> None:
     job = job_of("slow_gpu")
     shared = ranks_of(job).shared_bytes
     assert np.isnan(np.diagonal(shared)).all()
@@ -57,6 +54,12 @@ def test_two_ranks_share_the_collectives_of_the_groups_that_both_are_in() -> Non
     off = shared[~np.eye(len(shared), dtype=bool)]
     assert (off == off[0]).all()  # one group of all
     assert 0 < off[0] * steps_of(job) <= known.sum()
+    by_rank = ranks_of(job).waits_us
+    by_host = pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us
+    assert by_host[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
+    some = pairs_of(job, np.array([0, OUTSIDE, 1, OUTSIDE]), 2)
+    assert some.waits_us[0, 1] == pytest.approx(by_rank[0, 2])
+    assert np.isnan(np.diagonal(some.shared_bytes)).all()
 
 
 def test_stages_send_to_their_neighbours_alone() -> None:
@@ -69,13 +72,3 @@ def test_stages_send_to_their_neighbours_alone() -> None:
     assert found == wanted
     rate = ranks_of(job).rate_gbps
     assert np.isfinite(rate[sorted(wanted)[0]]) and rate == pytest.approx(rate.T, nan_ok=True)
-
-
-def test_hosts_are_sums_of_their_ranks_and_who_is_in_none_is_left_out() -> None:
-    job = job_of("slow_gpu")
-    by_rank = ranks_of(job).waits_us
-    by_host = pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us
-    assert by_host[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
-    some = pairs_of(job, np.array([0, OUTSIDE, 1, OUTSIDE]), 2)
-    assert some.waits_us[0, 1] == pytest.approx(by_rank[0, 2])
-    assert np.isnan(np.diagonal(some.shared_bytes)).all()

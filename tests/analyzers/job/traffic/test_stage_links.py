@@ -42,11 +42,15 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
     )
 
 
-def test_the_slow_pair_is_named_whoever_waited() -> None:
+def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> None:
     compared, slow = stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)))
     assert compared == 3 and slow is not None
     assert (slow.pairs, slow.culprits, slow.ratio) == (((1, 2),), (1, 2), pytest.approx(3.0))
     assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
+    assert stage_links(job()) == (0, None)
+    assert all(len(ends) == 0 for ends in message_ends(job()))
+    low, high = message_ends(job((2, 1, FAST, 8)))
+    assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +73,3 @@ def test_without_sizes_only_replicas_of_one_boundary_are_compared() -> None:
     links[3] = (3, 5, FAST, NULL)
     _, slow = stage_links(job(*links, hosts="aaaaaa", stages=stages))
     assert slow is not None and slow.culprits == (2, 4)
-
-
-def test_a_job_without_messages_has_no_links() -> None:
-    assert stage_links(job()) == (0, None)
-    assert all(len(ends) == 0 for ends in message_ends(job()))
-
-
-def test_the_ends_of_a_message_are_its_two_ranks() -> None:
-    low, high = message_ends(job((2, 1, FAST, 8)))
-    assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)

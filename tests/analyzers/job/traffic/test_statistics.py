@@ -11,9 +11,7 @@ from ddprof.analyzers.job.traffic.statistics import comm_stats
 
 
 @pytest.mark.parametrize(("share", "is_whole"), [(0.2, True), (0.8, False)])
-def test_calls_that_a_member_did_not_record_are_not_whole_where_they_are_most(
-    labelled: Runs, share: float, is_whole: bool
-) -> None:
+def test_traffic_of_which_most_calls_are_missing_is_not_whole(labelled: Runs, share: float, is_whole: bool) -> None:
     job = labelled("comm.bandwidth_bound").job
     rows = np.flatnonzero(job.instances["op"] == OP_CODE["all_reduce"])
     complete = job.instances["complete"].copy()

@@ -9,7 +9,7 @@ from ddprof.analyzers.job.traffic.transfer_curve import transfer_curve
 MIB = 2.0**20
 
 
-def test_a_curve_interpolates_its_points_and_follows_the_line_beyond() -> None:
+def test_a_curve_interpolates_its_points_follows_the_line_beyond_and_says_that_it_guesses() -> None:
     sizes = np.array([1, 4, 16, 64]) * MIB
     curve = transfer_curve(sizes, 50e3 + sizes / 10, DEVICE.limits.transfer_prior)
     assert curve is not None and not curve.is_prior
@@ -18,9 +18,6 @@ def test_a_curve_interpolates_its_points_and_follows_the_line_beyond() -> None:
     assert curve.time_ns(8 * MIB) == pytest.approx(50e3 + 8 * MIB / 10, rel=0.05)
     assert curve.time_ns(256 * MIB) == pytest.approx(50e3 + 256 * MIB / 10, rel=0.02)
     assert curve.time_ns(0) == 0.0
-
-
-def test_one_size_gives_a_curve_that_says_it_guesses() -> None:
     curve = transfer_curve(np.full(3, 8 * MIB), np.full(3, 1e6), DEVICE.limits.transfer_prior)
     assert curve is not None and curve.is_prior
     assert curve.time_ns(8 * MIB) == pytest.approx(1e6)

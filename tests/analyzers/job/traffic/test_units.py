@@ -13,21 +13,26 @@ def _forward(labelled: Runs, name: str) -> Units:
     return found
 
 
-def test_passes_of_a_step(labelled: Runs) -> None:
+def test_passes_of_a_sharded_step(labelled: Runs) -> None:
     """Four layers: four units forward, and backward all but the last one, which is still gathered."""
     passes = unit_passes(labelled("clean.fsdp").job, 0)
     assert [units.is_backward for units in passes] == [False, True] * 3
     for units in passes:
         assert (units.gathers >= 0).tolist() == [not units.is_backward, True, True, True]
         assert (units.reductions >= 0).all() == units.is_backward
+    assert unit_passes(labelled("clean.ddp").job, 0) == []
 
 
-def test_compute_belongs_to_the_unit_that_it_needs(labelled: Runs) -> None:
+def test_compute_belongs_to_the_unit_that_it_needs_or_to_none_before_the_recording(labelled: Runs) -> None:
     """Gathers ahead and gathers when needed: equal layers compute equally long either way."""
     for name in ("clean.fsdp", "gathers when needed"):
         compute = _forward(labelled, name).compute_ns
         assert compute[:3] == pytest.approx(np.full(3, compute[:3].mean()), rel=0.05)
         assert compute[3] > compute[0]  # and the head
+    # They run while the host, two steps ahead, launches the gathers of other units.
+    forward = _forward(labelled, "three units a layer, hosts ahead")
+    assert units_per_block(forward) == 3
+    assert forward.compute_ns.max() < 2 * np.median(forward.compute_ns[:3]) + forward.compute_ns[-1]
 
 
 @pytest.mark.parametrize(("name", "units"), [("clean.fsdp", 1), ("gathers when needed", 1), ("three units a layer", 3)])
@@ -38,13 +43,6 @@ def test_units_of_a_block(labelled: Runs, name: str, units: int) -> None:
     assert len(forward.gathers) == 4 * units
 
 
-def test_kernels_launched_before_the_recording_are_of_no_unit(labelled: Runs) -> None:
-    """They run while the host, two steps ahead, launches the gathers of other units."""
-    forward = _forward(labelled, "three units a layer, hosts ahead")
-    assert units_per_block(forward) == 3
-    assert forward.compute_ns.max() < 2 * np.median(forward.compute_ns[:3]) + forward.compute_ns[-1]
-
-
 @pytest.mark.parametrize(
     ("name", "share"), [("clean.fsdp", 0.0), ("three units a layer", 0.0), ("gathers when needed", 5 / 7)]
 )
@@ -53,7 +51,3 @@ def test_what_prefetching_would_hide(labelled: Runs, name: str, share: float) ->
     passes = unit_passes(labelled(name).job, 0)
     exposed = sum(units.exposed_gather_ns.sum() for units in passes)
     assert sum(units.prefetchable_ns for units in passes) / exposed == pytest.approx(share, abs=0.1)
-
-
-def test_no_units_without_sharding(labelled: Runs) -> None:
-    assert unit_passes(labelled("clean.ddp").job, 0) == []

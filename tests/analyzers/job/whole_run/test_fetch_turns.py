@@ -46,14 +46,11 @@ def asking(share: float, samples: int = 60) -> WorkerLine:
     return WorkerLine("data.py", 10, "__getitem__", round(share * samples), share, "flock", "lock")
 
 
-def test_a_lock_within_a_rank() -> None:
+def test_a_lock_within_a_rank_and_one_of_all_ranks_of_a_host() -> None:
     first, second = under_a_lock(2, 400, 12)
     turns = in_turn([loader([*first, *second])])
     assert turns is not None and (turns.each_ns, turns.alone_ns) == (400 * MS, 400 * MS)
     assert in_turn([loader([(0, 400 * n, 400) for n in range(20)])]) is None  # a single worker waits for nobody
-
-
-def test_a_lock_of_all_ranks_of_a_host_is_seen_over_all_of_them() -> None:
     a, b, c, d = under_a_lock(4, 100, 40)
     ranks = [loader([*a, *b]), loader([*c, *d])]
     turns = in_turn(ranks)
@@ -92,9 +89,7 @@ def test_workers_of_a_remote_store_do_not_fetch_in_turn(seed: int) -> None:
 @pytest.mark.parametrize(
     ("hosts", "ranks", "turn_ms"), [(("a", "a"), 2, 200), (("a", "b"), 1, None), ((None, None), 1, None)]
 )
-def test_ranks_share_a_lock_on_one_host_only(
-    labelled: Runs, hosts: tuple[str | None, ...], ranks: int, turn_ms: int | None
-) -> None:
+def test_a_host_shares_a_lock(labelled: Runs, hosts: tuple[str | None, ...], ranks: int, turn_ms: int | None) -> None:
     a, b, c, d = under_a_lock(4, 100, 40)
     given = [
         replace(facts, identity=replace(facts.identity, host=host), sidecar=Sidecar(fetching=timed))

@@ -47,9 +47,7 @@ def test_judged_on_a_weaker_basis_where_all_timers_are_even(labelled: Runs, name
 
 
 @pytest.mark.parametrize(("name", "explained"), [("comm.bandwidth_bound", True), ("comm.no_overlap", False)])
-def test_not_judged_without_timers_unless_bytes_explain_it_or_with_a_late_one(
-    labelled: Runs, name: str, explained: bool
-) -> None:
+def test_not_judged_without_timers_unless_bytes_explain_it_or_late(labelled: Runs, name: str, explained: bool) -> None:
     (unknown,) = catalogue()[name].detect(traced(labelled, name, {}))
     if explained:  # buckets of several sizes at one rate
         assert isinstance(unknown, Candidate) and unknown.basis is Basis.DEDUCED
@@ -60,7 +58,7 @@ def test_not_judged_without_timers_unless_bytes_explain_it_or_with_a_late_one(
     assert "rank 3 was not traced" in late.reason
 
 
-def test_the_rank_that_is_late_and_where(labelled: Runs) -> None:
+def test_the_rank_that_is_late_and_where_and_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:
     name = "comm.bandwidth_bound"
     late = late_missing_rank(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
     assert late is not None
@@ -69,10 +67,6 @@ def test_the_rank_that_is_late_and_where(labelled: Runs) -> None:
     (note,) = missing_rank_notes(job)
     assert "30 ms per step more than the median rank outside forward, backward and optimizer" in note.issue
     assert "--ranks 0,3" in note.effect
-
-
-def test_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:
-    name = "comm.bandwidth_bound"
     timers = others(labelled, name, step_ns=200 * MS, backward_ns=170 * MS)
     assert late_missing_rank(traced(labelled, name, timers).job) is None
     assert late_missing_rank(traced(labelled, name, {}).job) is None

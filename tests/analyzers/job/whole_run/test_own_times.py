@@ -26,9 +26,7 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
         )
         start = int(index * STEP_MS * MS)
         length = {"start_ns": start, "end_ns": start + int(STEP_MS * MS)}
-        steps.append(
-            {"index": index, **length, "backward_ns": int((STEP_MS - own) * MS), "profiled": index in range(5, 10)}
-        )
+        steps.append(length | {"index": index, "backward_ns": int((STEP_MS - own) * MS), "profiled": 5 <= index < 10})
     return {"steps": steps}
 
 
@@ -43,9 +41,7 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
         (timed(8.0, count=12), timed(0.0, count=12), 0.0),  # a short run
     ],
 )
-def test_who_is_late_over_the_whole_run(
-    labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float
-) -> None:
+def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float) -> None:
     run = labelled("clean.ddp")
     count = len(run.job.ranks)
     measures = measure(with_sidecars(run, *[late if at == 1 else others for at in range(count)]).job)

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from gloo_traces import TENSOR, Events, in_steps, operator, transfer
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 
-PYTHON_US, WORK_US, TRANSFER_US, SLEEP_US, STEPS = 300.0, 8_000.0, 1_000.0, 100_000.0, 5
-STEP_US = 2 * PYTHON_US + 2 * WORK_US + TRANSFER_US  # without the sleep
+PYTHON_US, WORK_US, TRANSFER_US, SLEEP_US = 300.0, 8_000.0, 1_000.0, 100_000.0
+PERIOD_US = 2 * PYTHON_US + 2 * WORK_US + TRANSFER_US + SLEEP_US
 
 
 def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None = None) -> LoadedRun:
@@ -17,25 +17,20 @@ def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None 
     Rank 0's backend thread stamps the all-reduce's end `stamped_late_us` after its host went on. With `idle_us` rank 0
     does not wait: it is idle so long beside the all-reduce, then goes on without it.
     """
-    period_us = STEP_US + SLEEP_US
-    ranks: list[Events] = [[], []]
-    for rank, events in enumerate(ranks):
-        for step in range(STEPS):
-            began = step * period_us
-            ready = began + PYTHON_US + SLEEP_US + WORK_US
-            called = ready if rank else began + PYTHON_US + WORK_US
-            ended = ready + TRANSFER_US
-            resumed = ended if rank or idle_us is None else called + idle_us
-            stamped = ended if rank else ended + stamped_late_us
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, period_us),
-                operator(rank, "aten::mm", called - WORK_US, WORK_US - 100, **TENSOR),
-                operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
-                operator(rank, "aten::mm", resumed + PYTHON_US / 2, began + period_us - resumed - PYTHON_US, **TENSOR),
-                transfer(rank, "gloo:all_reduce", called, stamped - called, **TENSOR),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
-    return run
+
+    def play(rank: int, began: float) -> Events:
+        ready = began + PYTHON_US + SLEEP_US + WORK_US
+        called, ended = ready if rank else began + PYTHON_US + WORK_US, ready + TRANSFER_US
+        resumed = ended if rank or idle_us is None else called + idle_us
+        stamped = ended if rank else ended + stamped_late_us
+        return [
+            operator(rank, "aten::mm", called - WORK_US, WORK_US - 100, **TENSOR),
+            operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
+            operator(rank, "aten::mm", resumed + PYTHON_US / 2, began + PERIOD_US - resumed - PYTHON_US, **TENSOR),
+            transfer(rank, "gloo:all_reduce", called, stamped - called, **TENSOR),
+        ]
+
+    return in_steps(folder, 5, PERIOD_US, play)
 
 
 @pytest.mark.parametrize("late_us", [0.0, 1_000.0, 12_000.0])

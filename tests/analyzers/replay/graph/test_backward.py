@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from labelled_runs import Runs
 
-from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.graph.backward import backward_compute_ns, backward_start_ns
 from ddprof.analyzers.replay.graph.build import build_graph
@@ -16,31 +15,26 @@ STEPS, LOAD_US, FORWARD_US, BACKWARD_US, TRANSFER_US, OPTIMIZER_US = 6, 30_000.0
 STEP_US = LOAD_US + FORWARD_US + BACKWARD_US + TRANSFER_US + OPTIMIZER_US
 
 
-def cpu_rank(rank: int) -> Events:
-    """Steps that load, go forward, backward, wait for the transfer and step the optimizer."""
-    events: Events = []
-    for step in range(STEPS):
-        forward = step * STEP_US + LOAD_US
-        backward = forward + FORWARD_US
-        ready = backward + BACKWARD_US
-        events += [
-            annotation(rank, f"ProfilerStep#{step}", step * STEP_US, STEP_US),
-            annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", step * STEP_US, LOAD_US),
-            annotation(rank, "ddprof::forward", forward, FORWARD_US),
-            operator(rank, "aten::conv2d", forward, FORWARD_US),
-            operator(rank, "aten::mm", backward, BACKWARD_US - 100),
-            operator(rank, "c10d::allreduce_", ready - 60, 50, **TENSOR),
-            transfer(rank, "gloo:all_reduce", ready - 5, TRANSFER_US + 5, **TENSOR),
-            annotation(rank, "ddprof::optimizer", ready + TRANSFER_US, OPTIMIZER_US),
-            operator(rank, "aten::add_", ready + TRANSFER_US, OPTIMIZER_US),
-        ]
-    return events
+def loading(rank: int, began: float) -> Events:
+    """A step that loads, goes forward, backward, waits for the transfer and steps the optimizer."""
+    forward = began + LOAD_US
+    backward = forward + FORWARD_US
+    ready = backward + BACKWARD_US
+    return [
+        annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", began, LOAD_US),
+        annotation(rank, "ddprof::forward", forward, FORWARD_US),
+        operator(rank, "aten::conv2d", forward, FORWARD_US),
+        operator(rank, "aten::mm", backward, BACKWARD_US - 100),
+        operator(rank, "c10d::allreduce_", ready - 60, 50, **TENSOR),
+        transfer(rank, "gloo:all_reduce", ready - 5, TRANSFER_US + 5, **TENSOR),
+        annotation(rank, "ddprof::optimizer", ready + TRANSFER_US, OPTIMIZER_US),
+        operator(rank, "aten::add_", ready + TRANSFER_US, OPTIMIZER_US),
+    ]
 
 
 def test_on_a_cpu_rank_it_is_work_after_forward_without_the_wait_for_the_transfer(tmp_path: Path) -> None:
     """20 ms of a step of 72: loading, which is most of the step, hides no communication."""
-    (run,) = load_runs([write(tmp_path, [cpu_rank(0), cpu_rank(1)])], Options(cache=False))
-    for rank in build_graph(run.job).ranks:
+    for rank in build_graph(in_steps(tmp_path, STEPS, STEP_US, loading).job).ranks:
         assert backward_compute_ns(rank) / 1e3 == pytest.approx(np.full(STEPS, BACKWARD_US), rel=0.02)
 
 

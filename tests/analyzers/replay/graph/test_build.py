@@ -30,15 +30,12 @@ def operations(launched: bool) -> Operations:
     return made(start, dur, track, launch, np.zeros(3 * count, bool))
 
 
-def test_idle_time_of_unknown_reason_is_no_lag_of_the_queue() -> None:
+def test_idle_time_is_a_lag_of_the_queue_only_where_launches_came_earlier() -> None:
     ops = operations(launched=False)
     dep = np.full(len(ops.row), -1)
     dep[12:24] = np.arange(12)  # the second stream follows the first
     _, queue_lag, dep_lag = _lags(ops, dep)
     assert (queue_lag[13:24] <= DEFAULT_QUEUE_LAG_NS).all() and (dep_lag[12:24] == 0).all()
-
-
-def test_where_launches_came_earlier_it_is() -> None:
     ops = operations(launched=True)
     _, queue_lag, _ = _lags(ops, np.full(len(ops.row), -1))
     assert (queue_lag[25:] == IDLE_NS).all()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from captured import sidecar_of
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from step_timers import STEPS, TRANSFER_US, records
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.graph.build import build_graph
@@ -23,24 +23,23 @@ def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -
     `ranks_us`: forward, work (of it), backward, optimizer; who is ready first waits.
     """
     last_us = max(rank["forward"] + rank["backward"] for rank in ranks_us)
-    ranks: list[Events] = [[] for _ in ranks_us]
-    for rank, (events, took) in enumerate(zip(ranks, ranks_us, strict=True)):
-        for step in range(STEPS):
-            began, ready = step * step_us, step * step_us + took["forward"] + took["backward"]
-            reduced = began + last_us + TRANSFER_US
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, step_us),
-                annotation(rank, "ddprof::forward", began, took["forward"]),
-                operator(rank, "aten::conv2d", began, took["work"]),
-                annotation(rank, "ddprof::backward", began + took["forward"], reduced - began - took["forward"]),
-                operator(rank, "aten::mm", began + took["forward"], took["backward"] - 100),
-                operator(rank, "c10d::allreduce_", ready - 60, 50, **TENSOR),
-                transfer(rank, "gloo:all_reduce", ready - 5, reduced - ready + 5, **TENSOR),
-                annotation(rank, "ddprof::optimizer", reduced, took["optimizer"]),
-                operator(rank, "aten::add_", reduced, took["optimizer"]),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False))
-    return run
+
+    def play(rank: int, began: float) -> Events:
+        took = ranks_us[rank]
+        backward, reduced = began + took["forward"], began + last_us + TRANSFER_US
+        ready = backward + took["backward"]
+        return [
+            annotation(rank, "ddprof::forward", began, took["forward"]),
+            operator(rank, "aten::conv2d", began, took["work"]),
+            annotation(rank, "ddprof::backward", backward, reduced - backward),
+            operator(rank, "aten::mm", backward, took["backward"] - 100),
+            operator(rank, "c10d::allreduce_", ready - 60, 50, **TENSOR),
+            transfer(rank, "gloo:all_reduce", ready - 5, reduced - ready + 5, **TENSOR),
+            annotation(rank, "ddprof::optimizer", reduced, took["optimizer"]),
+            operator(rank, "aten::add_", reduced, took["optimizer"]),
+        ]
+
+    return in_steps(folder, STEPS, step_us, play)
 
 
 def timed(run: LoadedRun, step_us: tuple[float, float], ranks: Sequence[dict[str, tuple[float, float]]]) -> Pricer:

@@ -27,16 +27,12 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
     assert gain.low <= gain.value <= gain.high <= 21_000.0
 
 
-def test_a_pause_that_is_shorter_without_the_profiler_wins_less(tmp_path: Path) -> None:
+def test_a_shorter_pause_wins_less_and_a_step_that_the_host_cannot_explain_is_scaled(tmp_path: Path) -> None:
     run = loaded(tmp_path)
     prices = priced(run, [25_000.0] * 12, data_us=5_000.0)
     assert pause_ratios(prices.graph.ranks[0].facts) == {"dataloader": pytest.approx(0.5)}
     assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(1.0, abs=0.02)
     assert prices.unprofiled_us((LOADER,)) == pytest.approx(20_000.0, rel=0.03)
-
-
-def test_a_step_that_the_host_cannot_explain_is_scaled(tmp_path: Path) -> None:
-    run = loaded(tmp_path)
     prices = priced(run, [5_000.0] * 12)  # shorter than loading alone
     after = prices.unprofiled_us((LOADER,))
     assert after is not None and 0 < after < 5_000.0

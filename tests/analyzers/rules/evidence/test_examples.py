@@ -42,7 +42,7 @@ def test_what_is_found_can_be_jumped_to(labelled: Runs, name: str) -> None:
         assert all(0 <= (e.start_us or 0.0) < (e.end_us or 0.0) <= last_us + 1.0 for e in timed)
 
 
-def test_the_culprit_works_while_the_other_waits(labelled: Runs) -> None:
+def test_the_culprit_works_from_its_first_step_on_while_the_other_waits(labelled: Runs) -> None:
     measures = labelled("straggler.compute").measures
     work, wait = largest_wait(measures, 2)
     assert (work.start_us, work.end_us) == pytest.approx((wait.start_us, wait.end_us), abs=0.01)
@@ -52,10 +52,6 @@ def test_the_culprit_works_while_the_other_waits(labelled: Runs) -> None:
     held = np.minimum(ops["end_ns"], end) - np.maximum(ops["start_ns"], start)
     assert measures.job.ranks[position].strings[ops["name"][held.argmax()]] == work.event
     assert held.max() > 0
-
-
-def test_the_culprits_work_is_shown_from_its_first_step_on(labelled: Runs) -> None:
-    measures = labelled("straggler.compute").measures
     _, start, end = _own_clock_ns(measures, largest_wait(measures, 2)[0])
     ranks = list(measures.job.ranks)
     middle = (start + end) // 2

@@ -19,23 +19,17 @@ from ddprof.tables import NULL
 pytestmark = pytest.mark.usefixtures("decoding")
 
 
-def test_odd_events_are_counted(shared_dir: Path) -> None:
+def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: Path) -> None:
     trace = broken(shared_dir, "odd_events_negdur_nodur_strts_nullargs_rank0.json.gz")
     assert "25 negative durations" in issues(trace)
     assert "25 events without a usable duration" in issues(trace)
     assert (trace.events["dur_ns"] >= 0).all() and len(trace.events) > 2000
     trace = broken(shared_dir, "nan_infinity_literals.json")
     assert trace.events["dur_ns"].tolist() == [0] and "1 events without a usable duration" in issues(trace)
-
-
-def test_what_is_missing_is_said(shared_dir: Path) -> None:
     trace = broken(shared_dir, "empty_traceEvents.json")
     assert len(trace.events) == 0 and "error:" in issues(trace) and "no events" in issues(trace)
     trace = broken(shared_dir, "gpu_events_missing_rank7.json.gz")
     assert "kernel launches but no device events" in issues(trace) and trace.identity.rank == 7
-
-
-def test_a_clock_that_is_off_reads_as_it_is(shared_dir: Path) -> None:
     trace, sound = broken(shared_dir, "clock_offset_plus37s_rank6.json.gz"), healthy(shared_dir, 6)
     shift = trace.events["ts_ns"] - sound.events["ts_ns"]
     assert abs(int(np.median(shift)) - 37 * 10**9) < 10**6

@@ -32,14 +32,11 @@ def test_gathers_that_are_ahead_gain_nothing(labelled: Runs, name: str, change: 
     assert run.pricer.step_us((change,)) == pytest.approx(run.measures.step_us, rel=0.005)
 
 
-def test_changes_of_units_hold_together(labelled: Runs) -> None:
+def test_changes_of_units_hold_together_and_change_nothing_without_sharding(labelled: Runs) -> None:
     """Both at once cost no more than each alone."""
     run = labelled("gathers when needed")
     both = run.pricer.step_us((AHEAD, KEPT))
     assert both <= min(run.pricer.step_us((AHEAD,)), run.pricer.step_us((KEPT,))) + 1.0
-
-
-def test_a_run_without_sharding_stays_as_it_is(labelled: Runs) -> None:
     run = labelled("clean.ddp")
     for change in (MERGED, AHEAD, KEPT):
         assert run.pricer.step_us((change,)) == pytest.approx(run.measures.step_us, rel=1e-6)

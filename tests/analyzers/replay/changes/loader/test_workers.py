@@ -13,12 +13,9 @@ def test_the_queues_step_is_its_closed_form(workers: int, step: float) -> None:
     assert queued_step_ns(100e3, costs, workers, 2, np.array([70e3, 70e3])) == pytest.approx(step * 1e3, rel=0.01)
 
 
-def test_a_late_loader_costs_nothing_while_another_rank_has_more_work() -> None:
+def test_prefetch_covers_slow_batches_and_other_work_a_late_loader() -> None:
     costs, busy = [np.array([60e3]), np.zeros(1)], np.array([20e3, 90e3])
     assert queued_step_ns(100e3, costs, 0, 2, busy) == pytest.approx(100e3)
-
-
-def test_prefetch_covers_slow_batches() -> None:
     uneven = [np.array([50e3] * 9 + [600e3])]
     deep, shallow = (queued_step_ns(100e3, uneven, 2, prefetch, np.array([100e3])) for prefetch in (8, 1))
     assert deep < shallow

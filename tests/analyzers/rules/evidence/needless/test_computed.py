@@ -27,14 +27,9 @@ def made(folder: Path) -> Measures:
     return measure(job_facts([cpu_loop(folder, after=metric_and_log, rank=rank) for rank in range(2)]))
 
 
-def test_the_call_of_the_loop_that_gathers_is_told_with_what_it_gathers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_call_that_gathers_goes_with_what_it_gathers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert share_on_gathered(made(tmp_path), 0) == 0.0
     needless: Any = {METRICS: None}
     lines = ["train.py:50 gather_all(), in all_gather_object()"]
     monkeypatch.setattr("ddprof.analyzers.rules.evidence.needless.computed.called_at", lambda *_: lines)
     assert share_on_gathered(replace(made(tmp_path), needless=needless), 0) == pytest.approx(0.75, abs=0.01)
-
-
-def test_without_such_a_call_nothing_goes(tmp_path: Path) -> None:
-    assert share_on_gathered(made(tmp_path), 0) == 0.0

@@ -19,9 +19,7 @@ from ddprof.tables import NULL
         ("", 9, []),
     ],
 )
-def test_the_line_of_the_loop_and_not_of_the_model_calls_the_pass(
-    labelled: Runs, phase: str, samples: int, said: list[str]
-) -> None:
+def test_the_line_of_the_loop_calls_the_pass(labelled: Runs, phase: str, samples: int, said: list[str]) -> None:
     module, tensor = "torch/nn/modules/module.py", "torch/_tensor.py"
     frames = {
         "file": ["train.py", module, "model.py", "train.py", tensor],

@@ -26,15 +26,12 @@ def run(folder: Path, hook_us: float) -> LoadedRun:
     return loaded(in_step(2, 4, work), folder)
 
 
-def test_a_slow_hook_is_named_with_its_line_and_priced(tmp_path: Path) -> None:
+def test_a_slow_hook_is_named_and_priced_and_one_that_only_starts_is_no_finding(tmp_path: Path) -> None:
     made = run(tmp_path, 1_500.0)
     said = candidate(RULE, made.measures)
     assert "train.py:12 count_large()" in said.summary
     assert said.ranks == ()
     # The queue of the device drains first: what it idles then is the hook's.
     assert made.pricer.gain_us(said) == pytest.approx(float(made.measures.cause_us("host_launch").max()), rel=0.1)
-
-
-def test_a_hook_that_only_starts_its_communication_is_no_finding(tmp_path: Path) -> None:
     (said,) = catalogue()[RULE].detect(run(tmp_path, 5.0).measures)
     assert isinstance(said, Abstention)  # there are no frames, either

@@ -10,3 +10,4 @@ def test_every_knob_says_what_it_assumes() -> None:
 
 def test_a_setting_may_name_ranks() -> None:
     assert parse_setting("compute=1.5@3,7") == Setting("compute", "1.5", (3, 7))
+    assert parse_setting("autocast=bf16") == Setting("precision", "bf16")  # as `ddprof run --set` calls it

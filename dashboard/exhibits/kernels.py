@@ -66,7 +66,7 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
         "ms/step",
         "fastest to slowest rank" if len(view.opened.job.ranks) > 1 else "",
     )
-    commands = _commands(view, table, rows)
+    commands = _commands(view, rows)
     reading = " ".join(part for part in (_head(view, table, rows), _ONCE, _not_recorded(table, rows)) if part)
     return Exhibit("kernels", question, reading, _sheet(first, names, rows, commands), chart)
 
@@ -101,7 +101,7 @@ def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
     return " ".join(words)
 
 
-def _commands(view: View, table: KernelTable, rows: Sequence[Merged]) -> tuple[str, ...]:
+def _commands(view: View, rows: Sequence[Merged]) -> tuple[str, ...]:
     """For each row the command of Nsight Compute; nothing on devices that it does not know."""
     if view.opened.report.run.device != "cuda":
         return ()

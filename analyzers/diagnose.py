@@ -19,8 +19,7 @@ from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.same_result import checked
 from ddprof.analyzers.settings.advised import out_of_reach, planned
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
-from ddprof.analyzers.trust.confidence import confidence
-from ddprof.analyzers.trust.doubts import doubts_of
+from ddprof.analyzers.trust.confidence import confidence, doubts_of
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Fix, Rule, severity

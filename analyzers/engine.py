@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from ddprof.analyzers.admit import jobs_among
-from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns, sequence_ranges
 from ddprof.analyzers.failure import failure_of
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
@@ -23,18 +22,20 @@ from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
 from ddprof.analyzers.mapping.cluster import connected
 from ddprof.analyzers.mapping.engine_name import LOCAL, parse_engine
 from ddprof.analyzers.mapping.local import in_processes, processes
-from ddprof.analyzers.recall import Cache, Keeping, Recall, recall_of
+from ddprof.analyzers.recall import Alike, Cache, Keeping, Recall, recall_of
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
-from ddprof.analyzers.sampling.choose import sample
+from ddprof.analyzers.sampling.choose import ALL, parse_ranks, sample
 from ddprof.analyzers.sampling.notes import sample_notes
-from ddprof.analyzers.sampling.ranks_option import ALL, parse_ranks
 from ddprof.analyzers.summarise import summarise
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.outside.stores import refusals
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
+from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 from ddprof.readers.companions.manifests import read_commit, read_step_times
+from ddprof.readers.files.names import stem
+from ddprof.readers.formats import formats
 from ddprof.readers.source import OnlyLogs
 from ddprof.report.model import Report
 
@@ -256,3 +257,41 @@ def _changed(source: Source) -> list[HealthNote]:
     except OSError:
         issue = f"{source.label}: vanished while it was read"
     return [HealthNote(issue, "what was read may not be all of it: analyze again when it is written")]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """One job: its label, the positions of its files among those that lie together, and what was assumed."""
+
+    label: str
+    members: tuple[int, ...]
+    notes: tuple[HealthNote, ...] = ()
+
+
+def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Admitted]:
+    """The jobs of files that lie together under `label`. A file that holds a whole run is one."""
+    files = {source.path for source, _ in found}
+    if len(files) < 2 and all(formats()[source.format].is_run for source, _ in found):
+        return [Admitted(label, tuple(range(len(found))))] if found else []
+    recordings = [recording(facts) for _, facts in found]
+    jobs = split_jobs(recordings)
+    if len(jobs) == 1:
+        return [Admitted(label, tuple(jobs[0]))]
+    notes = tuple(admission_notes(jobs, recordings))
+    names = [stem(found[job[0]][0].member or found[job[0]][0].path) for job in jobs]
+    return [Admitted(f"{label}/{name}", tuple(job), notes) for name, job in zip(names, jobs, strict=True)]
+
+
+def recording(facts: RankFacts) -> Recording:
+    """The evidence in one rank's facts."""
+    shared = [g for g in facts.process_groups if len(g.ranks) > 1 or (g.size or 0) > 1]
+    return Recording(
+        identity=facts.identity,
+        path=facts.path,
+        window_ns=recorded_ns(facts),
+        communications=len(facts.comms),
+        numbered=numbered_collectives(facts),
+        sequences=sequence_ranges(facts),
+        groups=frozenset((g.name, g.size or len(g.ranks)) for g in shared if not g.ranks),
+        group_ranks=frozenset(tuple(sorted(g.ranks)) for g in shared if g.ranks),
+    )

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +15,6 @@ from types import TracebackType
 from typing import Any
 
 from ddprof._version import __version__
-from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.cache.entries import decode, encode
 from ddprof.analyzers.facts.cache.place import MAX_ENTRY_BYTES, Folder, Place, users_folder
 from ddprof.analyzers.facts.cache.store import Store
@@ -209,3 +209,15 @@ def _code_version() -> str:
 def _cache_key(version: str, parts: Mapping[str, Any]) -> str:
     """Twenty hexadecimal digits for a source, described by `parts`, whose facts this version of the code makes."""
     return hashlib.sha256(repr((version, sorted(parts.items()))).encode()).hexdigest()[:_DIGITS]
+
+
+class Alike:
+    """The names and process groups of the ranks seen so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def shared(self, facts: RankFacts) -> RankFacts:
+        """The same facts, holding what an earlier rank holds where both are equal."""
+        strings, groups = (self._known.setdefault(own, own) for own in (facts.strings, facts.process_groups))
+        return replace(facts, strings=strings, process_groups=groups)

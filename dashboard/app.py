@@ -210,7 +210,7 @@ def _navigation(view: View, path: str) -> list[Component]:
             page.title,
             href=view.link(page.path),
             className=_link_class(page, view, path),
-            title=_empty_words(page, view),
+            title="Nothing of this was recorded" if page.subject.is_empty(view) else "",
         )
         for page in PAGES
     ]
@@ -219,7 +219,3 @@ def _navigation(view: View, path: str) -> list[Component]:
 def _link_class(page: Page, view: View, path: str) -> str:
     names = {"current": page.path == path, "empty": page.subject.is_empty(view)}
     return " ".join(name for name, holds in names.items() if holds)
-
-
-def _empty_words(page: Page, view: View) -> str:
-    return "Nothing of this was recorded" if page.subject.is_empty(view) else ""

@@ -28,8 +28,7 @@ from selenium import webdriver
 from ddprof.dashboard.http import make_server
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import PAGES
-from ddprof.dashboard.runs.live import running_ranks
-from ddprof.dashboard.runs.open_run import OpenRun, load
+from ddprof.dashboard.runs.open_run import OpenRun, load, running_ranks
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
 

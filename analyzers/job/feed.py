@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddprof import averages
-from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof import averages, intervals
+from ddprof.analyzers.facts.host import phase_times
+from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.compared.operators import tensor_elements
-from ddprof.analyzers.job.compared.optimizer_pace import passes_over_optimizer
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array
 
 EXPLAINING_SHARE = 0.5  # of what a rank computes longer; batches that are larger by as much as that are why
+MIN_UPDATE_NS = 100_000  # the profiler adds some microseconds to each operator: less is not its own time
 
 
 def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
@@ -88,3 +90,25 @@ def _copied_bytes(facts: RankFacts) -> float:
     mine = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & is_to_device(facts.strings)[ops["name"]]
     mine &= (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
     return float(ops["size_bytes"][mine].sum()) / len(facts.steps)
+
+
+def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
+    """Time of the passes over that of the optimizer, against the typical rank's, shape (ranks,): what a rank was fed
+    more than its peers. None where shapes tell it better, and where the optimizer is not marked or too short.
+
+    The optimizer works on parameters, of which ranks have equal shares: a slow CPU takes longer for them and for the
+    passes alike, a larger batch for the passes only.
+    """
+    found = []
+    for facts in ranks:
+        if not len(facts.host_operators) or not len(facts.steps) or (facts.host_operators["shape"] != NO_STRING).any():
+            return None
+        work = host_work(facts)
+        updating = intervals.intersect(work, phase_times(facts.phases)[Phase.OPTIMIZER])
+        each_ns = intervals.overlap(updating, *facts.steps.bounds)
+        passes_ns = intervals.overlap(work, *facts.steps.bounds) - each_ns
+        update_ns, pass_ns = averages.typical(each_ns), averages.typical(passes_ns)
+        if update_ns < MIN_UPDATE_NS:
+            return None
+        found.append(pass_ns / update_ns)
+    return np.array(found) / averages.typical(found) if len(found) > 1 else None

@@ -111,7 +111,7 @@ def measure(job: JobFacts) -> Measures:
     steps = np.array([max(1, len(f.steps)) for f in ranks])
     ledger = np.zeros((len(ranks), len(CAUSES)))
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
-    spans = {c: np.array([_span_us(f, c) for f in ranks]) for c in SPAN_CAUSES}
+    spans = {c: np.array([_during_us(f, intervals.union(*f.spans_of(c).bounds)) for f in ranks]) for c in SPAN_CAUSES}
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
     hungry = [starved(f) for f in ranks]
     script = script_times(ranks)
@@ -162,10 +162,6 @@ def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     if not len(facts.steps):
         return 0.0
     return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
-
-
-def _span_us(facts: RankFacts, cause: str) -> float:
-    return _during_us(facts, intervals.union(*facts.spans_of(cause).bounds))
 
 
 def evaluations(facts: RankFacts) -> Table:

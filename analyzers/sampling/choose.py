@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddprof.analyzers.sampling.ranks_option import Wanted
-from ddprof.analyzers.sampling.traits import KINDS, Traits, traits_of
-from ddprof.errors import NoUsableInput
+from ddprof.analyzers.job.groups.groups import role_by_name
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.model import ProcessGroup
 from ddprof.readers import Source
 from ddprof.readers.admission.stated import Stated, stated_by
+
+STAGE, HOST, TENSOR_GROUP, GROUP = "pipeline stage", "host", "tensor-parallel group", "other process group"
+KINDS = (STAGE, HOST, TENSOR_GROUP, GROUP)  # in the order in which a small sample shows them
+Trait = tuple[str, object]  # kind, which one
+Traits = frozenset[Trait]
+ALL = "all"
+_SAMPLE = "sample:"
 
 
 @dataclass(frozen=True)
@@ -79,3 +86,65 @@ def spread(total: int, count: int) -> list[int]:
     if count < 2 or total < 2:
         return [0] if count and total else []
     return sorted({round(at * (total - 1) / (count - 1)) for at in range(min(count, total))})
+
+
+def traits_of(stated: Stated, world_size: int) -> Traits:
+    """What the rank of a source shows, as far as the source says."""
+    found: set[Trait] = {(HOST, stated.host)} if stated.host else set()
+    for group in stated.groups:
+        if 1 < len(group.ranks) < world_size or (len(group.ranks) > 1 and _role(group) == "pp"):
+            found |= _of_group(group, stated.rank)
+    return frozenset(found)
+
+
+def _of_group(group: ProcessGroup, rank: int | None) -> set[Trait]:
+    role = _role(group)
+    if role == "pp":  # its members hold one stage each, in order
+        return {(STAGE, group.ranks.index(rank))} if rank in group.ranks else set()
+    return {(TENSOR_GROUP if role == "tp" else GROUP, group.ranks)}
+
+
+def _role(group: ProcessGroup) -> str | None:
+    return role_by_name(group.description) or role_by_name(group.name)
+
+
+def counts(of_ranks: Sequence[Traits]) -> dict[str, int]:
+    """How many different traits of each kind ranks show together; kinds of which none is known are left out."""
+    shown = frozenset().union(*of_ranks)
+    by_kind = {kind: sum(trait[0] == kind for trait in shown) for kind in KINDS}
+    return {kind: number for kind, number in by_kind.items() if number}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """`text` as it was given; `named` ranks are read in any case, others until there are `count`. All: neither."""
+
+    text: str = ALL
+    named: tuple[int, ...] = ()
+    count: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every rank is read."""
+        return not self.named and self.count is None
+
+    def and_rank(self, rank: int) -> str:
+        """The text that asks for one rank more."""
+        named = [str(number) for number in (*self.named, rank)]
+        return ",".join(named if self.count is None else [f"{_SAMPLE}{self.count + 1}", *named])
+
+
+def parse_ranks(text: str) -> Wanted:
+    """ "all", "0,7", "sample:32" or "sample:32,7" (7 and 31 others). Raises UsageError."""
+    if text == ALL:
+        return Wanted()
+    named, count = [], None
+    for part in text.split(","):
+        number = part.removeprefix(_SAMPLE)
+        if not (number.isascii() and number.isdigit()) or (part != number and (count is not None or not int(number))):
+            raise UsageError(f"--ranks {text}: want all, a list like 0,7, sample:32, or sample:32,7")
+        if part == number:
+            named.append(int(number))
+        else:
+            count = int(number)
+    return Wanted(text, tuple(dict.fromkeys(named)), count)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.unread import unread_wait_ns
-from ddprof.analyzers.sampling.choose import RankSample, news
-from ddprof.analyzers.sampling.traits import KINDS, counts
+from ddprof.analyzers.sampling.choose import KINDS, RankSample, counts, news
 from ddprof.findings import WARNING_SHARE
 from ddprof.model import HealthNote
 from ddprof.units import format_ranks, format_us

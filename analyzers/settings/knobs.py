@@ -22,11 +22,16 @@ from ddprof.analyzers.job.speedups import (
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
 from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
+from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
+from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
 from ddprof.errors import UsageError
 from ddprof.findings import Change
 from ddprof.outside.meant import meant
+from ddprof.settings.catalogue import ASKED_AS
 from ddprof.units import MIB
+
+_PROBE = "2"  # a number that every setting takes: what raises, raises for the run, not for the value
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Knob:
 
     `is_factor`: a value is how many times faster, up to `most`. `choices`: all values, where they are a few words.
     `for_ranks`: single ranks can be meant; `needs_ranks`: they must be. `mends`: findings of which this is the remedy.
+    `lacks`: why a run has nothing of it; `says`: its value as recorded, or how much time there is in it.
     """
 
     key: str
@@ -62,6 +68,8 @@ class Knob:
     is_factor: bool = False
     choices: tuple[str, ...] = ()
     mends: tuple[str, ...] = ()
+    lacks: recorded.Reason | None = None
+    says: recorded.Say | None = None
 
     def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         """What the replay simulates. Raises UsageError where the value makes no sense for this run."""
@@ -73,6 +81,24 @@ class Knob:
         if self.is_switch and setting.value != self.values:
             raise UsageError(f"{self.key}={setting.value}: the only value is {self.values}")
         return self.make(setting, measures, now)
+
+    def lacking(self, measures: Measures, now: Present) -> str:
+        """Why this cannot be changed in the run, or would change nothing; "" where it can."""
+        reasons = (recorded.has_peers if self.needs_ranks else None, self.lacks)
+        for reason in reasons:
+            if reason is not None and (words := reason(measures)):
+                return words
+        value = self.values if self.is_switch else next(iter(self.choices), _PROBE)
+        ranks = measures.job.rank_ids[:1] if self.needs_ranks else ()
+        try:
+            self.changes(Setting(self.key, value, ranks), measures, now)
+        except UsageError as error:
+            return str(error).removeprefix(f"{self.key}: ")
+        return ""
+
+    def current(self, measures: Measures, now: Present) -> str:
+        """Its value as recorded, or how much time there is in it; "" where a run has nothing to say of it."""
+        return "" if self.says is None else self.says(measures, now)
 
 
 def _faster(kind: str, inverse: bool = False) -> Maker:
@@ -202,10 +228,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "bandwidth", "Network faster", "every transfer takes 1/n of its time; waiting for late ranks stays",
         "N (times faster)", _faster("scale_transfer", inverse=True), is_factor=True,
+        lacks=lambda m: "" if m.comm.traffic else "no communication in the recorded steps", says=recorded.exposed,
     ),
     Knob(
         "compute", "Kernels faster", "every compute kernel takes 1/n of its time", "N (times faster)[@RANKS]",
         _faster("scale_compute"), most=4.0, for_ranks=True, is_factor=True,
+        says=recorded.per_step(lambda m: m.cause_us("compute"), "compute"),
     ),
     Knob(
         "host", "Host faster", "the host issues work n times as fast where it is free to run",
@@ -214,22 +242,30 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
         _plain("instant_loader"), is_switch=True, for_ranks=True, mends=("input.starved", "input.straggler"),
+        lacks=recorded.has_spans("dataloader", "time in a DataLoader"),
+        says=recorded.span_time("dataloader", "in the loader"),
     ),
     Knob(
         "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
         _plain("balance_compute"), is_switch=True, mends=("straggler.imbalance",),
+        lacks=recorded.has_peers,
     ),
     Knob(
         "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
         "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=("host.sync",),
+        lacks=recorded.has_spans("host_sync", "blocking call"),
+        says=recorded.span_time("host_sync", "in blocking calls"),
     ),
     Knob(
         "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
         _plain("graph_launch"), band=0.3, is_switch=True, for_ranks=True, mends=("host.launch_bound",),
+        lacks=lambda m: "" if m.kernels_per_step.any() else "no kernel is launched in the recorded steps",
     ),
     Knob(
         "copies", "Copies beside compute", "pageable host-device copies block nobody", "hidden",
         _plain("hide_copies"), is_switch=True, mends=("input.pageable_copy",),
+        lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy from pageable memory in the recorded steps",
+        says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(
         "late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
@@ -242,26 +278,34 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
         _plain("balance_stages"), band=0.2, is_switch=True, mends=("pipeline.imbalance",),
+        lacks=lambda m: "" if m.job.pipeline else "no pipeline stages found in this run", says=recorded.stages,
     ),
     Knob(
         "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
         is_switch=True, for_ranks=True, mends=("host.gc",),
+        lacks=recorded.has_spans("gc", "garbage collection"), says=recorded.span_time("gc", "in collections"),
     ),
     Knob(
         "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
         _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=("host.checkpoint",),
+        lacks=recorded.has_spans("checkpoint", "saving, logging or evaluation"),
+        says=recorded.span_time("checkpoint", "saving, logging and evaluating"),
     ),
     Knob(
         "allocator", "No allocation", "the driver is never asked for memory inside a step", "off",
         _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=("host.allocator",),
+        lacks=recorded.has_spans("allocator", "allocation by the driver"),
+        says=recorded.span_time("allocator", "in allocations"),
     ),
     Knob(
         "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
         "N (MiB)", _buckets, band=0.25,
+        says=lambda m, now: recorded.or_unknown(now.bucket_cap_mb, " MiB", DEFAULT_BUCKET_MIB),
     ),
     Knob(
         "first_bucket_mb", "First DDP bucket", "as bucket_cap_mb, the other buckets as they are", "N (MiB)",
         _first_bucket, band=0.25,
+        says=recorded.first_bucket,
     ),
     Knob(
         "overlap", "Gradients reduced as they come", "buckets of 25 MiB, or a quarter of the gradients if that is less",
@@ -270,16 +314,20 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "num_workers", "Loader workers", "workers make batches in turn, each at the cost it had in the run",
         "N (per rank)", _workers, band=0.1,
+        says=lambda m, now: recorded.or_unknown(now.num_workers),
     ),
-    Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch, band=0.1),
+    Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch, band=0.1,
+         says=lambda m, now: recorded.or_unknown(now.prefetch_factor, "", DEFAULT_PREFETCH)),
     Knob(
         "precision", "Matrix products in 16 bit",
         f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
         "bf16, fp16 or tf32", _precision, band=0.5, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
+        says=recorded.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
     ),
     Knob(
         "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
         "fused", _optimizer, band=0.3, is_switch=True, mends=("compute.unfused_optimizer",),
+        says=recorded.per_step(lambda m: m.optimizer_us, "on the device"),
     ),
     Knob(
         "compression", "Gradients in 16 bit", "half the bytes; casting costs its memory traffic", "fp16 or bf16",
@@ -288,10 +336,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",
         "N", _schedule, band=0.25,
+        says=recorded.microbatches,
     ),
     Knob(
         "interleave", "Chunks per stage", "the bubble is divided by n; the additional messages are hidden", "N",
         _schedule, band=0.3,
+        says=recorded.chunks,
     ),
     Knob(
         "reshard_after_forward", "Parameters stay gathered", "the all-gathers of the backward pass are not made",
@@ -306,8 +356,8 @@ BY_KEY = {knob.key: knob for knob in KNOBS}
 
 
 def parse_setting(text: str) -> Setting:
-    """`KEY=VALUE[@RANK,RANK]`. Raises UsageError; an unknown key is answered with the known ones."""
-    key, sign, rest = text.partition("=")
+    """`KEY=VALUE[@RANK,RANK]`, by its name in `ddprof run --set` too. Raises UsageError, which names the known keys."""
+    key, sign, rest = ASKED_AS.get(text, text).partition("=")
     if not sign or not rest:
         raise UsageError(f"{text}: want KEY=VALUE, for example num_workers=4")
     if key not in BY_KEY:

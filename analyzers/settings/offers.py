@@ -10,20 +10,11 @@ from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.knobs import KNOBS, Knob, Setting, parse_setting
 from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import Present
-from ddprof.analyzers.settings.recorded import current, lacking
 from ddprof.errors import DdprofError, UsageError
 from ddprof.findings import Finding, Fix
+from ddprof.settings.catalogue import APPLIED_AS, ASKED_AS
 
 ROUNDED = 1e-3  # of a time: reports hold three digits after the microsecond
-
-# Settings of `ddprof run --set` that are another thing's value here.
-_SAME = {
-    "fused=true": "optimizer=fused",
-    "autocast=bf16": "precision=bf16",
-    "tf32=true": "precision=tf32",
-    "gradient_compression=bf16": "compression=bf16",
-}
-_APPLIED = {asked: applied for applied, asked in _SAME.items()}
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ def text_of(setting: Setting) -> str:
 def applied_as(setting: Setting) -> str:
     """As `ddprof run --set` takes it, which knows fewer settings."""
     text = text_of(setting)
-    return _APPLIED.get(text, text)
+    return APPLIED_AS.get(text, text)
 
 
 def offers(prices: Pricer, now: Present, findings: Sequence[Finding]) -> tuple[Offer, ...]:
@@ -67,7 +58,7 @@ def remedies(finding: Finding, prices: Pricer, now: Present) -> tuple[Setting, .
     """
     measures = prices.measures
     choices = [list(_stated(fix)) for fix in finding.fixes]
-    mending = [knob for knob in KNOBS if finding.id in knob.mends and not lacking(knob, measures, now)]
+    mending = [knob for knob in KNOBS if finding.id in knob.mends and not knob.lacking(measures, now)]
     choices += [[_gone(knob, finding, measures)] for knob in mending]
     for settings in choices:
         if settings and _gains_as_said(tuple(settings), finding, prices, now):
@@ -76,11 +67,11 @@ def remedies(finding: Finding, prices: Pricer, now: Present) -> tuple[Setting, .
 
 
 def _offer(knob: Knob, measures: Measures, now: Present, wanted: tuple[Setting, int] | None) -> Offer:
-    why = lacking(knob, measures, now)
+    why = knob.lacking(measures, now)
     if why:
         return Offer(knob, why)
     setting, number = wanted or (None, None)
-    return Offer(knob, "", current(knob, measures, now), setting, number)
+    return Offer(knob, "", knob.current(measures, now), setting, number)
 
 
 def _stated(fix: Fix) -> Iterator[Setting]:
@@ -99,7 +90,7 @@ def _stated(fix: Fix) -> Iterator[Setting]:
 
 def _asked_as(name: str, value: object) -> str:
     text = f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-    return _SAME.get(text, f"{name}={value}")
+    return ASKED_AS.get(text, f"{name}={value}")
 
 
 def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ddprof.analyzers.trust.doubts import OF_THE_PRICE, WORDS
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.analyzers.trust.precision import Precision, measured
 from ddprof.findings import Basis, Doubt
+
+WORDS = {
+    Doubt.ONE_STEP: "only one step was seen",
+    Doubt.TWO_STEPS: "only two steps were seen",
+    Doubt.INFERRED_STEPS: "steps are not marked but found by what repeats",
+    Doubt.MISSING_RANKS: "ranks are missing",
+    Doubt.ASSUMED_CLOCK: "no operation connects the clocks of some ranks",
+    Doubt.DAMAGED_FILES: "a file is damaged",
+    Doubt.REPLAY_ERROR: "the replay misses the measured step",
+    Doubt.PRICES_DIFFER: "the ledger prices it otherwise than the replay",
+    Doubt.ONE_EVENT: "it was recorded once",
+}
+# Two estimates of a gain disagree: its range reaches both. That the cause is real, and on which ranks, is another
+# question, and was answered rightly under this doubt in every labelled run that was counted (precision.json).
+OF_THE_PRICE = (Doubt.PRICES_DIFFER,)
 
 
 @dataclass(frozen=True)
@@ -37,3 +53,26 @@ def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Pr
         if factor < 1:
             lowered.append(WORDS[doubt])
     return Confidence(value, grounds + (f"; less, as {' and '.join(lowered)}" if lowered else ""))
+
+
+def doubts_of(measures: Measures, replay_error: float | None) -> tuple[Doubt, ...]:
+    """The doubts about a recording, in the order of the table above. `replay_error`: a share, None without a replay."""
+    return tuple(_doubts(measures, replay_error))
+
+
+def _doubts(measures: Measures, replay_error: float | None) -> Iterator[Doubt]:
+    job = measures.job
+    if measures.steps <= 1:
+        yield Doubt.ONE_STEP
+    elif measures.steps == 2:
+        yield Doubt.TWO_STEPS
+    if any(facts.step_source == "inferred" for facts in job.ranks):
+        yield Doubt.INFERRED_STEPS
+    if job.missing_ranks:
+        yield Doubt.MISSING_RANKS
+    if any(domain.error_ns is None for domain in job.clock.domains.values()):
+        yield Doubt.ASSUMED_CLOCK
+    if any(note.severity == "error" for facts in job.ranks for note in facts.health):
+        yield Doubt.DAMAGED_FILES
+    if (replay_error or 0.0) > LOW_CONFIDENCE_ERROR:
+        yield Doubt.REPLAY_ERROR

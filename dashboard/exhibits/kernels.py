@@ -40,9 +40,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     for exhibit in (
         _kernels(view, table),
         flame(view, table),
-        _operators(view, table),
-        _modules(view, table),
-        _lines(view, table),
+        *_grouped(view, table),
     ):
         if exhibit is not None:
             yield following(exhibit, "ranks")
@@ -66,7 +64,7 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
         "ms/step",
         "fastest to slowest rank" if len(view.opened.job.ranks) > 1 else "",
     )
-    commands = _commands(view, table, rows)
+    commands = _commands(view, rows)
     reading = " ".join(part for part in (_head(view, table, rows), _ONCE, _not_recorded(table, rows)) if part)
     return Exhibit("kernels", question, reading, _sheet(first, names, rows, commands), chart)
 
@@ -101,46 +99,49 @@ def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
     return " ".join(words)
 
 
-def _commands(view: View, table: KernelTable, rows: Sequence[Merged]) -> tuple[str, ...]:
+def _commands(view: View, rows: Sequence[Merged]) -> tuple[str, ...]:
     """For each row the command of Nsight Compute; nothing on devices that it does not know."""
     if view.opened.report.run.device != "cuda":
         return ()
     return tuple(ncu_command(r.key[0], r.calls, JOB) if r.key[2] == "compute" and r.calls else "" for r in rows)
 
 
-def _operators(view: View, table: KernelTable) -> Exhibit:
-    rows = merged(table, ("operator",), view.shows)
-    question = "Which operators call them?"
-    share = _named_share(rows)
-    if share is None:
-        return Exhibit(
-            "operators",
-            question,
-            "Not recorded: no operator is linked to a kernel (torch.profiler links them with ProfilerActivity.CPU).",
-            Sheet((), ()),
+def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
+    """Busy time by operator, by module and by line, each with how much of it is known."""
+    around = "the outermost around" if table.runs_operators else "the innermost above the launch"
+    for part, question, missing, known in (
+        (
+            "operator",
+            "Which operators call them?",
+            "no operator is linked to a kernel (torch.profiler links them with ProfilerActivity.CPU).",
+            f"has an operator: {around}.",
+        ),
+        (
+            "module",
+            "Which modules of the model?",
+            "torch.profiler's with_stack=True records the calls of nn.Module.",
+            "was called inside a module. The profiler records modules of the forward pass: what autograd launches has "
+            "none.",
+        ),
+        (
+            "line",
+            "Which lines of the script?",
+            "torch.profiler's with_stack=True states lines; ddprof run samples them.",
+            "has a line: the innermost of the script's own that called it, or that waited for the backward pass "
+            "meanwhile.",
+        ),
+    ):
+        rows = merged(table, (part,), view.shows)
+        named_us = sum(r.busy_us for r in rows if r.key[0])
+        if not any(r.key[0] for r in rows):
+            yield Exhibit(f"{part}s", question, f"Not recorded: {missing}", Sheet((), ()))
+            continue
+        reading = f"{format_share(named_us / max(sum(r.busy_us for r in rows), 1e-9))} of the busy time {known}"
+        kind = Named if part == "operator" else Nested
+        names = [(kind(r.key[0] or "not recorded"),) for r in rows]
+        yield Exhibit(
+            f"{part}s", question, reading, _module_sheet(rows) if part == "module" else _sheet((part,), names, rows)
         )
-    which = "the outermost around" if table.runs_operators else "the innermost above the launch"
-    reading = f"{format_share(share)} of the busy time has an operator: {which}."
-    return Exhibit(
-        "operators",
-        question,
-        reading,
-        _sheet(("operator",), [(Named(r.key[0] or "not recorded"),) for r in rows], rows),
-    )
-
-
-def _modules(view: View, table: KernelTable) -> Exhibit:
-    rows = merged(table, ("module",), view.shows)
-    question = "Which modules of the model?"
-    share = _named_share(rows)
-    if share is None:
-        words = "Not recorded: torch.profiler's with_stack=True records the calls of nn.Module."
-        return Exhibit("modules", question, words, Sheet((), ()))
-    reading = (
-        f"{format_share(share)} of the busy time was called inside a module. The profiler records modules of the "
-        "forward pass: what autograd launches has none."
-    )
-    return Exhibit("modules", question, reading, _module_sheet(rows))
 
 
 def _module_sheet(rows: Sequence[Merged]) -> Sheet:
@@ -160,30 +161,6 @@ def _module_sheet(rows: Sequence[Merged]) -> Sheet:
         for path in paths
     ]
     return Sheet(columns, tuple(lines), True, len(columns) - 1)
-
-
-def _lines(view: View, table: KernelTable) -> Exhibit:
-    rows = merged(table, ("line",), view.shows)
-    question = "Which lines of the script?"
-    share = _named_share(rows)
-    if share is None:
-        words = "Not recorded: torch.profiler's with_stack=True states lines; ddprof run samples them."
-        return Exhibit("lines", question, words, Sheet((), ()))
-    reading = (
-        f"{format_share(share)} of the busy time has a line: the innermost of the script's own that called it, or that "
-        "waited for the backward pass meanwhile."
-    )
-    return Exhibit("lines", question, reading, _sheet(("line",), _named(rows), rows))
-
-
-def _named_share(rows: Sequence[Merged]) -> float | None:
-    """Share of the busy time of the rows that have a name; None where no row has one."""
-    known = [r for r in rows if r.key[0]]
-    return sum(r.busy_us for r in known) / max(sum(r.busy_us for r in rows), 1e-9) if known else None
-
-
-def _named(rows: Sequence[Merged]) -> list[tuple[Nested, ...]]:
-    return [(Nested(r.key[0] or "not recorded"),) for r in rows]
 
 
 def _sheet(

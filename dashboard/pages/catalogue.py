@@ -5,22 +5,99 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 
+from dash import dcc, html
 from dash.development.base_component import Component
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
-from ddprof.dashboard.pages import compare, data, findings, overview, timeline, tuning, what_if
+from ddprof.dashboard.exhibits.compare import against, comparison_of
+from ddprof.dashboard.exhibits.compare import exhibits as compare_exhibits
+from ddprof.dashboard.exhibits.findings import exhibits as finding_exhibits
+from ddprof.dashboard.exhibits.tuning import exhibits as tuning_exhibits
+from ddprof.dashboard.exhibits.tuning import shown
+from ddprof.dashboard.pages import data, overview, timeline, what_if
+from ddprof.dashboard.pages.cards import exhibit_card, finding_card, notice, whole_run
 from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
+from ddprof.report.comparison.text import headline
+from ddprof.report.phrases import clean
 from ddprof.slice import all_slices
+
+
+def _findings(view: View) -> list[Component]:
+    """Findings: what do I fix first? Every finding with its price, evidence and fixes."""
+    found = view.opened.report.ranked_findings()
+    charts = [exhibit_card(exhibit, "/findings", view) for exhibit in finding_exhibits(view)]
+    cards = [finding_card(view, number, finding, full=True) for number, finding in enumerate(found)]
+    return [html.H1("Findings"), *whole_run(view, "The findings"), *charts, *cards]
+
+
+def _tuning(view: View) -> list[Component]:
+    """Tuning: which settings are worth keeping? One of the tunings of the run's command."""
+    cards = [exhibit_card(exhibit, "/tuning", view) for exhibit in tuning_exhibits(view)]
+    return [html.H1("Tuning"), *whole_run(view, "Tuning"), *_tunings(view), *cards]
+
+
+def _tunings(view: View) -> list[Component]:
+    """The tunings of this command, where there are several."""
+    found, chosen = view.opened.tunings, shown(view)
+    if len(found) < 2 or chosen is None:
+        return []
+    items = [
+        html.Li(
+            f"{clean(tuning.name)}: shown"
+            if tuning.folder == chosen.folder
+            else dcc.Link(clean(tuning.name), href=view.link("/tuning", tuning=tuning.name))
+        )
+        for tuning in found
+    ]
+    return [html.Ul(items, className="choices")]
+
+
+def _compare(view: View) -> list[Component]:
+    """Compare: better, or noise? Two of the served runs side by side."""
+    head = [html.H1("Compare")]
+    if len(view.runs) < 2:
+        words = "One run is served. Serve two to compare them: ddprof serve BEFORE AFTER."
+        return [*head, notice(words)]
+    comparison = comparison_of(view)
+    choices = html.Ul([html.Li(_choice(view, number)) for number in range(len(view.runs))], className="choices")
+    remarks = [notice(f"Not the same kind of run: {d}", "error") for d in comparison.differences]
+    remarks += [notice(note) for note in comparison.notes]
+    charts = [exhibit_card(exhibit, "/compare", view) for exhibit in compare_exhibits(view)]
+    headed = html.H2(clean(headline(comparison)), className="prediction")
+    return [*head, headed, choices, _both(view), *remarks, *charts]
+
+
+def _both(view: View) -> Component:
+    """The way to the timeline of the two, or why there is none."""
+    after = against(view)
+    saved = [view.names[n] for n in (view.run, after) if not view.runs[n].has_traces]
+    if saved:
+        words = (
+            f"No timeline of the two: {' and '.join(saved)} {'is a saved report' if len(saved) < 2 else 'are saved'}."
+        )
+        return html.P(words, className="reading")
+    link = view.link("/timeline", beside=view.ids[after])
+    return html.P(dcc.Link("Show both in the timeline, aligned by step", href=link))
+
+
+def _choice(view: View, number: int) -> Component | str:
+    name = view.names[number]
+    if number == view.run:
+        return f"{name}: before (chosen above)"
+    if number == against(view):
+        return f"{name}: after"
+    return dcc.Link(f"{name}: take as after", href=view.link("/compare", against=view.ids[number]))
+
 
 _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/": overview.content,
-    "/findings": findings.content,
+    "/findings": _findings,
     "/timeline": timeline.content,
     "/what-if": what_if.content,
-    "/tuning": tuning.content,
-    "/compare": compare.content,
+    "/tuning": _tuning,
+    "/compare": _compare,
     "/data": data.content,
 }
 PAGES: tuple[Page, ...] = (

@@ -20,8 +20,8 @@ from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.offers import Offer, offers
 from ddprof.analyzers.settings.present import present
+from ddprof.capture.launcher.live import LiveRank, read_ranks
 from ddprof.dashboard.runs.counters import counter_tracks
-from ddprof.dashboard.runs.live import running_ranks, waiting_report
 from ddprof.dashboard.runs.names import arguments
 from ddprof.dashboard.runs.tunings import Tuning, tunings_of
 from ddprof.dashboard.timeline.difference import difference
@@ -33,7 +33,7 @@ from ddprof.readers.companions.manifests import Launch, launch_of
 from ddprof.readers.files.remote import is_url
 from ddprof.report.calibration import Record, calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
-from ddprof.report.model import Report
+from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 from ddprof.tables import Table
 from ddprof.units import format_ranks
 
@@ -239,6 +239,20 @@ class KeptTimelines:
     def kept_bytes(self) -> int:
         """What the kept timelines hold."""
         return sum(timeline.held_bytes for timeline in self._known.values())
+
+
+def running_ranks(folder: str) -> list[LiveRank]:
+    """The ranks that write to a run folder now; [] for anything else."""
+    path = Path(folder)
+    return read_ranks(path) if folder and path.is_dir() else []
+
+
+def waiting_report(folder: str, ranks: list[LiveRank]) -> Report:
+    """What can be said of a run before its first trace: who runs."""
+    numbers = tuple(rank.rank for rank in ranks)
+    info = RunInfo(max(numbers) + 1, numbers, hosts={r.rank: r.host for r in ranks}, name=Path(folder).resolve().name)
+    verdict = Verdict("none", "the job is running and has written no trace yet; the page Live shows its steps")
+    return Report(info, Steps(0, "none", float("nan")), Ledger(), verdict)
 
 
 # One for the process: several open runs share the bound.

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ddprof.analyzers.job.waiting.arrows import wait_arrows
+import numpy as np
+
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
@@ -20,6 +22,7 @@ from ddprof.readers import read
 from ddprof.report.export.perfetto import write_perfetto
 from ddprof.report.export.slices import RankSlices, arrows_of
 from ddprof.report.redaction.redact import Redaction, redacted_trace
+from ddprof.tables import NULL, Array, Column, Schema, Table
 from ddprof.units import format_ranks
 
 PERFETTO_UI = "https://ui.perfetto.dev"
@@ -28,6 +31,18 @@ WHOLE_EVENTS = 1_000_000  # up to here a hand-over holds the whole run: the Perf
 MAX_EVENTS = 4_000_000  # of the ranks that are read for a hand-over
 BESIDE = 1.0  # of the window's length, kept on both sides where a hand-over is cut
 Report = Callable[[int, int, str], None]
+ARROWS = Schema(
+    "arrows",
+    (
+        Column("culprit", "int64", "position of the rank that came last"),
+        Column("culprit_track", "int64", "track of its operation, as a row of its trace's tracks"),
+        Column("culprit_ns", "int64", "its arrival, own clock"),
+        Column("victim", "int64", "position of a rank that waited"),
+        Column("victim_track", "int64", "track of its operation, as a row of its trace's tracks"),
+        Column("victim_ns", "int64", "end of its wait, own clock, within its operation"),
+        Column("wait_ns", "int64", "how long it waited"),
+    ),
+)
 
 
 def write_run(
@@ -114,3 +129,38 @@ def checked_ui(address: str) -> str:
     if not is_page or any(character.isspace() for character in address):
         raise UsageError(f"--perfetto-ui: want an address such as {PERFETTO_UI}")
     return address
+
+
+def wait_arrows(job: JobFacts, least_ns: int) -> Table:
+    """One arrow per wait of at least `least_ns` for a known last member, the longest first."""
+    members, late = job.members, job.instances["late"]
+    if not len(members):
+        return ARROWS.empty()
+    is_last = members["rank"] == late[members["instance"]]
+    last_row = np.full(len(late), NULL, np.int64)
+    last_row[members["instance"][is_last]] = np.flatnonzero(is_last)
+    culprit = last_row[members["instance"]]
+    wait = members["ready_ns"] - members["start_ns"]
+    victim = np.flatnonzero((culprit != NULL) & ~is_last & (wait >= least_ns))
+    victim = victim[np.argsort(-wait[victim], kind="stable")]
+    source = culprit[victim]
+    return ARROWS.table(
+        {
+            "culprit": members["rank"][source],
+            "culprit_track": _tracks(job, source),
+            "culprit_ns": members["start_ns"][source],
+            "victim": members["rank"][victim],
+            "victim_track": _tracks(job, victim),
+            "victim_ns": members["ready_ns"][victim],
+            "wait_ns": wait[victim],
+        }
+    )
+
+
+def _tracks(job: JobFacts, rows: Array) -> Array:
+    ranks, comms = job.members["rank"][rows], job.members["comm"][rows]
+    tracks = np.zeros(len(rows), np.int64)
+    for position, facts in enumerate(job.ranks):
+        mine = ranks == position
+        tracks[mine] = facts.comms["track"][comms[mine]]
+    return tracks

@@ -246,3 +246,12 @@ CATALOGUE = {
     **{setting.name: setting for setting in _SETTINGS},
     **{name: ApplicableSetting(name, (PROCESS,), _plain, effect, _FEW) for name, effect in _NCCL.items()},
 }
+
+# Values of a setting that a what-if knows by another name; either name is taken everywhere.
+ASKED_AS = {
+    "fused=true": "optimizer=fused",
+    "autocast=bf16": "precision=bf16",
+    "tf32=true": "precision=tf32",
+    "gradient_compression=bf16": "compression=bf16",
+}
+APPLIED_AS = {asked: applied for applied, asked in ASKED_AS.items()}

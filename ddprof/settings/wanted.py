@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ddprof.settings.catalogue import CATALOGUE, PROCESS, Effect, Value
+from ddprof.settings.catalogue import APPLIED_AS, CATALOGUE, PROCESS, Effect, Value
 
 MAX_FIXES = 64  # they travel in the environment of every process
 _PLACE = re.compile(r"(?P<file>[^\0]+):(?P<line>[1-9][0-9]{0,8})")
@@ -63,11 +63,12 @@ def shown(value: object) -> str:
 
 
 def parse_set(text: str) -> WantedFix:
-    """`num_workers=4` or `num_workers=4@train.py:57`. Raises ValueError."""
+    """`num_workers=4` or `num_workers=4@train.py:57`, by the name of a what-if too. Raises ValueError."""
     name, equals, rest = text.partition("=")
     value, _, at = rest.partition("@")
     if not equals or not value:
         raise ValueError(f"{text[:100]!r}: wants NAME=VALUE or NAME=VALUE@FILE:LINE")
+    name, _, value = APPLIED_AS.get(f"{name.strip()}={value.strip()}", f"{name}={value}").partition("=")
     return WantedFix({name.strip(): _typed(value.strip())}, at.strip())
 
 

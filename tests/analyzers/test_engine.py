@@ -1,14 +1,19 @@
 """The engine beside a job that still writes, and with headers that state a job of any size."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from labelled_runs import Runs
 
 from ddprof.analyzers import engine
-from ddprof.analyzers.engine import Options, analyze, read_facts
-from ddprof.model import RankTrace
+from ddprof.analyzers.engine import Options, analyze, read_facts, recording
+from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.model import Identity, RankTrace
 from ddprof.readers import Source, discover, read
+from ddprof.readers.admission.jobs import split_jobs
 from ddprof.units import MAX_RANGES, format_ranks
 
 EVENT = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}'
@@ -49,3 +54,11 @@ def test_a_list_of_ranks_is_no_longer_than_anybody_reads() -> None:
     words = format_ranks(tuple(range(0, 1000, 2)))
     assert words.startswith("ranks 0, 2, 4") and words.endswith(", ... (500 in all)")
     assert words.count(",") == MAX_RANGES
+
+
+def test_messages_connect_the_stages_of_a_pipeline_that_has_no_collectives(labelled: Runs) -> None:
+    ranks = labelled("clean.pp").job.ranks
+    assert all(np.isin(facts.comms["op"], POINT_TO_POINT).all() for facts in ranks)
+    silent = [recording(replace(facts, identity=Identity(None, "order"))) for facts in ranks]
+    assert all(each.communications and each.group_ranks for each in silent)
+    assert split_jobs(silent) == [[0, 1]]

@@ -10,14 +10,15 @@ from typing import Any
 
 import fsspec
 import pytest
+from kineto_run import Script
 
 from ddprof.analyzers import engine, recall
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
-from ddprof.analyzers.facts.alike import Alike
 from ddprof.analyzers.facts.cache.place import Chunk, Folder
 from ddprof.analyzers.facts.cache.store import Store
-from ddprof.analyzers.recall import GIVE_UP, Keeping, Recall, recall_of
+from ddprof.analyzers.recall import GIVE_UP, Alike, Keeping, Recall, recall_of
 from ddprof.errors import UsageError
+from ddprof.model import ProcessGroup
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
 
@@ -278,3 +279,16 @@ def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, mo
     (report,) = analyze([folder], Options(cache="memory://refused"))
     assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
     assert len(asked) < GIVE_UP + Store.at_once
+
+
+def test_equal_names_and_groups_are_one_object_and_others_stay_apart(tmp_path: Path) -> None:
+    script = Script()
+    script.launch()
+    first = replace(script.facts(tmp_path), strings=("a", "b"), process_groups=(ProcessGroup("0", ranks=(0, 1)),))
+    equal = replace(first, strings=tuple("ab"), process_groups=(ProcessGroup("0", ranks=(0, 1)),))
+    other = replace(first, strings=("a", "c"))
+    alike = Alike()
+    held = [alike.shared(facts) for facts in (first, equal, other)]
+    assert held[0].strings is held[1].strings
+    assert held[0].process_groups is held[1].process_groups
+    assert [facts.strings for facts in held] == [("a", "b"), ("a", "b"), ("a", "c")]

@@ -16,8 +16,7 @@ from ddprof.findings import Evidence, Fix
 from ddprof.outside.plain_text import clean
 from ddprof.report.comparison import text as comparison_text
 from ddprof.report.comparison.compare import compare
-from ddprof.report.export.cells import text_cell
-from ddprof.report.export.columns import report_tables, write_tables
+from ddprof.report.export.columns import report_tables, text_cell, write_tables
 from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_document
 from ddprof.report.markdown import render_markdown

@@ -14,6 +14,8 @@ from ddprof.settings.wanted import WantedFix, changes_numbers, checked_together,
         ("bucket_cap_mb=12.5", "bucket_cap_mb", 12.5, ""),
         ("multiprocessing_context=spawn@src/train.py:57", "multiprocessing_context", "spawn", "src/train.py:57"),
         ("NCCL_MAX_NCHANNELS=8", "NCCL_MAX_NCHANNELS", "8", ""),
+        ("precision=bf16", "autocast", "bf16", ""),  # as a what-if calls it
+        ("optimizer=fused@train.py:9", "fused", True, "train.py:9"),
     ],
 )
 def test_a_setting_as_it_is_typed(text: str, name: str, value: Value, at: str) -> None:

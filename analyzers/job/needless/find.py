@@ -18,7 +18,7 @@ from ddprof.analyzers.job.needless.between import call_of, gathered_values, one_
 from ddprof.analyzers.job.needless.passes import HostPasses, called_by_host
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED, Needless
-from ddprof.analyzers.job.traffic.roles import roles_by_comm
+from ddprof.analyzers.job.traffic.statistics import roles_by_comm
 from ddprof.intervals import Intervals
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Array

@@ -110,7 +110,7 @@ def stretches(facts: RankFacts) -> Stretches:
 def find_standstills(facts: RankFacts, still: Stretches, places: Places) -> Standstills:
     """Standstills of MIN_STOP_NS and more inside the steps of a rank on a device."""
     ops, silent, held = facts.device_ops, still.silent, still.held
-    calls, ended = _no_events(), still.busy[1]
+    calls, ended = Events(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)), still.busy[1]
     if knows_launches(facts):
         calls = _calls(facts, places)
         ended = np.concatenate((facts.host_spans["end_ns"], facts.phases["end_ns"], ops["launch_end_ns"]))
@@ -158,10 +158,6 @@ def _held(facts: RankFacts, idle: Intervals, busy: Intervals) -> Intervals:
     launched = ops["launch_end_ns"][row[ends_here]]
     is_held = (launched != NULL) & (end - np.maximum(start, launched) > MAX_LAUNCH_LATENCY_NS)
     return np.maximum(start, launched)[is_held], end[is_held]
-
-
-def _no_events() -> Events:
-    return Events(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _following(events: Events, at_ns: Array) -> Array:

@@ -12,14 +12,16 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.explained import with_known_transfer
 from ddprof.analyzers.job.traffic.needless import Needless
-from ddprof.analyzers.job.traffic.roles import roles_by_comm
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
 SEEN_WHOLE = 0.5  # of its transfer, in calls that every member recorded; at the edges of windows some lack a member
+MIN_CALLS = 8
+SIZES_APART = 4.0  # largest over smallest message: waiting as long as the large one takes is 4 times the small one
+FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
+NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at most a tenth of the calls is waiting
 
 
 @dataclass(frozen=True)
@@ -147,3 +149,43 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: 
         needless=kind,
         is_whole=whole and seen_us >= SEEN_WHOLE * float(time_us.sum()),
     )
+
+
+def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
+    """Role of the group of each comm of a rank; 'unmatched' where waiting and moving data cannot be told apart.
+
+    `told`, shape (instances,): of which instances they can (explained.with_known_transfer).
+    """
+    role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
+    mine = members_of(job.members, position)
+    mine = mine[told[job.members["instance"][mine]]]
+    group = job.instances["group"][job.members["instance"][mine]]
+    role[job.members["comm"][mine]] = job.groups["role"][group]
+    return role
+
+
+def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
+    """Whether the bytes explain the calls, of small and of large messages. Unknown sizes and times do not count.
+
+    A rank that was not traced is as late at a small message as at a large one: calls that all take what their bytes
+    take have moved them all the time, and that can be told from one side alone.
+    """
+    known = (times_us > 0) & (sizes_bytes > 0)
+    times, sizes = times_us[known], sizes_bytes[known].astype(float)
+    if len(sizes) < MIN_CALLS or sizes.max() < SIZES_APART * sizes.min():
+        return False
+    return bool(times.sum() <= NO_WAITS * float(np.quantile(times / sizes, FASTEST_CALLS)) * sizes.sum())
+
+
+def with_known_transfer(job: JobFacts) -> Array:
+    """Instances of which waiting and moving data are told apart, shape (instances,): several traced ranks took part,
+    or the bytes explain the calls of the only one.
+    """
+    instances = job.instances
+    told = instances["members"] > 1
+    alone = ~told & ~instances["is_message"].astype(bool)
+    kinds = np.stack((instances["op"].astype(np.int64), instances["group"].astype(np.int64)))
+    for op, group in np.unique(kinds[:, alone], axis=1).T.tolist():
+        mine = alone & (kinds[0] == op) & (kinds[1] == group)
+        told |= mine & is_all_transfer(instances["size_bytes"][mine], instances["transfer_ns"][mine] / 1e3)
+    return np.asarray(told)

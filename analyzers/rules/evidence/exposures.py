@@ -11,9 +11,8 @@ from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
-from ddprof.analyzers.job.traffic.explained import FASTEST_CALLS, is_all_transfer
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.statistics import CommStats, Traffic
+from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Traffic, is_all_transfer
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete

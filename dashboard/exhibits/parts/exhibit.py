@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ddprof.dashboard.figures.charts import Chart
-from ddprof.report.export.cells import text_cell
+from ddprof.report.export.columns import text_cell
 from ddprof.tables import Array
 
 NAME = "text name"  # CSS class of a cell that holds a shortened name

@@ -144,10 +144,10 @@ def label(text: str, most: int = MAX_LABEL_CHARS) -> str:
     return plain(_cut(clean(text), most))
 
 
-def dashed(axis: str, at: float, color: str = "quiet") -> dict[str, Any]:
+def dashed(axis: str, at: float) -> dict[str, Any]:
     """A dashed line across the plot where an axis, "x" or "y", has a value. Not for logarithmic axes."""
     other = "y" if axis == "x" else "x"
-    line = {"color": var(color), "dash": "dash", "width": 1.5}
+    line = {"color": var("quiet"), "dash": "dash", "width": 1.5}
     ends = {f"{axis}0": at, f"{axis}1": at, f"{other}0": 0, f"{other}1": 1}
     return {
         "type": "line",

@@ -11,8 +11,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.patch import PatchSet
+from ddprof.capture.instruments.base import Instrumentor, PatchSet
 
 _METHODS = ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__float__", "__int__")
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python")

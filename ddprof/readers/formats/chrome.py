@@ -47,7 +47,7 @@ def read_chrome(source: Source) -> RankTrace:
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
-    return finish(source, columns, identity, Device(_vendor(source, spans) if devices else "cpu"), notes)
+    return finish(source, columns, identity, Device(_vendor(spans) if devices else "cpu"), notes)
 
 
 def _named(events: list[TimelineEvent], what: str) -> dict[tuple[Any, Any], str]:
@@ -126,7 +126,7 @@ def _device_index(name: str) -> int:
     return one_rank(digits) or 0
 
 
-def _vendor(source: Source, spans: list[TimelineEvent]) -> str:
+def _vendor(spans: list[TimelineEvent]) -> str:
     return "rocm" if any(s.name.startswith("hip") for s in spans) else "cuda"
 
 

@@ -16,8 +16,7 @@ import msgspec
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.json_text.damage import Damage
-from ddprof.readers.json_text.ending import is_list_end
-from ddprof.readers.json_text.salvage import Salvage
+from ddprof.readers.json_text.salvage import Salvage, is_list_end
 from ddprof.readers.json_text.start import Beginning, Start, TextLayout
 from ddprof.readers.json_text.structure import structure
 

@@ -37,11 +37,6 @@ class Structure:
         ends = np.flatnonzero(self.depth == 0)
         return int(self.brackets[ends[-1]]) + 1 if len(ends) else None
 
-    def first_end(self) -> int | None:
-        """Offset just after the first value that is complete at depth 0; None if there is none."""
-        ends = np.flatnonzero(self.depth == 0)
-        return int(self.brackets[ends[0]]) + 1 if len(ends) else None
-
     def depth_at(self, offset: int) -> int:
         """Nesting depth just before `offset`."""
         row = int(np.searchsorted(self.brackets, offset))

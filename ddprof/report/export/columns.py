@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddprof.causes import CAUSES
-from ddprof.report.export.cells import text_cell
+from ddprof.outside.plain_text import clean
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Column, Schema, Table, to_parquet
@@ -51,6 +51,8 @@ FINDINGS = Schema(
         Column("summary", "str", "the finding in words"),
     ),
 )
+# A spreadsheet runs a cell that begins with one of these, also in the full width of East Asian scripts.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def report_tables(report: Report) -> dict[str, Table]:
@@ -143,3 +145,9 @@ def _step_causes(report: Report) -> Table:
             "mean_us": [value for _, _, value in cells],
         }
     )
+
+
+def text_cell(text: str) -> str:
+    """Text from a trace as text for a spreadsheet: behind a quote where it could be run."""
+    shown = clean(text)
+    return "'" + shown if shown.lstrip(" ?'\"").startswith(_FORMULA) else shown

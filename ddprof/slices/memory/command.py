@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,14 +20,15 @@ from ddprof.readers.source import Source
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.slices.memory.content import read_snapshot
-from ddprof.slices.memory.document import memory_document
 from ddprof.slices.memory.exhibits import device_exhibits
 from ddprof.slices.memory.explain import explain
 from ddprof.slices.memory.format import FORMAT
-from ddprof.slices.memory.model import SnapshotMemory
+from ddprof.slices.memory.model import DeviceMemory, Line, OutOfMemory, Share, SnapshotMemory
+from ddprof.slices.memory.snapshot import CodeFrame
 from ddprof.slices.memory.text import render_memory
 
 FORMATS = ("text", "json", "html")
+SCHEMA = "ddprof.memory/1"
 
 
 @click.command("memory")
@@ -95,3 +98,72 @@ def _section(file: SnapshotMemory, number: int) -> Markup:
 
 def _name(file: SnapshotMemory) -> str:
     return file.path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def memory_document(files: Sequence[SnapshotMemory]) -> dict[str, Any]:
+    """Plain dicts, lists, strings, numbers and None."""
+    return {
+        "schema": SCHEMA,
+        "snapshots": [
+            {
+                "path": file.path,
+                "expandable_segments": file.is_expandable,
+                "devices": [_device(device) for device in file.devices],
+            }
+            for file in files
+        ],
+    }
+
+
+def _device(told: DeviceMemory) -> dict[str, Any]:
+    return {
+        "device": told.device,
+        "events": told.events,
+        "span_us": told.span_us,
+        "peak": {
+            "at_us": told.at_us,
+            "allocated_bytes": told.held_bytes,
+            "reserved_bytes": told.reserved_bytes,
+            "fragmented_bytes": told.trapped_bytes,
+            "cached_bytes": told.empty_bytes,
+            "unknown_bytes": told.unknown_bytes,
+            "categories": [_share(share) for share in told.shares],
+            "lines": [_line(line) for line in told.lines],
+            "other_lines_bytes": told.lineless_bytes,
+        },
+        "peak_reserved_bytes": told.most_reserved_bytes,
+        "out_of_memory": [_failure(failure) for failure in told.out_of_memory],
+        "curve": {
+            "at_us": list(told.curve.at_us),
+            "allocated_bytes": list(told.curve.held_bytes),
+            "reserved_bytes": list(told.curve.reserved_bytes),
+        },
+        "advice": list(told.advice),
+        "notes": list(told.notes),
+    }
+
+
+def _share(share: Share) -> dict[str, Any]:
+    return {
+        "category": share.category,
+        "decided_by": share.how,
+        "bytes": share.size_bytes,
+        "blocks": share.blocks,
+        "is_known": share.is_known,
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {**_frame(line.frame), "bytes": line.size_bytes, "blocks": line.blocks, "mostly": line.category}
+
+
+def _frame(frame: CodeFrame) -> dict[str, Any]:
+    return {"file": frame.file or None, "line": frame.line or None, "function": frame.function}
+
+
+def _failure(failure: OutOfMemory) -> dict[str, Any]:
+    plain = asdict(failure)
+    frame = plain.pop("frame")
+    names = {"held_bytes": "allocated_bytes", "trapped_bytes": "fragmented_bytes"}
+    renamed = {names.get(name, name): value for name, value in plain.items()}
+    return {**renamed, "at_line": None if frame is None or failure.frame is None else _frame(failure.frame)}

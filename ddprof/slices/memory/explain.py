@@ -8,8 +8,7 @@ import numpy as np
 
 from ddprof.slices.memory import category as categories
 from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
-from ddprof.slices.memory.pairing import BEFORE
-from ddprof.slices.memory.replay import Replayed, replay, trapped_bytes
+from ddprof.slices.memory.replay import BEFORE, Replayed, replay, trapped_bytes
 from ddprof.slices.memory.snapshot import NO_STACK, Action, CodeFrame, DeviceHistory, Snapshot
 from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes

@@ -17,11 +17,28 @@ from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import UsageError
 from ddprof.slices.planning.document import format_option, print_plan
 from ddprof.slices.planning.layout_commands import scale, sharding
-from ddprof.slices.planning.setting_text import bucket_text, loader_text
+from ddprof.units import format_share, format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
+    from ddprof.analyzers.settings.buckets import BucketPlan
+    from ddprof.analyzers.settings.curve import SettingCurve
+    from ddprof.analyzers.settings.loader import LoaderPlan
     from ddprof.analyzers.settings.present import Present
+
+_KINDS = {
+    "cpu": "bound by the CPU (decoding, transforms): more workers help as far as there are cores",
+    "wait": "mostly waiting (storage, network): more workers help beyond the cores too",
+    "collate": "mostly putting samples together: collate in fewer copies, or batch in the data set",
+    "mixed": "part CPU, part waiting",
+}
+_SOURCES = {
+    "workers": "timed in the workers",
+    "inline": "timed in the training process, which makes its batches itself",
+    "arrivals": "from the pace at which batches arrived",
+}
+_BAR = 36
+_CLIPPED = 2.5  # bars longer than so many times the best one say nothing more
 
 
 @click.group("plan", context_settings={"help_option_names": ["-h", "--help"]})
@@ -92,6 +109,98 @@ def _loaded(run: str, now: tuple[str, ...], reading: Reading) -> tuple[LoadedRun
     stated = parse_now(pairs("--now", now))
     loaded = load_run(run, reading)
     return loaded, present(loaded.measures, stated)
+
+
+def bucket_text(plan: BucketPlan) -> list[str]:
+    """The plan in words."""
+    same = plan.caps.now == plan.advised_mb
+    advice = f"keep bucket_cap_mb={plan.advised_mb:g}" if same else f"bucket_cap_mb={plan.advised_mb:g}"
+    lines = [
+        f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
+        f"{format_us(plan.high_us)}); {_flat_words(plan.caps)} within 2 % of the best",
+        "",
+        *_curve_lines(plan.caps, plan.advised_mb),
+        "",
+        *_curve_lines(plan.firsts),
+        "",
+        f"gradients: {plan.gradient_mb:.3g} MiB in {plan.recorded_buckets:.3g} buckets per backward pass; ready times: "
+        f"{plan.source}",
+        f"cost of an all-reduce: {format_us(plan.latency_us)} + size / {plan.gb_per_s:.3g} GB/s, from messages of "
+        f"{plan.measured_mb[0]:.3g} to {plan.measured_mb[1]:.3g} MiB in this run",
+    ]
+    if plan.is_guess:
+        lines.append("the run's messages have one size: their latency is assumed, and the curve is a guess beyond it")
+    return lines
+
+
+def loader_text(plan: LoaderPlan) -> list[str]:
+    """The plan in words."""
+    same = plan.workers.now == plan.advised_workers
+    advice = f"keep num_workers={plan.advised_workers}" if same else f"num_workers={plan.advised_workers}"
+    kind = _KINDS[plan.kind] if plan.kind else "whether it computes or waits was not recorded"
+    if plan.turn_us:
+        kind = "waiting for the other workers' turns is not counted"
+    share = "" if plan.cpu_share is None else f", {format_share(plan.cpu_share)} of it on the CPU"
+    lines = [
+        f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
+        f"{format_us(plan.high_us)})",
+        "",
+        *_curve_lines(plan.workers, plan.advised_workers),
+        "",
+        *_curve_lines(plan.prefetch),
+        "",
+        f"a batch takes {format_us(plan.batch_us)} to make ({_SOURCES[plan.source]}){share}: {kind}",
+        f"with every batch ready the step takes {format_us(plan.ready_us)}",
+    ]
+    if plan.turn_us:
+        lines.append(
+            "workers fetch one after the other (a lock, or one file or connection): a rank gets a batch every "
+            f"{format_us(plan.turn_us)}, and more of them win nothing until that goes"
+        )
+    if plan.cores is None:
+        lines.append("the number of cores is not recorded: state it with --now cores=N to bound the plan")
+    elif plan.cores_us > plan.ready_us:
+        lines.append(
+            f"{plan.cores} cores per host allow no step below {format_us(plan.cores_us)}: make the batch cheaper too"
+        )
+    return lines
+
+
+def _change(before_us: float, after_us: float) -> str:
+    share = (before_us - after_us) / before_us if before_us else 0.0
+    word = "less" if share >= 0 else "more"
+    return f"{format_us(before_us)} -> {format_us(after_us)} per step, {format_share(abs(share))} {word}"
+
+
+def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]:
+    """One line per value: the predicted step, a bar, and what is special about the value."""
+    if not curve.points:
+        return []
+    most = min(max(point.step_us for point in curve.points), _CLIPPED * curve.best.step_us)
+    flat = {point.value for point in curve.flat}
+    lines = [f"  {curve.knob:>15}  {'step':>9}"]
+    for point in curve.points:
+        marks = [
+            word
+            for word, holds in (
+                ("now", point.value == curve.now),
+                ("best", point == curve.best),
+                ("advised", point.value == advised),
+            )
+            if holds
+        ]
+        bar = ("█" if point.value in flat else "░") * max(1, round(_BAR * min(1.0, point.step_us / most)))
+        lines.append(f"  {point.value:>15g}  {format_us(point.step_us):>9}  {bar} {', '.join(marks)}".rstrip())
+    return lines
+
+
+def _flat_words(curve: SettingCurve) -> str:
+    """The values as good as the best: a range where they follow one another, else a list."""
+    flat = [point.value for point in curve.flat]
+    at = [i for i, point in enumerate(curve.points) if point.value in flat]
+    if len(flat) > 2 and at[-1] - at[0] == len(at) - 1:
+        return f"{flat[0]:g} to {flat[-1]:g} are"
+    return f"{', '.join(f'{value:g}' for value in flat)} {'is' if len(flat) == 1 else 'are'}"
 
 
 command.add_command(sharding)

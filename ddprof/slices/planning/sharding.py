@@ -79,7 +79,7 @@ def plan_sharding(prices: Pricer) -> ShardingPlan:
     measures = prices.measures
     ranks, params, element = _model(measures)
     cost = _cost(measures)
-    optimizer = _optimizer_bytes(measures, element)
+    optimizer = STATES.get(measures.settings.optimizer.name or "", DEFAULT_STATES) * element
     compute_us = prices.step_us((Change("scale_transfer", (), (0.0,)),))
     now = _now(measures)
     memory, other = _memory(measures, params, element, optimizer, ranks, now)
@@ -157,10 +157,6 @@ def _cost(measures: Measures) -> TransferCurve:
 
 def _half(cost: TransferCurve) -> Callable[[float], float]:
     return lambda size: cost.time_ns(size) / 2e3
-
-
-def _optimizer_bytes(measures: Measures, element: float) -> float:
-    return STATES.get(measures.settings.optimizer.name or "", DEFAULT_STATES) * element
 
 
 def _now(measures: Measures) -> str:

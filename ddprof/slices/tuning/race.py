@@ -77,13 +77,13 @@ class Race:
                 return
             self._judge()
 
-    def refine(self, entry: Entry, reserve: int = 0) -> None:
+    def refine(self, entry: Entry) -> None:
         """More pairs of a winner until its gain is known as closely as findings are told, or the budget is spent."""
         while entry.state == WON and len(entry.logs) < MOST_PAIRS and not self.base_failed:
             half = half_width(entry.pairs, entry.error)
             if half is not None and half <= LEAST_GAIN:
                 return
-            if not self._one_round([entry], reserve):
+            if not self._one_round([entry], 0):
                 return
             if outcome(entry.pairs, entry.error) == LOST:
                 entry.state, entry.why = LOST, "the gain did not last"

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from captured import sidecar_of
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
 from kineto_run import Script
 
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
-from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, fed_ratio, is_fed_more
+from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, fed_ratio, is_fed_more, passes_over_optimizer
 
 
 def rank(folder: Path, number: int, size_bytes: int) -> RankFacts:
@@ -78,3 +80,49 @@ def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_eleme
     assert batch_words(more, 1) == "batches of 128 samples against 64"
     longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
     assert batch_words(longer, 1) == "batches of 2.00x the elements"
+
+
+STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
+
+
+def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) -> LoadedRun:
+    """Rank 1 takes so many times as long for its passes and for its optimizer."""
+    period_us = (PASS_US + UPDATE_US) * max(passes, update) + 2_000.0
+    ranks: list[Events] = [[], []]
+    given = TENSOR if shapes else {}
+    for rank, events in enumerate(ranks):
+        for step in range(STEPS):
+            began, pass_us = step * period_us, PASS_US * (passes if rank else 1.0)
+            update_us, called = UPDATE_US * (update if rank else 1.0), began + 100 + pass_us
+            met = began + 200 + PASS_US * max(passes, 1.0) + 500
+            events += [
+                annotation(rank, f"ProfilerStep#{step}", began, period_us),
+                operator(rank, "aten::linear", began + 50, pass_us, **given),
+                operator(rank, "c10d::allreduce_", called, 50, **TENSOR),
+                transfer(rank, "gloo:all_reduce", called + 10, met - called - 10, **TENSOR),
+                annotation(rank, "Optimizer.step#SGD.step", met + 20, update_us + 40),
+                operator(rank, "aten::_foreach_add_", met + 40, update_us, **given),
+            ]
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("passes", "update", "identifier"), [(1.8, 1.0, "straggler.imbalance"), (1.8, 1.8, "straggler.compute")]
+)
+def test_a_larger_batch_leaves_the_optimizer_as_it_is(
+    tmp_path: Path, passes: float, update: float, identifier: str
+) -> None:
+    run = two_ranks(tmp_path / "run", passes, update)
+    assert passes_over_optimizer(run.job.ranks) == pytest.approx([1.0, passes / update], rel=0.02)
+    assert is_fed_more(run.job.ranks, run.measures.work.factor).tolist() == [False, identifier == "straggler.imbalance"]
+    found = run.report.ranked_findings()[0]
+    assert (found.id, found.ranks) == (identifier, (1,))
+    assert not any("nvidia" in (fix.patch or "") for fix in found.fixes)
+
+
+def test_shapes_tell_it_better_and_a_short_optimizer_tells_nothing(tmp_path: Path) -> None:
+    assert passes_over_optimizer(two_ranks(tmp_path / "shapes", 1.8, 1.0, shapes=True).job.ranks) is None
+    ranks = two_ranks(tmp_path / "none", 1.8, 1.0).job.ranks
+    assert passes_over_optimizer([replace(facts, phases=facts.phases.take([])) for facts in ranks]) is None
+    assert passes_over_optimizer(ranks[:1]) is None

@@ -8,10 +8,19 @@ from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import small_run
 from benchmarks.oracle.spec import Model, Parallel
 from benchmarks.oracle.write import write
-from ddprof.analyzers.sampling.choose import greedy, sample, spread
-from ddprof.analyzers.sampling.ranks_option import parse_ranks
-from ddprof.analyzers.sampling.traits import HOST, STAGE, TENSOR_GROUP, Traits, counts, traits_of
-from ddprof.errors import NoUsableInput
+from ddprof.analyzers.sampling.choose import (
+    HOST,
+    STAGE,
+    TENSOR_GROUP,
+    Traits,
+    counts,
+    greedy,
+    parse_ranks,
+    sample,
+    spread,
+    traits_of,
+)
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.model import ProcessGroup
 from ddprof.readers import Source, discover
 from ddprof.readers.admission.stated import Stated
@@ -101,3 +110,28 @@ def test_files_that_cannot_be_read_are_chosen_by_their_names(tmp_path: Path) -> 
     sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
     found = sample(sources, parse_ranks("sample:4"))
     assert counts(found.read) == {HOST: 4}
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "count", "one_more"),
+    [
+        ("0,7", (0, 7), None, "0,7,9"),
+        ("7,7", (7,), None, "7,9"),
+        ("sample:32", (), 32, "sample:33,9"),
+        ("sample:32,7", (7,), 32, "sample:33,7,9"),
+    ],
+)
+def test_ranks(text: str, named: tuple[int, ...], count: int | None, one_more: str) -> None:
+    wanted = parse_ranks(text)
+    assert (wanted.named, wanted.count, wanted.is_all) == (named, count, False)
+    assert wanted.and_rank(9) == one_more
+
+
+def test_all_ranks() -> None:
+    assert parse_ranks("all").is_all
+
+
+@pytest.mark.parametrize("text", ["", "some", "1,x", "sample:", "sample:0", "sample:2,sample:3", "-1", "0,,7"])
+def test_what_cannot_be_read(text: str) -> None:
+    with pytest.raises(UsageError, match="want all, a list like 0,7, sample:32, or sample:32,7"):
+        parse_ranks(text)

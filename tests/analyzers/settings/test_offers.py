@@ -10,7 +10,6 @@ from ddprof.analyzers.settings.knobs import KNOBS, Setting
 from ddprof.analyzers.settings.offers import applied_as, offers, remedies, text_of
 from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import present
-from ddprof.analyzers.settings.recorded import current, lacking
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 # Sample -> what its leading finding suggests.
@@ -67,13 +66,13 @@ def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded()
         run = run_of(sample)
         now = present(run.measures, {})
         for knob in KNOBS:
-            reasons[knob.key].add(lacking(knob, run.measures, now))
+            reasons[knob.key].add(knob.lacking(run.measures, now))
     assert "no pipeline stages found in this run" in reasons["microbatches"] and "" in reasons["microbatches"]
     assert "no garbage collection in the recorded steps" in reasons["gc"] and "" in reasons["gc"]
     assert {""} == reasons["compute"] == reasons["late"]
     run = run_of("bubble")
     now = present(run.measures, {})
-    said = {knob.key: current(knob, run.measures, now) for knob in KNOBS}
+    said = {knob.key: knob.current(run.measures, now) for knob in KNOBS}
     assert run.job.pipeline is not None
     assert said["microbatches"] == str(run.job.pipeline.microbatches)
     assert said["bandwidth"].endswith("exposed transfer per step")

@@ -1,15 +1,20 @@
 """The confidence of findings is counted, and said with what it was counted from."""
 
 import ast
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Labelled, Runs
 
 from ddprof.analyzers import rules
-from ddprof.analyzers.trust.confidence import confidence
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import HostClock, JobFacts
+from ddprof.analyzers.trust.confidence import WORDS, confidence, doubts_of
 from ddprof.analyzers.trust.precision import Precision, Tally
 from ddprof.findings import Basis, Doubt
+from ddprof.model import HealthNote
 
 TABLE = Precision("", {}, {"host.gc": {"recorded": Tally(20, 19)}}, {"two_steps": Tally(9, 9)}, Tally(20, 19))
 
@@ -40,3 +45,46 @@ def test_findings_of_a_report_say_what_they_stand_on(labelled: Runs) -> None:
             assert finding.basis in {basis.value for basis in Basis}
             assert finding.doubts == ()
             assert "labelled runs" in finding.grounds
+
+
+def changed(measures: Measures, change: Callable[[JobFacts], JobFacts]) -> Measures:
+    """The measures with another job."""
+    return replace(measures, job=change(measures.job))
+
+
+def first_rank(job: JobFacts, **values: object) -> JobFacts:
+    """The job with its first rank recorded otherwise."""
+    return replace(job, ranks=(replace(job.ranks[0], **values), *job.ranks[1:]))  # type: ignore[arg-type]
+
+
+def unconnected(job: JobFacts) -> JobFacts:
+    """No operation connects the clock of the host."""
+    domains = dict.fromkeys(job.clock.domains, HostClock(0, 0.0, None))
+    return replace(job, clock=replace(job.clock, domains=domains))
+
+
+@pytest.fixture
+def run(labelled: Runs) -> Labelled:
+    """A recording of which nothing is doubtful."""
+    return labelled("host.gc")
+
+
+def test_a_whole_recording_is_not_doubted(run: Labelled) -> None:
+    assert doubts_of(run.measures, 0.01) == ()
+
+
+def test_every_doubt_is_told_from_what_was_recorded(run: Labelled) -> None:
+    measures = run.measures
+    broken = HealthNote("file: ends early", "events after that point are missing", "error")
+    seen = {
+        Doubt.ONE_STEP: doubts_of(replace(measures, steps=1), None),
+        Doubt.TWO_STEPS: doubts_of(replace(measures, steps=2), None),
+        Doubt.INFERRED_STEPS: doubts_of(changed(measures, lambda j: first_rank(j, step_source="inferred")), None),
+        Doubt.MISSING_RANKS: doubts_of(changed(measures, lambda j: replace(j, missing_ranks=(9,))), None),
+        Doubt.ASSUMED_CLOCK: doubts_of(changed(measures, unconnected), None),
+        Doubt.DAMAGED_FILES: doubts_of(changed(measures, lambda j: first_rank(j, health=(broken,))), None),
+        Doubt.REPLAY_ERROR: doubts_of(measures, 0.2),
+    }
+    of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_prices.py, rules/evidence/test_occurrences.py
+    assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings}
+    assert set(WORDS) == set(Doubt)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ddprof.capture.bootstrap import instrumentors
 from ddprof.capture.guard import Guard
-from ddprof.capture.instruments.base import Instrumentor, Listeners
+from ddprof.capture.instruments.base import Instrumentor, Listeners, Patch
 
 
 class Silent(Instrumentor):
@@ -32,3 +32,33 @@ def test_only_hooks_that_are_overridden_are_kept_and_few_stand_on_the_step_path(
     listeners = Listeners(instrumentors(hub))
     assert [type(hook.__self__).__name__ for hook in listeners.step_ended] == ["ForwardPasses", "GradientTimes"]
     assert [type(hook.__self__).__name__ for hook in listeners.optimizer_stepped] == ["DataLoading"]
+
+
+def test_patch_restores_inherited_and_own_attributes() -> None:
+    class Base:
+        def f(self) -> int:
+            return 1
+
+    class Child(Base):
+        pass
+
+    own = vars(Base)["f"]
+    for owner in (Child, Base):
+        patch = Patch(owner, "f", lambda self: 2)
+        patch.install()
+        patch.install()
+        assert Child().f() == 2
+        patch.uninstall()
+        patch.uninstall()
+        assert Child().f() == 1
+    assert "f" not in vars(Child)
+    assert vars(Base)["f"] is own
+
+
+def test_patch_leaves_a_later_patch_alone() -> None:
+    owner = SimpleNamespace(f=1)
+    patch = Patch(owner, "f", 2)
+    patch.install()
+    owner.f = 3
+    patch.uninstall()
+    assert owner.f == 3

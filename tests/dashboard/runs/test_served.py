@@ -10,7 +10,7 @@ from ddprof.dashboard.runs import served
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.errors import NoUsableInput
-from ddprof.slices.live.hosts import hosts_now
+from ddprof.slices.live.exhibits import hosts_now
 
 
 def test_a_folder_that_grows_is_read_again(

@@ -10,8 +10,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import NoUsableInput
 from ddprof.report.phrases import run_words
-from ddprof.slices.live.exhibits import exhibits
-from ddprof.slices.live.hosts import TAIL_BYTES, hosts_now
+from ddprof.slices.live.exhibits import TAIL_BYTES, exhibits, hosts_now
 from tests.dashboard.conftest import RUNNING_STEPS
 
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.facts.script.operators import call_of
+from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.needless.cost import needless_us
 from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.analyzers.rules.evidence.needless import fixes
-from ddprof.analyzers.rules.evidence.needless.computed import share_on_gathered
 from ddprof.analyzers.rules.evidence.needless.lines import called_at
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
+from ddprof.tables import Array
 from ddprof.units import format_bytes, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
@@ -137,6 +139,26 @@ def _metrics(measures: Measures, told: Told) -> str:
 
 def _norms(measures: Measures, told: Told) -> str:
     return f"{told.calls + 1:.0f} small values are reduced one by one between backward pass and optimizer{told.where}"
+
+
+def on_gathered(measures: Measures, position: int) -> Array:
+    """Stacks of a rank in the calls of its loop that gather values which no pass needs; bool, shape (stacks,)."""
+    facts = measures.job.ranks[position]
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    if METRICS not in measures.needless or not len(tree):
+        return np.zeros(len(tree), bool)
+    lines = {line.partition(", in ")[0] for line in called_at(measures, METRICS, position)}
+    named = np.array([tree.words(frame) in lines for frame in range(len(tree.frames))], bool)
+    called = call_of(tree)
+    calls = np.unique(called[named[tree.frame] & (called >= 0)])
+    return np.asarray(np.isin(called, calls))
+
+
+def share_on_gathered(measures: Measures, position: int) -> float:
+    """The share of a rank's time in Python of its script (`Measures.script`) that is in them."""
+    own_ns = measures.script[position].stack_ns
+    total = float(own_ns.sum())
+    return float(own_ns[on_gathered(measures, position)].sum()) / total if total else 0.0
 
 
 Summary = Callable[[Measures, Told], str]

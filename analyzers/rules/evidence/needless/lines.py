@@ -9,7 +9,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.meetings import called_name
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.needless.callers import callers, noted_calls, noted_of_script
+from ddprof.analyzers.job.needless.between import callers, noted_calls, noted_of_script
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.traffic.needless import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
 from ddprof.sidecar.calls import ScriptCall

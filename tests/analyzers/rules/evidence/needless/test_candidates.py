@@ -11,7 +11,7 @@ from kineto_run import Script
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.traffic.needless import METRICS
-from ddprof.analyzers.rules.evidence.needless.computed import share_on_gathered
+from ddprof.analyzers.rules.evidence.needless.candidates import share_on_gathered
 
 
 def metric_and_log(script: Script) -> None:
@@ -31,5 +31,5 @@ def test_only_a_call_that_gathers_goes_with_what_it_gathers(tmp_path: Path, monk
     assert share_on_gathered(made(tmp_path), 0) == 0.0
     needless: Any = {METRICS: None}
     lines = ["train.py:50 gather_all(), in all_gather_object()"]
-    monkeypatch.setattr("ddprof.analyzers.rules.evidence.needless.computed.called_at", lambda *_: lines)
+    monkeypatch.setattr("ddprof.analyzers.rules.evidence.needless.candidates.called_at", lambda *_: lines)
     assert share_on_gathered(replace(made(tmp_path), needless=needless), 0) == pytest.approx(0.75, abs=0.01)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddprof.slices.memory.pairing import Blocks, held_bytes, pair
+from ddprof.slices.memory.replay import Blocks, held_bytes, pair
 
 EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(1, 100)), max_size=60)
 

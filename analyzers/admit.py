@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns, sequence_ranges
 from ddprof.model import HealthNote
 from ddprof.readers import Source
 from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
+from ddprof.readers.admission.runs import run_folder
 from ddprof.readers.files.names import stem
 from ddprof.readers.formats import formats
 
@@ -28,7 +29,7 @@ def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Ad
     files = {source.path for source, _ in found}
     if len(files) < 2 and all(formats()[source.format].is_run for source, _ in found):
         return [Admitted(label, tuple(range(len(found))))] if found else []
-    recordings = [recording(facts) for _, facts in found]
+    recordings = [replace(recording(facts), folder=run_folder(source)) for source, facts in found]
     jobs = split_jobs(recordings)
     if len(jobs) == 1:
         return [Admitted(label, tuple(jobs[0]))]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
-from ddprof.findings import Finding, severity
+from ddprof.findings import Finding, severity_of
 
 CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is none
 MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest rank
@@ -15,7 +15,7 @@ MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest r
 def in_order(findings: Sequence[Finding], measures: Measures) -> tuple[Finding, ...]:
     """The leading finding, then the largest recoverable time first (ties: more confident, then by identifier)."""
     ranked = sorted(findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id))
-    serious = [f for f in ranked if severity(f.recoverable_us.value, measures.step_us) != "info"]
+    serious = [f for f in ranked if severity_of(f, measures.step_us) != "info"]
     lead = _lead(serious, measures) if serious else None
     return tuple(sorted(ranked, key=lambda f: f is not lead))
 

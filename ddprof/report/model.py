@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddprof.findings import Abstention, Finding, Remark, severity
+from ddprof.findings import Abstention, Finding, Remark, severity_of
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
@@ -223,8 +223,8 @@ class Report:
         return f"{self.run.name}: {self.verdict.headline}" if self.run.name else self.verdict.headline
 
     def severity_of(self, finding: Finding) -> str:
-        """Severity of a finding from the share of this run's step that it would save."""
-        return severity(finding.recoverable_us.value, self.steps.wall_us)
+        """Severity of a finding from the share of this run's step that it would save, and from its range."""
+        return severity_of(finding, self.steps.wall_us)
 
     def predicted_step_us(self, finding: Finding) -> float:
         """Step time after the finding's cause is removed, in microseconds; never negative."""

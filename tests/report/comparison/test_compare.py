@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,24 @@ def test_the_timers_of_the_whole_run_decide(
     assert (outcome == "disagree") is headline(result).startswith("Not judged")
     limited = regressions(result, (5.0, "%"))
     assert not limited or outcome == "slower"
+
+
+def test_equal_jobs_on_a_busy_machine_are_not_called_different(straggler_report: Report) -> None:
+    """Steps of 40 real jobs on a busy machine: the first half of each against the second, which is the same job."""
+    kept = json.loads(Path(__file__).with_name("busy_runs.json").read_text())
+    outcomes = [
+        compare(*(_half(straggler_report, steps, run["waited"]) for steps in np.split(np.array(run["steps_us"]), 2)))
+        for run in kept
+    ]
+    called = [found.step.outcome for found in outcomes if found.step.outcome in ("slower", "faster")]
+    assert len(outcomes) == 40 and all(found.is_timed for found in outcomes) and len(called) <= 2
+
+
+def _half(report: Report, steps_us: Any, waited: float) -> Report:
+    """The report of a run of these steps, of which the last five were traced."""
+    traced, parts = tuple(map(float, steps_us[-5:])), tuple(steps_us.reshape(6, 3).mean(axis=1).tolist())
+    steps = Steps(5, "profiler_step", float(np.mean(traced)), traced, timed_us=parts, timed=18, waited_share=waited)
+    return dataclasses.replace(report, steps=steps)
 
 
 def test_different_jobs_are_not_comparable_and_a_run_without_steps_is_refused(slow: Report, fast: Report) -> None:

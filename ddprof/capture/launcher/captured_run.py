@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ class CapturedRun:
         notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
         hang = self._hangs.found if self._hangs is not None else None
         if self._hangs is not None:
-            chore("answers of the ranks", "some are left there", self._hangs.tidy)
+            tidy = partial(self._hangs.tidy, failed=bool(code))
+            chore("answers of the ranks", "some are left there", tidy)
         summary = chore("the sum of the ranks", "the manifest names none", lambda: summarize(path)) or RunSummary()
         ended = chore("the end of the manifest", "it is lacking", lambda: self._ended(summary, code, notes))
         written = ended is not None and self._write(ended, "nothing says how the run ended")

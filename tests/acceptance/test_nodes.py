@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_acceptance import HERE, _call
+from called import HERE, call
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SCRIPT = str(HERE / "results" / "loops.py")
@@ -26,5 +26,5 @@ def test_two_nodes_are_one_report(tmp_path: Path, out: str) -> None:
         started.append(subprocess.Popen([*run, *torchrun, SCRIPT, "plain", str(tmp_path / "out")], cwd=tmp_path))
     assert [each.wait(timeout=900) for each in started] == [0, 0]
     given = sorted({out.format(tmp_path, node) for node in range(2)})
-    told = _call([sys.executable, "-m", "ddprof.cli.main", "analyze", *given])
+    told = call([sys.executable, "-m", "ddprof.cli.main", "analyze", *given])
     assert "2 ranks" in told.splitlines()[0] and "of 2 ranks" not in told, told

@@ -22,7 +22,7 @@ from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
-from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Fix, Rule, severity
+from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Fix, Rule, severity_of
 from ddprof.report.model import WhatIf
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
@@ -107,12 +107,12 @@ class _Heard:
 
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
-    reason = (
-        explained_by_a_busy_machine(candidate, measures)
-        or contradicted_by_the_run(candidate, measures)
-        or takes_no_longer(candidate, measures)
-    )
-    return candidate if reason is None else Abstention(candidate.id, reason, is_withdrawn=True)
+    reason = explained_by_a_busy_machine(candidate, measures)
+    is_busy = reason is not None
+    reason = reason or contradicted_by_the_run(candidate, measures) or takes_no_longer(candidate, measures)
+    if reason is None:
+        return candidate
+    return Abstention(candidate.id, reason, is_withdrawn=True, busy_us=candidate.lost_us if is_busy else 0.0)
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
@@ -164,7 +164,7 @@ def _explain(
         ):
             continue
         findings.append(finding)
-        if own and candidate.changes and severity(finding.recoverable_us.value, measures.step_us) != "info":
+        if own and candidate.changes and severity_of(finding, measures.step_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed
 
@@ -248,7 +248,7 @@ def _what_if(
 def in_order(findings: Sequence[Finding], measures: Measures) -> tuple[Finding, ...]:
     """The leading finding, then the largest recoverable time first (ties: more confident, then by identifier)."""
     ranked = sorted(findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id))
-    serious = [f for f in ranked if severity(f.recoverable_us.value, measures.step_us) != "info"]
+    serious = [f for f in ranked if severity_of(f, measures.step_us) != "info"]
     lead = _lead(serious, measures) if serious else None
     return tuple(sorted(ranked, key=lambda f: f is not lead))
 

@@ -33,6 +33,7 @@ from ddprof.model import HealthNote
 from ddprof.outside.stores import refusals
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
 from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
+from ddprof.readers.admission.runs import run_folder
 from ddprof.readers.companions.manifests import read_commit, read_step_times
 from ddprof.readers.files.names import stem
 from ddprof.readers.formats import formats
@@ -273,7 +274,7 @@ def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Ad
     files = {source.path for source, _ in found}
     if len(files) < 2 and all(formats()[source.format].is_run for source, _ in found):
         return [Admitted(label, tuple(range(len(found))))] if found else []
-    recordings = [recording(facts) for _, facts in found]
+    recordings = [replace(recording(facts), folder=run_folder(source)) for source, facts in found]
     jobs = split_jobs(recordings)
     if len(jobs) == 1:
         return [Admitted(label, tuple(jobs[0]))]

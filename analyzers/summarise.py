@@ -9,7 +9,9 @@ from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.sampling import shares_replica
+from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_parts_us
 from ddprof.analyzers.places import located
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.training.catalogue import remarks
@@ -116,6 +118,7 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
 
 
 def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
+    timed_us, timed = timed_parts_us(job)
     return Steps(
         count=len(job.per_step_ns),
         source=job.ranks[0].step_source,
@@ -123,6 +126,9 @@ def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
         per_step_us=tuple(ns / 1e3 for ns in job.per_step_ns),
         unprofiled_us=None if prices.unprofiled is None else prices.unprofiled.step_us,
         left_out=tuple(LeftOutStep(step.number, step.wall_ns / 1e3, step.why) for step in job.left_out),
+        timed_us=timed_us,
+        timed=timed,
+        waited_share=waited_share(job.ranks),
     )
 
 

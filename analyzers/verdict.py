@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.coverage import unmatched_us
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
@@ -9,7 +11,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.findings import Basis, Finding, severity
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, severity_of
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
@@ -26,19 +28,19 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
 
     `steps`: of the report that it heads: a gain is of a traced step where one without the profiler is clearly another.
     """
-    serious = [f for f in diagnosis.findings if severity(f.recoverable_us.value, measures.step_us) != "info"]
+    serious = [f for f in diagnosis.findings if severity_of(f, measures.step_us) != "info"]
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
         others = _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
         sentence = _sentence(top, measures, steps.noun) + others
-        modest = severity(top.recoverable_us.value, measures.step_us) != "critical"
+        modest = severity_of(top, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         if rule and rule.upper_bound and _compute_share(measures) >= least:
             share = format_share(_compute_share(measures))
             return Verdict("compute", f"Compute-bound: {share} of each step is compute. Next: {sentence}")
         return Verdict(rule.bound if rule else "compute", sentence[0].upper() + sentence[1:])
-    plain = _healthy(measures)
+    plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
 
 
@@ -74,6 +76,20 @@ def _compute_share(measures: Measures) -> float:
 def _busy(measures: Measures) -> str:
     share = format_share(_compute_share(measures))
     return f"Compute-bound: {share} of each {format_us(measures.step_us)} step is compute"
+
+
+def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict | None:
+    """Where nothing is left to tell because the machine was busy: that it was not judged, why, and what would do."""
+    withheld = [a for a in abstentions if a.busy_us >= WARNING_SHARE * measures.step_us]
+    if not withheld:
+        return None
+    what = f"{len(withheld)} finding{'s' if len(withheld) > 1 else ''}, the largest of {_largest(withheld, measures)}"
+    words = f"Not judged: the machine is busy, and {what} of the step, may be chance"
+    return Verdict("none", f"{words}; run the job on a quiet machine, or give it cores of its own (taskset, a cgroup)")
+
+
+def _largest(withheld: Sequence[Abstention], measures: Measures) -> str:
+    return format_share(max(a.busy_us for a in withheld) / measures.step_us)
 
 
 def _healthy(measures: Measures) -> Verdict:

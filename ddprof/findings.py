@@ -9,6 +9,7 @@ from typing import Any
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03
+EVEN = 0.5  # confidence of what is right as often as wrong
 
 
 class Basis(str, Enum):
@@ -166,12 +167,14 @@ class Finding:
 class Abstention:
     """A rule that could not judge, and why: "not measured" must never read as "fine".
 
-    `is_withdrawn`: it had found something, which this recording is not to be believed on.
+    `is_withdrawn`: it had found something, which this recording is not to be believed on. `busy_us`: what that cost per
+    step, where a busy machine is why.
     """
 
     id: str
     reason: str
     is_withdrawn: bool = False
+    busy_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,16 @@ class Check:
     id: str
     title: str
     detect: Callable[[Any], Iterator[Remark]]
+
+
+def severity_of(finding: Finding, step_us: float) -> str:
+    """Severity of a finding from what it recovers. One that names ranks accuses: where its range begins at nothing it
+    is not critical, and where it is as likely wrong as right besides, it is told and no more.
+    """
+    found = severity(finding.recoverable_us.value, step_us)
+    if not finding.ranks or finding.recoverable_us.low > 0 or found == "info":
+        return found
+    return "warning" if finding.confidence > EVEN else "info"
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

@@ -174,7 +174,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             source="torch.utils.data.DataLoader documentation",
         )
     if needs is None:
-        suggested = 4 if not workers else 2 * workers
+        suggested = min(4 if not workers else 2 * workers, max(_cores_each(measures), workers or 0))
     else:
         suggested = max(needs.workers, workers or 0)
         why += _LIMITS[needs.limit]
@@ -195,6 +195,14 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         source="torch.utils.data.DataLoader documentation",
         applies=(("num_workers", suggested), ("prefetch_factor", 4), ("persistent_workers", True), *pinned),
     )
+
+
+def _cores_each(measures: Measures) -> int:
+    """Cores of the host for each of its ranks, at least one: what a batch costs is not known, and more workers than
+    that may only take turns. Where they were not recorded, as many as anybody wants.
+    """
+    known = measures.settings.processors
+    return max(1, known.usable // max(1, known.local_ranks or 1)) if known.usable else 1 << 30
 
 
 def cheaper_fix(cost: FetchCost) -> Fix | None:

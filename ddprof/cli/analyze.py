@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from ddprof.capture.files.layout import MANIFEST
 from ddprof.cli.answer import AnalyzeOptions, answer_without_events, was_answered
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
@@ -97,5 +99,16 @@ def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
     explain = [f"ddprof explain {leading.id}"] if leading else []
-    explain += [f"ddprof run --apply {shlex.quote(str(fixes))} -- COMMAND"] if fixes else []
+    if fixes:
+        from ddprof.report.fixes import mends_first
+
+        explain += [f"ddprof run --apply {shlex.quote(str(fixes))} -- {_command(paths)}"] if mends_first(report) else []
     return [*explain, f"ddprof report {shown} -o report.html"] if alone else explain
+
+
+def _command(paths: Sequence[str]) -> str:
+    """What started the run, as its manifest has it; COMMAND where none says so."""
+    from ddprof.readers.companions.manifests import launch_of
+
+    launch = launch_of([os.path.join(paths[0], MANIFEST)]) if len(paths) == 1 else None
+    return launch.command if launch else "COMMAND"

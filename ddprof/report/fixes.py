@@ -38,15 +38,28 @@ def applicable(report: Report, is_proven: bool = False) -> list[tuple[WantedFix,
 
 
 def fixes_file(report: Report) -> str | None:
-    """The text of FIXES.toml; None where no fix can be applied."""
+    """The text of FIXES.toml: every finding in order, those without a fix that can be applied as a comment; None where
+    none can.
+    """
     fixes = applicable(report)
     if not fixes:
         return None
+    entries: list[tuple[WantedFix, str] | str] = []
+    for number, finding in enumerate((f for f in report.ranked_findings() if report.severity_of(f) != "info"), 1):
+        mine: list[tuple[WantedFix, str] | str] = [(wanted, why) for wanted, of, why in fixes if of is finding]
+        words = f"finding {number}, {finding.id}: {finding.summary}. {'' if mine else 'By hand: '}"
+        entries += mine if mine else [words + "; ".join(phrases.fix_words(fix) for fix in finding.fixes[:1])]
     head = (
         f"Fixes for {report.run.name or 'the run'}: {phrases.headline(report)}",
         "ddprof run --apply THIS -- COMMAND makes them without an edit of the script. Delete what is not wanted.",
     )
-    return write_fixes([(wanted, why) for wanted, _, why in fixes], head)
+    return write_fixes(entries, head)
+
+
+def mends_first(report: Report) -> bool:
+    """Whether what can be applied is of the finding that leads: fixes of others must not pass for its own."""
+    leading = phrases.leading(report)
+    return any(finding is leading for _, finding, _ in applicable(report))
 
 
 def _wanted(fix: Fix, finding: Finding) -> Iterator[WantedFix]:

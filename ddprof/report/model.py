@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddprof.findings import Abstention, Finding, Remark, severity
+from ddprof.findings import Abstention, Finding, Remark, severity_of
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
@@ -78,6 +78,9 @@ class Steps:
     """The measured steady steps. `source` says where the step marks came from ("none" where there were no steps).
 
     `unprofiled_us`: the typical step outside the trace windows by the step timers; None where none was timed.
+    `timed_us`: the mean step of each of some equal parts of the run outside the windows, in order, of `timed` steps in
+    all; () where too few were timed. `waited_share`: of the run's time in which ranks were ready and had no CPU, mean
+    over ranks; None where it was not recorded.
     """
 
     count: int
@@ -86,6 +89,9 @@ class Steps:
     per_step_us: tuple[float, ...] = ()
     unprofiled_us: float | None = None
     left_out: tuple[LeftOutStep, ...] = ()
+    timed_us: tuple[float, ...] = ()
+    timed: int = 0
+    waited_share: float | None = None
 
     @property
     def differ_unprofiled(self) -> bool:
@@ -217,8 +223,8 @@ class Report:
         return f"{self.run.name}: {self.verdict.headline}" if self.run.name else self.verdict.headline
 
     def severity_of(self, finding: Finding) -> str:
-        """Severity of a finding from the share of this run's step that it would save."""
-        return severity(finding.recoverable_us.value, self.steps.wall_us)
+        """Severity of a finding from the share of this run's step that it would save, and from its range."""
+        return severity_of(finding, self.steps.wall_us)
 
     def predicted_step_us(self, finding: Finding) -> float:
         """Step time after the finding's cause is removed, in microseconds; never negative."""

@@ -57,10 +57,14 @@ def _fix(row: Any) -> WantedFix:
     return WantedFix(row["set"], at, finding)
 
 
-def write_fixes(fixes: Iterable[tuple[WantedFix, str]], head: Sequence[str] = ()) -> str:
-    """The file's text; each fix with the words why, and lines of comment at the top."""
+def write_fixes(fixes: Iterable[tuple[WantedFix, str] | str], head: Sequence[str] = ()) -> str:
+    """The file's text; each fix with the words why, lines of comment at the top, and a comment for each text."""
     lines = [*(f"# {clean(line)}" for line in head), f'schema = "{SCHEMA}"']
-    for fix, why in fixes:
+    for entry in fixes:
+        if isinstance(entry, str):
+            lines += ["", f"# {clean(entry)}"]
+            continue
+        fix, why = entry
         values = ", ".join(f"{name} = {_literal(value)}" for name, value in fix.values.items())
         lines += ["", "[[fix]]"]
         lines += [f"{key} = {_literal(clean(text))}" for key, text in (("finding", fix.finding), ("why", why)) if text]

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from called import HERE, call
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-HERE = Path(__file__).resolve().parent
 ROUNDS = range(int(os.environ.get("DDPROF_ROUNDS", "1")))
-TIMEOUT_S = 900  # beside other work a machine takes minutes to import a framework
 ON_ONE_RANK = ("host.checkpoint", "straggler.host", "straggler.imbalance", "straggler.unexplained")
 SLOW_CORE = ("straggler.host", "straggler.compute", "straggler.unexplained", "host.stalled")
 
@@ -121,21 +120,11 @@ def _report(out: Path, folder: str, command: str) -> dict[str, Any]:
     script, *arguments = command.split()
     run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "run"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    _call([*run, "--", *launch, str(HERE / folder / script), *arguments])
+    call([*run, "--", *launch, str(HERE / folder / script), *arguments])
     report: dict[str, Any] = json.loads(
-        _call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out / "latest"), "--format", "json"])
+        call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out / "latest"), "--format", "json"])
     )
     return report
-
-
-def _call(command: list[str]) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("DDPROF_")}
-    environment = {**kept, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
-    done = subprocess.run(
-        command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_acceptance import HERE, _call
+from called import HERE, call
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -27,9 +27,9 @@ SAID = {
 @pytest.mark.parametrize("shape", SAID)
 def test_followed_advice_trains_the_same(tmp_path: Path, shape: str) -> None:
     run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--name", "run", "--skip", "3"]
-    _call([*run, "--", *LAUNCH, SCRIPT, shape, str(tmp_path / "as_it_is")])
+    call([*run, "--", *LAUNCH, SCRIPT, shape, str(tmp_path / "as_it_is")])
     analyze = [sys.executable, "-m", "ddprof.cli.main", "analyze", str(tmp_path / "latest"), "--format", "json"]
-    report: dict[str, Any] = json.loads(_call(analyze))
+    report: dict[str, Any] = json.loads(call(analyze))
     fixes = [fix for finding in report["findings"] for fix in finding["fixes"]]
     fewer = [fix["condition"] for fix in fixes if "no_sync" in (fix["patch"] or "")]
     # Where bytes are too many for the link, larger batches are named, with what that asks for.

@@ -19,14 +19,14 @@ def run(sample, tmp_path: Path) -> Path:
     for trace in folder.glob("*.json.gz"):
         text = gzip.decompress(trace.read_bytes()).replace(b"_MultiProcessing", b"_SingleProcess")
         trace.write_bytes(gzip.compress(text, 1))
-    (folder / "manifest.json").write_text("{}")
+    (folder / "manifest.json").write_text('{"command": "torchrun train.py --epochs 3"}')
     return folder
 
 
 def test_a_run_folder_gets_its_fixes_once(ddprof, run: Path) -> None:
     code, out, _ = ddprof("analyze", str(run))
     path = run / "FIXES.toml"
-    assert code == 0 and f"Next: ddprof run --apply {path} -- COMMAND" in out
+    assert code == 0 and f"Next: ddprof run --apply {path} -- torchrun train.py --epochs 3" in out
     (first, *_) = parse_fixes(path.read_text())
     assert first.values["num_workers"] and first.finding.startswith("input.")
     path.write_text(path.read_text() + "# mine\n")

@@ -1,7 +1,9 @@
 """The fixes of a report as a file that `ddprof run --apply` takes."""
 
+from dataclasses import replace
+
 from ddprof.findings import Finding, Fix, Recoverable
-from ddprof.report.fixes import applicable, fixes_file
+from ddprof.report.fixes import applicable, fixes_file, mends_first
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 from ddprof.settings.fixes_file import parse_fixes
@@ -38,6 +40,17 @@ def test_the_larger_gain_sets_a_thing_that_two_findings_want() -> None:
     text = fixes_file(report)
     assert text is not None and list(parse_fixes(text)) == wanted
     assert applicable(from_contract(to_contract(report))) == applicable(report)
+
+
+def test_the_file_names_every_finding_in_order_and_the_first_ones_fix_is_no_other() -> None:
+    unproven = replace(_fix({"broadcast_buffers": False}), condition="Check first that buffers stay")
+    report = _report((40.0, (unproven,)), (20.0, (_fix({"num_workers": 4}),)), (10.0, (_fix({}),)))
+    text = fixes_file(report)
+    assert text is not None and [fix.finding for fix in parse_fixes(text)] == ["kind.number1"]
+    places = [text.find(f"kind.number{number}") for number in range(3)]
+    assert 0 < places[0] < places[1] < places[2] and "why). Check first that buffers stay" in text
+    assert not mends_first(report) and mends_first(_report((20.0, (_fix({"num_workers": 4}),))))
+    assert next(dict(fix.values) for fix, _, _ in applicable(report, is_proven=True)) == {"broadcast_buffers": False}
 
 
 def test_what_cannot_be_applied_leaves_no_file_and_each_line_gets_a_fix() -> None:

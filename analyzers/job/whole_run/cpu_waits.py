@@ -66,6 +66,12 @@ def run_shares(ranks: Sequence[RankFacts]) -> CpuShares:
     return _shares(ranks, [(run,) if (run := facts.sidecar.cpu_waits.run) else () for facts in ranks])
 
 
+def waited_share(ranks: Sequence[RankFacts]) -> float | None:
+    """Share of that time in which ranks were ready and had no CPU, mean over ranks; None where it was not recorded."""
+    waited = run_shares(ranks).waited
+    return float(np.nanmean(waited)) if np.isfinite(waited).any() else None
+
+
 def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> CpuShares:
     total = np.array([sum(time.dur_ns for time in of_rank) or np.nan for of_rank in times], float)
     on_cpu = np.array([sum(time.cpu_ns for time in of_rank) for of_rank in times], float)

@@ -22,6 +22,8 @@ MIN_STEPS = 8  # unprofiled steps of a rank, before their mean says anything
 # Steps per block of the trimmed mean: a pause every other step, or in turn on two ranks, is in every block alike.
 # Single steps would be trimmed of their pauses.
 BLOCK_STEPS = 4
+# Batch means: 10 to 30 batches suffice, however long the run is (Schmeiser 1982); fewer where it is short.
+PARTS, LEAST_PARTS, LEAST_PER_PART = 10, 4, 3
 MIN_PART_SHARE = 0.02  # of the profiled step: a part that takes less of it inside has no ratio
 MAX_PAUSE_RATIO = 4.0  # outside over inside: a window of few steps may hold next to no pause
 
@@ -65,6 +67,21 @@ def typical_steps(facts: RankFacts) -> list[StepTimes]:
     lengths = np.array([step.length_ns for step in whole], float).reshape(-1, BLOCK_STEPS).sum(axis=1)
     blocks = np.sort(middle_half(lengths))
     return [whole[block * BLOCK_STEPS + i] for block in blocks.tolist() for i in range(BLOCK_STEPS)]
+
+
+def timed_parts_us(job: JobFacts) -> tuple[tuple[float, ...], int]:
+    """The job's mean unprofiled step in each of equal parts of the run, in order, and of how many steps they are; ()
+    where a rank has too few. Pauses are in them: this is what the run takes.
+    """
+    lengths = [[step.length_ns for step in unprofiled_steps(facts) if step.length_ns] for facts in job.ranks]
+    steps = min(map(len, lengths), default=0)
+    parts = min(PARTS, steps // LEAST_PER_PART)
+    if parts < LEAST_PARTS:
+        return (), 0
+    each = steps // parts
+    kept = np.array([of_rank[-parts * each :] for of_rank in lengths], float)
+    means = kept.mean(axis=0).reshape(parts, each).mean(axis=1) / 1e3
+    return tuple(means.tolist()), parts * each
 
 
 def pause_ratios(facts: RankFacts) -> dict[str, float]:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.host.nvml import Nvml
 from ddprof.capture.launcher.host.topology import read_topology
+from ddprof.capture.launcher.identity import job_of
 from ddprof.capture.launcher.monitor import JobMonitor
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
@@ -66,7 +68,7 @@ class CapturedRun:
             given["end_after"] = options.end_after
         if options.to_apply:
             given["apply"] = list(options.to_apply.words)
-        self._begun = manifest.begin(command_line, given, started_ns)
+        self._begun = manifest.begin(command_line, given, started_ns, job_of(command_line, os.environ))
         self._write(self._begun, "nothing says how the run was started until it has ended")
         nvml = chore("NVIDIA's library", "GPUs are not watched", Nvml.open)
         self._gpus = GpuWatch(nvml)
@@ -105,7 +107,8 @@ class CapturedRun:
         notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
         hang = self._hangs.found if self._hangs is not None else None
         if self._hangs is not None:
-            chore("answers of the ranks", "some are left there", self._hangs.tidy)
+            tidy = partial(self._hangs.tidy, failed=bool(code))
+            chore("answers of the ranks", "some are left there", tidy)
         summary = chore("the sum of the ranks", "the manifest names none", lambda: summarize(path)) or RunSummary()
         ended = chore("the end of the manifest", "it is lacking", lambda: self._ended(summary, code, notes))
         written = ended is not None and self._write(ended, "nothing says how the run ended")
@@ -171,7 +174,10 @@ def _make_folder(options: RunOptions, command_line: Sequence[str], now_s: float)
     if options.run_dir is not None:
         return run_folder.join(options.run_dir, options.shared)
     parent = None if is_url(options.out) else Path(options.out)
-    folder = run_folder.create(parent, options.name or _name_of(command_line), now_s, options.shared)
+    job = job_of(command_line, os.environ)
+    if job is not None and not job.is_unique and parent is None:
+        job = None  # no folder that nodes share says whether a job of that name has ended: the analysis joins them
+    folder = run_folder.create(parent, options.name or _name_of(command_line), now_s, job, options.shared)
     if folder.fallback_reason:
         say(f"{folder.fallback_reason}: writing to {folder.path}")
     return folder

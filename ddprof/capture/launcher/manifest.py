@@ -14,20 +14,25 @@ from typing import Any
 
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
+from ddprof.capture.launcher.identity import SharedJob
 from ddprof.capture.launcher.summary import RunSummary
 from ddprof.outside.secrets import masked_words
 
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-def begin(command_line: Sequence[str], options: Mapping[str, Any], started_ns: int) -> dict[str, Any]:
-    """The manifest as the run starts. Secrets of the command are in none of it: it is run from memory."""
+def begin(
+    command_line: Sequence[str], options: Mapping[str, Any], started_ns: int, job: SharedJob | None = None
+) -> dict[str, Any]:
+    """The manifest as the run starts. Secrets of the command are in none of it: it is run from memory. `job`: that
+    this is one of several parts of."""
     words = masked_words(command_line)
     return {
         "schema": SCHEMA,
         "command": shlex.join(words),
         "argv_base64": base64.b64encode(json.dumps(words).encode()).decode(),
         "cwd": str(Path.cwd()),
+        "job": job.name if job is not None else "",
         "commit": commit_of(Path.cwd()),
         "host": host_label(),
         "ddprof": __version__,
@@ -78,7 +83,7 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     own, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
     own = own if own is None else own + (summary.overhead["stacks_frac"] or 0.0)
     cost = "" if own is None else f", overhead {100 * own:.2f} % of a step"
-    cost += "" if window is None else f" ({100 * max(window, 0.0):+.0f} % inside the trace window)"
+    cost += "" if window is None else f" ({_of_window(window)})"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
         return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip" + (
             ", or call ddprof.step() at the end of each step)" if not summary.steps else ")"
@@ -88,6 +93,13 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     ranks = f"{len(summary.ranks)} rank{'s' if len(summary.ranks) != 1 else ''}"
     windows = f"{summary.windows} trace{'s' if summary.windows != 1 else ''}"
     return f"{windows} of {ranks} in {shown}{cost}; next: ddprof analyze {shlex.quote(shown)}"
+
+
+def _of_window(share: float) -> str:
+    """What tracing costs; where traced steps were shorter than the others something else took time of these."""
+    if share < 0:
+        return f"steps inside the trace window were {-100 * share:.0f} % shorter: the others were disturbed"
+    return f"{100 * share:+.0f} % inside the trace window"
 
 
 def _utc(at_ns: int) -> str:

@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddprof.capture.files.layout import MANIFEST, host_label
+from ddprof.capture.launcher.identity import SharedJob
 
 LATEST = "latest"
+# torchrun waits so long for its nodes (`join_timeout` of torch/distributed/elastic/rendezvous): all begin within it.
+NODES_JOIN_S = 600
+_MOST_OF_ONE_NAME = 1000
 _MODE = 0o700  # of a folder of this user alone
 
 
@@ -26,9 +30,13 @@ class RunFolder:
     fallback_reason: str | None = None
 
 
-def create(parent: Path | None, name: str, now_s: float, shared: bool = False) -> RunFolder:
+def create(
+    parent: Path | None, name: str, now_s: float, job: SharedJob | None = None, shared: bool = False
+) -> RunFolder:
     """Make `<parent>/<utc>-<name>/` and point `latest` at it; None: below this user's temporary folder. `shared`: with
     the mode of any folder, else of this user alone; files follow their folder.
+
+    The parts of one `job` meet in `<parent>/<name>-<job>/`, where they see the parent.
 
     Where the parent cannot be written the run goes to that folder as well, because a read-only directory must not stop
     a job. Raises OSError if that fails, too.
@@ -37,32 +45,47 @@ def create(parent: Path | None, name: str, now_s: float, shared: bool = False) -
     reasons = []
     if parent is not None:
         try:
-            return _create(parent, label, now_s, shared)
+            return _create(parent, label, now_s, job, shared)
         except OSError as error:
             reasons.append(f"{parent} cannot be written ({error.strerror})")
     temporary, refused = private_folder()
     reasons += [refused] if refused else []
-    return replace(_create(temporary, label, now_s, shared), fallback_reason="; ".join(reasons) or None)
+    return replace(_create(temporary, label, now_s, job, shared), fallback_reason="; ".join(reasons) or None)
 
 
-def _create(parent: Path, label: str, now_s: float, shared: bool) -> RunFolder:
-    job = shared_job_id()
+def _create(parent: Path, label: str, now_s: float, job: SharedJob | None, shared: bool) -> RunFolder:
     if job is not None:
-        return join(parent / f"{label}-{job}", shared)
+        folder = _meet(parent, f"{label}-{job.name}", job, now_s, shared)
+        _point_latest(parent, folder.path)
+        return folder
     path = _make(parent, f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now_s))}-{label}", shared)
     _point_latest(parent, path)
     return RunFolder(path, path / MANIFEST)
 
 
-def shared_job_id() -> str | None:
-    """What all tasks of one `srun ddprof run` or `mpirun ddprof run` call their job; None outside of them."""
-    step = os.environ.get("SLURM_STEP_ID")
-    if step is not None and os.environ.get("SLURM_STEP_NUM_TASKS", os.environ.get("SLURM_NTASKS", "1")) != "1":
-        return f"slurm{os.environ.get('SLURM_JOB_ID', '')}.{step}"
-    namespace = os.environ.get("PMIX_NAMESPACE")
-    if namespace and os.environ.get("OMPI_COMM_WORLD_SIZE", "1") != "1":
-        return "mpi" + re.sub(r"[^A-Za-z0-9]+", "-", namespace).strip("-")
-    return None
+def _meet(parent: Path, name: str, job: SharedJob, now_s: float, shared: bool) -> RunFolder:
+    """The folder of a job. Where a later job may have its name, that of one that has ended, is full or was left by a
+    job that was killed is not its: the next one is `<name>-2`.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in range(1, _MOST_OF_ONE_NAME):
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        if job.is_unique or not path.exists() or _expects_more(path, job, now_s):
+            return join(path, shared)
+    raise FileExistsError(17, "a thousand jobs had that name", name)
+
+
+def _expects_more(path: Path, job: SharedJob, now_s: float) -> bool:
+    """Whether the job of a folder runs, and not all of its parts have come."""
+    manifests = [path / MANIFEST, *path.glob("manifest.*.*.json")]
+    if job.starts is not None and len(manifests) >= job.starts:
+        return False
+    try:
+        begun_s, text = manifests[0].stat().st_mtime, manifests[0].read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True  # made a moment ago
+    is_ended = '"ended_ns"' in text
+    return not is_ended and now_s - begun_s <= NODES_JOIN_S
 
 
 def join(path: Path, shared: bool = False) -> RunFolder:

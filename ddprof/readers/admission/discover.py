@@ -16,6 +16,7 @@ from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.admission.attach import attach
+from ddprof.readers.admission.parts import together
 from ddprof.readers.admission.runs import group_runs
 from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import is_skipped, walk
@@ -64,8 +65,9 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     if not sources:
         raise NoUsableInput(_nothing(paths, found, notes))
     runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths])
+    runs, part_notes = together(runs)
     kept = tuple(source for _, members_ in runs for source in members_)
-    return Inventory(kept, (*notes, *run_notes), tuple(runs))
+    return Inventory(kept, (*notes, *run_notes, *part_notes), tuple(runs))
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]:

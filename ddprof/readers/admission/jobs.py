@@ -23,6 +23,8 @@ from ddprof.readers.files.names import file_name, rank_in_name
 
 _DIGITS = re.compile(r"\d+")
 SPOKESMEN = 16  # recordings of a job that speak for it: 4,096 ranks are not compared in pairs
+# torchrun waits so long for its nodes (`join_timeout` of torch/distributed/elastic/rendezvous): all begin within it.
+NODES_JOIN_S = 600
 _DIFFERENT = 0.5  # of the collectives that two files number alike: ranks of one job call the same one in all of them
 CollectiveKey = tuple[str, int]  # process group (its members, or its name where these are unknown), sequence number
 CollectiveCall = tuple[str, int | None]  # operation, bytes where they must be equal on all members
@@ -35,7 +37,7 @@ class Recording:
     `window_ns`: first and last instant, unix time; None where its times are not unix time. `communications`: how many
     collectives and messages were recorded, `numbered` the collectives with a sequence number, `sequences` the first and
     last of these numbers in each process group, `groups` the process groups with more than one rank, as (name, size),
-    `group_ranks` their members where stated.
+    `group_ranks` their members where stated; `folder`: that of the run as it lies.
     """
 
     identity: Identity
@@ -46,6 +48,7 @@ class Recording:
     sequences: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     groups: frozenset[tuple[str, int]] = frozenset()
     group_ranks: frozenset[tuple[int, ...]] = frozenset()
+    folder: str = ""
 
     @property
     def states_rank(self) -> bool:
@@ -129,7 +132,15 @@ def _contradict(a: Recording, b: Recording) -> bool:
         or different > _DIFFERENT * max(1, len(shared))
         or _met_never(a, b)
         or _members_without_a_group(a, b)
+        or (a.folder != b.folder and _far_apart(a, b))
     )
+
+
+def _far_apart(a: Recording, b: Recording) -> bool:
+    """Whether two recordings were made at times between which no node waits for another."""
+    if a.window_ns is None or b.window_ns is None:
+        return False
+    return max(a.window_ns[0], b.window_ns[0]) - min(a.window_ns[1], b.window_ns[1]) > NODES_JOIN_S * 1e9
 
 
 def _met_never(a: Recording, b: Recording) -> bool:

@@ -33,7 +33,7 @@ def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list
     """
     by_key: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
-        by_key.setdefault((_run_folder(source), _own_run(source)), []).append(source)
+        by_key.setdefault((run_folder(source), _own_run(source)), []).append(source)
     notes: list[HealthNote] = []
     runs = []
     for (folder, own), members in by_key.items():
@@ -48,10 +48,11 @@ def _given(members: tuple[Source, ...]) -> str:
     """Where a run lies: the folder of its files, or its only file without suffixes."""
     first = members[0]
     alone = len({(s.path, s.member) for s in members}) == 1
-    return os.path.join(_run_folder(first), stem(first.path)) if alone else _run_folder(first)
+    return os.path.join(run_folder(first), stem(first.path)) if alone else run_folder(first)
 
 
-def _run_folder(source: Source) -> str:
+def run_folder(source: Source) -> str:
+    """The folder that holds the run of a source: folders named for one rank or one host are part of it."""
     folder = os.path.dirname(source.path)
     if source.member is not None:
         folder = os.path.join(source.path, os.path.dirname(source.member))

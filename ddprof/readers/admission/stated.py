@@ -29,6 +29,7 @@ class Stated:
     rank: int | None
     host: str | None = None
     groups: tuple[ProcessGroup, ...] = ()
+    world_size: int | None = None
 
 
 def stated_by(sources: Sequence[Source]) -> list[Stated]:
@@ -45,7 +46,9 @@ def _stated(source: Source) -> Stated:
     groups = Groups()
     groups.add_config(header.distributed.get("pg_config"), header.backend or "")
     rank = header.rank if header.rank is not None else rank_in_name(name)
-    return Stated(source, rank, header.host or host_in_any_name(file_name(name)), tuple(groups.groups))
+    size = header.distributed.get("world_size")
+    world_size = size if isinstance(size, int) and size > 0 else None
+    return Stated(source, rank, header.host or host_in_any_name(file_name(name)), tuple(groups.groups), world_size)
 
 
 def _header(source: Source) -> Header:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -16,9 +17,10 @@ from ddprof.readers.files.names import file_name
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import read_small
 from ddprof.readers.numbers import one_rank
-from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology, Whole
+from ddprof.sidecar import Count, GpuTally, HostHardware, Rank, Sidecar, StepMedians, Topology, Whole
 
 _MAIN = "manifest.json"
+Form = TypeVar("Form", bound=Struct)
 
 
 class Manifest(Struct, frozen=True):
@@ -74,10 +76,15 @@ def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
 
 
 def _parsed(path: str) -> Manifest:
+    return _parsed_as(path, Manifest)
+
+
+def _parsed_as(path: str, form: type[Form]) -> Form:
+    """A manifest in some form; empty where it cannot be used."""
     try:
-        return parse(read_small(path), Manifest)[0]
-    except (ValueError, TypeError, NoUsableInput):
-        return Manifest()
+        return parse(read_small(path), form)[0]
+    except (OSError, ValueError, TypeError, NoUsableInput):
+        return form()
 
 
 def _plain(uuid: str | None) -> str | None:
@@ -102,6 +109,26 @@ def launch_of(manifests: Iterable[str]) -> Launch | None:
     except (OSError, ValueError, TypeError, NoUsableInput):
         return None
     return Launch(masked(launch.command), launch.cwd) if launch.command else None
+
+
+class PartOfJob(Struct, frozen=True):
+    """Of the manifests of one folder: the job by the name that its launcher shares, its ranks there, its size."""
+
+    job: str = ""
+    ranks: tuple[Rank, ...] = ()
+    world_size: Rank | None = None
+    started_ns: Count | None = None
+
+
+def part_of_job(manifests: Iterable[str]) -> PartOfJob:
+    """What the manifests of one folder state together; empty where they state nothing, or two jobs."""
+    found = [_parsed_as(path, PartOfJob) for path in manifests]
+    jobs, sizes = {part.job for part in found if part.job}, {part.world_size for part in found if part.world_size}
+    if len(jobs) > 1 or len(sizes) != 1:
+        return PartOfJob()
+    ranks = sorted({rank for part in found for rank in part.ranks})
+    begun = [part.started_ns for part in found if part.started_ns is not None]
+    return PartOfJob("".join(jobs), tuple(ranks), sizes.pop(), min(begun, default=None))
 
 
 class RunEnd(Struct, frozen=True):

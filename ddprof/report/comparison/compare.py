@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
 from ddprof.outside.secrets import masked_data
+from ddprof.report.comparison.timed import timed_interval, timed_step_us, waited_us
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 from ddprof.significance import LEAST_STEPS, difference_interval
-from ddprof.units import format_share
+from ddprof.units import format_share, format_us
 
 SCHEMA = "ddprof.compare/1"
 LEAST_SHARE = 0.01  # of the step: a smaller change is "same", however certain
@@ -35,7 +36,9 @@ class Delta:
     low_us: float | None
     high_us: float | None
     outcome: (
-        str  # "slower" | "faster" | "same" (too small to matter) | "noise" (may be chance) | "unknown" (too few steps)
+        # "slower" | "faster" | "same" (too small to matter) | "noise" (may be chance) | "unknown" (too few steps)
+        # | "disagree" (the timers of the whole run say one, the traced steps the other)
+        str
     )
 
     @property
@@ -46,7 +49,10 @@ class Delta:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one run to another. `differences`: why the two may not be comparable at all."""
+    """What changed from one run to another. `differences`: why the two may not be comparable at all.
+
+    `step`: by the timers of the whole runs where both have enough of them (`is_timed`), else by the traced steps.
+    """
 
     before: Report
     after: Report
@@ -57,6 +63,12 @@ class Comparison:
     differences: tuple[str, ...]
     notes: tuple[str, ...]
     scaling: Scaling | None = None  # where the runs differ in their number of ranks
+    traced: Delta | None = None  # the step by the traced steps
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the timers of the whole runs decide."""
+        return self.traced is not None and self.step is not self.traced
 
 
 def compare(before: Report, after: Report) -> Comparison:
@@ -65,7 +77,8 @@ def compare(before: Report, after: Report) -> Comparison:
         if not (math.isfinite(report.steps.wall_us) and report.steps.wall_us > 0):
             raise NoUsableInput(f"{report.run.name or 'a run'} has no measured step: nothing to compare")
     scale_us = before.steps.wall_us
-    step = delta_of("step", scale_us, after.steps.wall_us, before.steps.per_step_us, after.steps.per_step_us, scale_us)
+    traced = _traced_step(before, after)
+    step = _timed_step(before, after, traced) or traced
     causes = _cause_deltas(before, after, scale_us)
     old, fresh = _serious(before), _serious(after)
     scaled = scaling(before, after)
@@ -77,9 +90,49 @@ def compare(before: Report, after: Report) -> Comparison:
         gone=tuple(f for key, f in old.items() if key not in fresh),
         new=tuple(f for key, f in fresh.items() if key not in old),
         differences=tuple(_differences(before, after)),
-        notes=tuple(_notes(before, after, scaled)),
+        notes=(*_notes(before, after, scaled), *_timer_notes(before, after, step, traced)),
         scaling=scaled,
+        traced=traced,
     )
+
+
+def _traced_step(before: Report, after: Report) -> Delta:
+    first, second = before.steps, after.steps
+    delta = delta_of("step", first.wall_us, second.wall_us, first.per_step_us, second.per_step_us, first.wall_us)
+    return _widened(delta, max(waited_us(before), waited_us(after)))
+
+
+def _widened(delta: Delta, margin_us: float) -> Delta:
+    """The change with the time that the machine may have taken of either run."""
+    if delta.low_us is None or delta.high_us is None or not margin_us:
+        return delta
+    interval = delta.low_us - margin_us, delta.high_us + margin_us
+    return replace(
+        delta, low_us=interval[0], high_us=interval[1], outcome=_outcome(delta.change_us, interval, delta.before_us)
+    )
+
+
+def _timed_step(before: Report, after: Report, traced: Delta) -> Delta | None:
+    """The step by the timers of the whole runs, which decide; where the traced steps say the contrary nothing is."""
+    first, second, interval = timed_step_us(before), timed_step_us(after), timed_interval(before, after)
+    if first is None or second is None or interval is None:
+        return None
+    outcome = _outcome(second - first, interval, first)
+    if {outcome, traced.outcome} == {"slower", "faster"}:
+        outcome = "disagree"
+    return Delta("step", first, second, *interval, outcome)
+
+
+def _timer_notes(before: Report, after: Report, step: Delta, traced: Delta) -> Iterator[str]:
+    if step is not traced:
+        yield f"the step is that of all {before.steps.timed} and {after.steps.timed} steps timed outside the windows"
+    if step.outcome != traced.outcome and traced.outcome in ("slower", "faster"):
+        words = f"{format_us(abs(traced.change_us))} {traced.outcome}"
+        yield f"the traced steps alone were {words}; those of the whole run do not show that"
+    waited = [report.steps.waited_share or 0.0 for report in (before, after)]
+    if max(waited) >= LEAST_SHARE:
+        shares = " and ".join(map(format_share, waited))
+        yield f"ranks waited for a CPU for {shares} of the time: a change of that size is not judged"
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
@@ -93,6 +146,8 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "notes": list(comparison.notes),
         "scaling": None if comparison.scaling is None else asdict(comparison.scaling),
         "step": _delta_json(comparison.step),
+        "step_by": "timers" if comparison.is_timed else "traced steps",
+        "traced_step": None if comparison.traced is None else _delta_json(comparison.traced),
         "causes": [_delta_json(delta) for delta in comparison.causes],
         "findings_gone": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.gone],
         "findings_new": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.new],

@@ -14,6 +14,7 @@ _OUTCOME_WORDS = {
     "same": "no change",
     "noise": "within the noise",
     "unknown": "too few steps to say",
+    "disagree": "not judged",
 }
 _MAX_CAUSES = 8
 
@@ -29,6 +30,8 @@ def headline(comparison: Comparison) -> str:
         return f"{step.outcome.capitalize()} by {size}{cause}"
     if step.outcome == "unknown":
         return f"The step changed by {size}, but too few steps were traced to tell it from noise"
+    if step.outcome == "disagree":
+        return "Not judged: the timers of the whole run and the traced steps say the contrary of one another"
     return f"No change of the step beyond the noise: {size}"
 
 

@@ -71,6 +71,9 @@ def _contract(report: Report) -> dict[str, Any]:
             "wall_us": _us(report.steps.wall_us),
             "per_step_us": [_us(v) for v in report.steps.per_step_us],
             "untraced_us": _finite(report.steps.unprofiled_us, 3),
+            "timed_us": [_us(v) for v in report.steps.timed_us],
+            "timed": report.steps.timed,
+            "waited_share": _finite(report.steps.waited_share, 6),
             "left_out": [
                 {"number": step.number, "wall_us": _us(step.wall_us), "why": step.why} for step in report.steps.left_out
             ],
@@ -156,6 +159,9 @@ def _report(document: ReportDocument) -> Report:
             per_step_us=tuple(map(_number, steps.per_step_us)),
             unprofiled_us=steps.untraced_us,
             left_out=tuple(LeftOutStep(step.number, _number(step.wall_us), step.why) for step in steps.left_out),
+            timed_us=tuple(map(_number, steps.timed_us)),
+            timed=steps.timed,
+            waited_share=steps.waited_share,
         ),
         ledger=Ledger(
             per_rank={rank: _ledger_from_json(row) for rank, row in ledger.per_rank.items()},

@@ -77,6 +77,9 @@ class StepsDocument(Struct):
     per_step_us: tuple[Number, ...]
     untraced_us: Number = None
     left_out: tuple[LeftOutDocument, ...] = ()
+    timed_us: tuple[Number, ...] = ()
+    timed: Count = 0
+    waited_share: Number = None
 
 
 class LedgerDocument(Struct):

@@ -18,7 +18,13 @@ T = TypeVar("T")
 _INSTRUCTIONS = """ddprof says why distributed PyTorch training is slow, what to change, and what that saves.
 Begin with list_runs, then verdict. Gains of findings overlap: never add them, ask what_if. A finding names the culprit
 ranks, not those that wait for them. What is under "Not judged" is unknown, not fine."""
+Stated = list[str] | dict[str, str | bool | int | float]  # KEY=VALUE, or {KEY: VALUE}
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+
+def _listed(stated: Stated) -> list[str]:
+    """Settings as KEY=VALUE, however they came."""
+    return stated if isinstance(stated, list) else [f"{key}={value}" for key, value in stated.items()]
 
 
 def make_server(allowed: Allowed) -> MCPServer:
@@ -47,11 +53,11 @@ def make_server(allowed: Allowed) -> MCPServer:
         return _told(lambda: answers.finding(allowed.path(run), id))
 
     @server.tool(annotations=_READS)
-    def what_if(run: str, settings: list[str], now: list[str] | None = None) -> str:
+    def what_if(run: str, settings: Stated, now: Stated | None = None) -> str:
         """The step time of a run with settings changed, replayed all together. settings: KEY=VALUE, or KEY=VALUE@RANKS,
         for example ["num_workers=4", "bandwidth=2", "compute=1.3@5"]. now: KEY=VALUE of the run as it was, where it was
-        not recorded (a refusal names it)."""
-        return _told(lambda: answers.what_if(allowed.path(run), settings, now or []))
+        not recorded (a refusal names it). Both may be objects: {"num_workers": 4}."""
+        return _told(lambda: answers.what_if(allowed.path(run), _listed(settings), _listed(now or [])))
 
     @server.tool(annotations=_READS)
     def compare(before: str, after: str) -> str:

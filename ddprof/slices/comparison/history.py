@@ -14,17 +14,19 @@ t test. That test is made again at each run, so its level is divided by the numb
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare
+from ddprof.report.comparison.timed import timed_step_us
 from ddprof.report.model import Report
 from ddprof.significance import TAIL, is_none_of, is_slope
 
 LEAST_RUNS = 3  # since the last change point, before their spread says what varies from run to run
 LEAST_TREND = 5  # runs that a line is drawn through: two give it, the others test it
+StepOf = Callable[[Report], float | None]  # by the timers of the whole run where all runs have them, else traced
 
 
 @dataclass(frozen=True)
@@ -45,30 +47,32 @@ class PastRun:
 
 def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
     """Entries by time, those of unknown time first, in the order given; runs without a measured step are left out."""
-    measured = [(name, report) for name, report in named if _step_us(report) > 0]
+    measured = [(name, report) for name, report in named if _traced_us(report) > 0]
+    by_timers = all(timed_step_us(report) for _, report in measured)
     ordered = sorted(measured, key=lambda pair: pair[1].run.started_unix_s or 0.0)
     entries: list[PastRun] = []
     first = 0  # the last change point
     for name, report in ordered:
-        entry = _entry(name, report, entries[first:], len(ordered))
+        entry = _entry(name, report, entries[first:], len(ordered), timed_step_us if by_timers else _traced_us)
         if entry.change:
             first = len(entries)
         entries.append(entry)
     return entries
 
 
-def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int) -> PastRun:
-    """The run after those `since` the last change point, of so many `runs` in all."""
+def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_of: StepOf) -> PastRun:
+    """The run after those `since` the last change point, of so many `runs` in all; `step_of`: us of a run."""
     if not since:
         return PastRun(report, name)
     comparison = compare(since[-1].report, report)
     if comparison.differences:
         return PastRun(report, name, "other", None, f"another job: {comparison.differences[0]}")
-    step, steps_us = comparison.step, [_step_us(entry.report) for entry in since]
-    is_another = len(steps_us) < LEAST_RUNS or is_none_of(_step_us(report), steps_us)
+    step, steps_us = comparison.step, [step_of(entry.report) or 0.0 for entry in since]
+    step_us = step_of(report) or 0.0
+    is_another = len(steps_us) < LEAST_RUNS or is_none_of(step_us, steps_us)
     if step.outcome in ("slower", "faster") and is_another:
         return PastRun(report, name, step.outcome, step.change_us, _cause_words(comparison))
-    crept_us = _crept_us([*steps_us, _step_us(report)], TAIL / runs)
+    crept_us = _crept_us([*steps_us, step_us], TAIL / runs)
     if crept_us:
         words = _cause_words(compare(since[0].report, report))
         return PastRun(report, name, "slower" if crept_us > 0 else "faster", crept_us, words, since[0].name)
@@ -98,6 +102,6 @@ def _cause_words(comparison: Comparison) -> str:
     return "" if leading is None else leading.name
 
 
-def _step_us(report: Report) -> float:
+def _traced_us(report: Report) -> float:
     step_us = report.steps.wall_us
     return step_us if math.isfinite(step_us) else 0.0

@@ -19,8 +19,10 @@ from ddprof.cli.load import load_one, load_run, pairs, say, tell
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.findings import Recoverable
 from ddprof.report import calibration
 from ddprof.report.comparison.compare import compare
+from ddprof.report.comparison.timed import timed_mean_interval, timed_step_us
 from ddprof.report.model import Calibration, Report
 from ddprof.report.phrases import calibration_words
 from ddprof.significance import mean_interval
@@ -124,10 +126,15 @@ def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str])
     stated = parse_now(pairs("--now", now))
     found: Prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     keys = {setting.key for setting in wanted}
+    bare_us, traced_us = loaded.pricer.unprofiled_us(found.changes), loaded.pricer.step_us(found.changes)
+    shrinks = bare_us / traced_us if bare_us is not None and traced_us > 0 else None
     return {
-        "predicted_us": found.after_us,
-        "low_us": found.low_us,
-        "high_us": found.high_us,
+        **_ranged(found.before_us, found.after_us, found.low_us, found.high_us),
+        "timed": None
+        if shrinks is None
+        else _ranged(
+            loaded.report.steps.unprofiled_us, *(shrinks * us for us in (found.after_us, found.low_us, found.high_us))
+        ),
         "kinds": tuple(dict.fromkeys(change.kind for change in found.changes)),
         "findings": tuple(f.id for f in loaded.report.findings if keys & {fix.setting for fix in f.fixes}),
     }
@@ -139,14 +146,21 @@ def _of_finding(loaded: LoadedRun, finding: str) -> dict[str, Any]:
     if found is None:
         known = ", ".join(f.id for f in report.ranked_findings()) or "none"
         raise UsageError(f"--finding {finding}: not found in this run; its findings: {known}")
-    step, gain = report.steps.wall_us, found.recoverable_us
+    bare_us, bare = report.steps.unprofiled_us, found.unprofiled_us
     return {
-        "predicted_us": step - gain.value,
-        "low_us": step - gain.high,
-        "high_us": step - gain.low,
+        **_with_gain(report.steps.wall_us, found.recoverable_us),
+        "timed": None if bare_us is None or bare is None else _with_gain(bare_us, bare),
         "kinds": (),
         "findings": (finding,),
     }
+
+
+def _with_gain(step_us: float, gain: Recoverable) -> dict[str, Any]:
+    return _ranged(step_us, step_us - gain.value, step_us - gain.high, step_us - gain.low)
+
+
+def _ranged(before_us: float | None, predicted_us: float, low_us: float, high_us: float) -> dict[str, Any]:
+    return {"before_us": before_us, "predicted_us": predicted_us, "low_us": low_us, "high_us": high_us}
 
 
 def _run(job: Sequence[str], out: str, skip: int, steps: int) -> str:
@@ -167,8 +181,11 @@ def _record(
     before: str,
     after: str,
 ) -> calibration.Record:
-    interval = mean_interval(measured.steps.per_step_us)
-    step_us = measured.steps.wall_us
+    interval, step_us = timed_mean_interval(measured), timed_step_us(measured)
+    if step_us is not None and predicted["timed"] is not None:  # the whole run decides, a window is some steps of it
+        predicted = {**predicted, **predicted["timed"]}
+    else:
+        interval, step_us = mean_interval(measured.steps.per_step_us), measured.steps.wall_us
     outcome = calibration.outcome(step_us, interval, predicted["low_us"], predicted["high_us"])
     if outcome != "inside" and _is_disturbed(loaded.report, measured, predicted):
         outcome = "disturbed"
@@ -177,7 +194,7 @@ def _record(
         before=Path(before).resolve().name,
         after=Path(after).resolve().name,
         settings=tuple(settings),
-        before_us=round(loaded.report.steps.wall_us, 3),
+        before_us=round(predicted["before_us"], 3),
         measured_us=round(step_us, 3),
         measured_low_us=None if interval is None else round(interval[0], 3),
         measured_high_us=None if interval is None else round(interval[1], 3),

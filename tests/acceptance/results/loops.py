@@ -13,6 +13,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+import ddprof
+
 SHAPE, OUT, KEPT = sys.argv[1], sys.argv[2], sys.argv[3:] == ["kept"]
 STEPS, WIDTH = 16, 384
 torch.set_num_threads(1)
@@ -135,6 +137,7 @@ def func():
         for name, gradient in gradients.items():
             dist.all_reduce(gradient)
             values[name] = values[name] - 0.05 * gradient / world
+        ddprof.step()  # no optimizer steps here
     model.load_state_dict(values)
 
 

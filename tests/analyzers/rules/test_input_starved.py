@@ -8,6 +8,7 @@ from captured import with_sidecars
 from labelled_runs import Runs, abstains, candidate, fires
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.rules.input_starved import workers_fix
 from ddprof.findings import Candidate
 
 ID = "input.starved"
@@ -65,3 +66,10 @@ def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: flo
     workers = int(said.fixes[0].suggested)
     assert workers > 2
     assert workers <= 8 or "waiting" in kind  # eight cores for each rank; a fetch that waits needs none
+
+
+@pytest.mark.parametrize(("workers", "cores", "advised"), [(0, 2, 1), (0, 64, 4), (3, 8, 4), (3, 64, 6)])
+def test_workers_of_unknown_cost_respect_the_machine(labelled: Runs, workers: int, cores: int, advised: int) -> None:
+    sidecar = {"dataloader": {"num_workers": workers}, "processors": {"usable": cores, "local_ranks": 2}}
+    fix = workers_fix(with_sidecars(labelled("clean.ddp"), sidecar), 1_000.0)
+    assert dict(fix.applies)["num_workers"] == advised

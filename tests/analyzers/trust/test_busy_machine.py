@@ -18,7 +18,9 @@ from ddprof.analyzers.job.script.threads import BusyThread
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.trust.busy_machine import ON_HOSTS, explained_by_a_busy_machine
+from ddprof.analyzers.verdict import verdict
 from ddprof.findings import Basis, Candidate, Change
+from ddprof.report.model import Steps
 
 
 def waits(
@@ -159,3 +161,5 @@ def test_what_a_busy_machine_explains_is_gone(labelled: Runs, monkeypatch: pytes
     found = diagnose(measures, run.pricer)
     assert not found.findings
     assert "the machine is busy" in next(a.reason for a in found.abstentions if a.id == identifier)
+    said = verdict(measures, found, Steps(5, "profiler_step", measures.step_us))
+    assert said.bound == "none" and "run the job on a quiet machine" in said.headline

@@ -1,8 +1,10 @@
 """One folder for all nodes of a job."""
 
+import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,20 +13,38 @@ from runs import ddprof_run
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.launcher import run_folder
+from ddprof.capture.launcher.identity import SharedJob
 from ddprof.capture.launcher.run_folder import create, private_folder
 
 NOBODY = 65534
 
 
-def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "77")
-    monkeypatch.setenv("SLURM_STEP_ID", "0")
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
-    first = run_folder.create(tmp_path, "train", 0.0)
-    second = run_folder.create(tmp_path, "train", 5.0)
+SLURM = SharedJob("slurm77.0", 2)
+AT = SharedJob("at-node0-29500", 2, is_unique=False)
+
+
+def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path) -> None:
+    first = run_folder.create(tmp_path, "train", 0.0, SLURM)
+    second = run_folder.create(tmp_path, "train", 5.0, SLURM)
     assert first.path == second.path == (tmp_path / "train-slurm77.0").resolve()
     assert first.manifest.name == "manifest.json"
     assert second.manifest.name == f"manifest.{host_label()}.{os.getpid()}.json"
+    assert (tmp_path / "latest").resolve() == first.path
+
+
+@pytest.mark.parametrize(
+    ("parts", "ended", "later_s", "is_met"),
+    [(1, False, 5, True), (1, True, 5, False), (2, False, 5, False), (1, False, 5000, False)],
+    ids=["runs", "ended", "full", "killed long ago"],
+)
+def test_a_later_job_of_the_same_address_gets_a_folder_of_its_own(
+    tmp_path: Path, parts: int, ended: bool, later_s: int, is_met: bool
+) -> None:
+    first = [create(tmp_path, "train", time.time(), AT) for _ in range(parts)]
+    for part in first:
+        part.manifest.write_text(json.dumps({"ended_ns": 5} if ended else {"ended_utc": None}))
+    found = create(tmp_path, "train", time.time() + later_s, AT)
+    assert found.path.name == ("train-at-node0-29500" if is_met else "train-at-node0-29500-2")
 
 
 @pytest.fixture
@@ -89,16 +109,13 @@ def test_what_is_not_safely_ours_is_refused(shared: Path, planted: Callable[[Pat
     assert refused is not None and refused.startswith(f"{shared}/ddprof-{os.getuid()} is not used (it")
 
 
-def test_ranks_of_one_job_share_the_private_folder(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "77")
-    monkeypatch.setenv("SLURM_STEP_ID", "0")
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
-    first, second = (create(None, "train", now_s) for now_s in (0.0, 5.0))
+def test_ranks_of_one_job_share_the_private_folder(shared: Path) -> None:
+    first, second = (create(None, "train", now_s, SLURM) for now_s in (0.0, 5.0))
     assert first.path == second.path == shared / f"ddprof-{os.getuid()}" / "train-slurm77.0"
     assert first.manifest != second.manifest
     blocked = shared / "file"
     blocked.touch()
-    assert create(blocked / "runs", "train", 9.0).path == first.path  # a read-only folder: the same for all ranks, too
+    assert create(blocked / "runs", "train", 9.0, SLURM).path == first.path
 
 
 @pytest.mark.parametrize("out", ["file://{}/store", "{}/file/runs"], ids=["URL", "read-only"])

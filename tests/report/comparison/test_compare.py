@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from ddprof.dashboard.exhibits.compare import kernel_deltas
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import compare, to_json
+from ddprof.report.comparison.limit import regressions
 from ddprof.report.comparison.text import headline, render_markdown, render_text
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, Steps, Training
@@ -65,6 +67,54 @@ def test_noise_is_called_noise_and_too_few_steps_are_said(slow: Report, straggle
     assert compare(before, after).step.outcome == "noise"
     result = compare(slow, _run(straggler_report, [50e3, 50e3], [0.0, 0.0]))
     assert result.step.outcome == "unknown" and any("only 2 step" in note for note in result.notes)
+
+
+def _timed(report: Report, mean_us: float, waited: float | None = None) -> Report:
+    """The report of a run whose steps took so long in its ten parts, to within 1 %."""
+    parts = tuple(mean_us * (1 + 0.01 * (-1) ** part) for part in range(10))
+    steps = dataclasses.replace(report.steps, timed_us=parts, timed=200, waited_share=waited)
+    return dataclasses.replace(report, steps=steps)
+
+
+@pytest.mark.parametrize(
+    ("times_us", "waited", "outcome", "words"),
+    [
+        ((120.9e3, 121.9e3), None, "same", "the traced steps alone were 30 ms faster; those of the whole run do not"),
+        ((100e3, 80e3), None, "faster", "all 200 and 200 steps timed outside the windows"),
+        ((100e3, 120e3), None, "disagree", "the traced steps alone were 30 ms faster"),
+        ((100e3, 80e3), 0.4, "noise", "waited for a CPU for 40 % and 40 % of the time"),
+        ((100e3, 40e3), 0.2, "faster", "all 200"),
+    ],
+)
+def test_the_timers_of_the_whole_run_decide(
+    slow: Report, fast: Report, times_us: tuple[float, float], waited: float | None, outcome: str, words: str
+) -> None:
+    before, after = (_timed(*one, waited) for one in zip((slow, fast), times_us, strict=True))
+    result = compare(from_contract(to_contract(before)), from_contract(to_contract(after)))
+    assert result.step.outcome == outcome and any(words in note for note in result.notes), result.notes
+    assert (result.step.before_us, result.step.after_us) == pytest.approx(times_us)
+    assert to_json(result)["step_by"] == "timers" and to_json(result)["traced_step"]["change_us"] == -30000.0
+    assert (outcome == "disagree") is headline(result).startswith("Not judged")
+    limited = regressions(result, (5.0, "%"))
+    assert not limited or outcome == "slower"
+
+
+def test_equal_jobs_on_a_busy_machine_are_not_called_different(straggler_report: Report) -> None:
+    """Steps of 40 real jobs on a busy machine: the first half of each against the second, which is the same job."""
+    kept = json.loads(Path(__file__).with_name("busy_runs.json").read_text())
+    outcomes = [
+        compare(*(_half(straggler_report, steps, run["waited"]) for steps in np.split(np.array(run["steps_us"]), 2)))
+        for run in kept
+    ]
+    called = [found.step.outcome for found in outcomes if found.step.outcome in ("slower", "faster")]
+    assert len(outcomes) == 40 and all(found.is_timed for found in outcomes) and len(called) <= 2
+
+
+def _half(report: Report, steps_us: Any, waited: float) -> Report:
+    """The report of a run of these steps, of which the last five were traced."""
+    traced, parts = tuple(map(float, steps_us[-5:])), tuple(steps_us.reshape(6, 3).mean(axis=1).tolist())
+    steps = Steps(5, "profiler_step", float(np.mean(traced)), traced, timed_us=parts, timed=18, waited_share=waited)
+    return dataclasses.replace(report, steps=steps)
 
 
 def test_different_jobs_are_not_comparable_and_a_run_without_steps_is_refused(slow: Report, fast: Report) -> None:

@@ -74,7 +74,7 @@ def test_predictions_comparisons_and_kernels_are_told(server: Any) -> None:
     what_if, compared, kernels, one = asked(
         server,
         [
-            ("what_if", {"run": "late_loader", "settings": ["num_workers=4"], "now": ["num_workers=1"]}),
+            ("what_if", {"run": "late_loader", "settings": {"num_workers": 4}, "now": ["num_workers=1"]}),
             ("compare", {"before": "late_loader", "after": "late_loader"}),
             ("kernels", {"run": "late_loader", "most": 2}),
             ("kernels", {"run": "late_loader", "contains": "allreduce"}),

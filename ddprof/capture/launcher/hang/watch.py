@@ -91,9 +91,13 @@ class HangWatch:
         self._looks = 0  # answers in a row in which no rank has moved
         self.found: dict[str, Any] | None = None  # for the manifest: the hang that lasts, or lasted until the end
 
-    def tidy(self) -> None:
-        """Once the job has ended: what was asked and answered goes, unless it tells of a hang. Raises OSError."""
-        if self.found is not None or not self._has_asked:
+    def tidy(self, failed: bool = False) -> None:
+        """Once the job has ended: what was asked and answered goes, unless it tells of a hang. Raises OSError.
+
+        Of a job that `failed` and had made no step since it was asked, it does: gloo counts what is cut off at the end
+        as completed, and what ranks answered before is all that shows where they stood.
+        """
+        if self.found is not None or not self._has_asked or (failed and self._before):
             return
         (self._folder / CONTROL).unlink(missing_ok=True)
         for path in (*names_in(self._folder, ANSWER_SUFFIX), *names_in(self._folder, FAULT_SUFFIX)):

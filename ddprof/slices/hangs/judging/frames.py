@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from ddprof.slices.hangs.evidence import StackFrame
 
+_OWN = "/ddprof/capture/"
 _LIBRARY_PLACES = (
     "/site-packages/",
     "/dist-packages/",
     "/lib/python",
     "<frozen ",
     "/shim/sitecustomize.py",
-    "/ddprof/capture/",
+    _OWN,
 )
 # Dumps that were made to be shared hold names of files without their folders.
 _LIBRARY_FILES = {
@@ -32,5 +33,6 @@ def is_library(frame: StackFrame) -> bool:
 
 
 def user_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """The innermost frame of the user's, else the innermost of all; None of an empty stack."""
-    return next((frame for frame in frames if not is_library(frame)), frames[0] if frames else None)
+    """The innermost frame of the user's, else the innermost that is not capture's own; None where there is none."""
+    others = [frame for frame in frames if _OWN not in frame.file.replace("\\", "/")]
+    return next((frame for frame in others if not is_library(frame)), others[0] if others else None)

@@ -143,5 +143,7 @@ def test_answers_of_a_job_that_did_not_hang_are_removed(played: Any) -> None:
     job = played(None)
     job.pass_time(30)
     assert (job.folder / CONTROL).exists()
+    job.watch.tidy(failed=True)  # it was ended while it stood: where its ranks were is all that is left
+    assert (job.folder / CONTROL).exists() and list(job.folder.glob("*.where.json"))
     job.watch.tidy()
     assert not (job.folder / CONTROL).exists() and not list(job.folder.glob("*.where.json"))

@@ -1,0 +1,226 @@
+"""Everything of ddprof that a real GPU decides, in one command of about 8 minutes, without a network.
+
+    python -m pip install --no-index --find-links WHEELS ddprof     # torch is the machine's own
+    python benchmarks/gpu_check.py --output benchmarks/results/gpu.json
+
+WHEELS: what `pip download --dest WHEELS .` puts there, without torch and what it wants. Without a device the same is
+done as far as a CPU goes (`--steps 12` for a dry run), and what needs one is listed as not run, with the reason. The
+result says which device, which versions, and of each check what was expected and what was seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+JOBS = Path(__file__).with_name("gpu_jobs.py")
+WARM = 5  # steps that are not counted: the first ones compile, allocate and choose kernels
+# Fault -> the findings that may name it. Those of a device alone are not run without one.
+FAULTS = {
+    "item_per_layer": ("host.sync",),
+    "pageable_copies": ("input.pageable_copy",),
+    "tiny_kernels": ("host.launch_bound",),
+    "unfused_optimizer": ("compute.unfused_optimizer", "host.launch_bound"),
+    "fp32_products": ("compute.precision",),
+    "allocator_churn": ("host.allocator",),
+    "slow_loader": ("input.starved",),
+    "late_loader": ("input.straggler", "input.starved"),
+    "python_between": ("host.script", "host.launch_bound"),
+    "saves_every_third": ("host.checkpoint",),
+}
+ON_A_CPU = ("slow_loader", "late_loader", "python_between", "saves_every_third")
+CAPTURES = ("ddp", "fsdp2", "autocast", "compiled", "graphs")
+CLOSE = 0.05  # relative: the device's events and ddprof time one step within this
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One check: `outcome` is "passed", "failed" or "not run"; `seen` says what came of it, or why it was not run."""
+
+    name: str
+    outcome: str
+    seen: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How jobs are run. `device`: its name, "" where there is none."""
+
+    folder: Path
+    steps: int
+    device: str
+
+
+def main() -> None:
+    """Check, print a line for each, and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=None)
+    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--only", default="", help="Checks whose names begin so.")
+    options = parser.parse_args()
+    import torch
+
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    with tempfile.TemporaryDirectory() as folder:
+        setup = Setup(Path(folder), options.steps, device)
+        found = []
+        for name, check in checks():
+            if name.startswith(options.only):
+                found.append(_guarded(name, check, setup))
+                print(f"{found[-1].outcome:<8} {name}: {json.dumps(found[-1].seen)[:200]}", flush=True)
+    document = {
+        "device": device or "none (CPU)",
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "steps": options.steps,
+        "checks": [asdict(each) for each in found],
+    }
+    if options.output is not None:
+        options.output.write_text(json.dumps(document, indent=1) + "\n")
+    sys.exit(any(each.outcome == "failed" for each in found))
+
+
+def checks() -> Iterator[tuple[str, Callable[[Setup], tuple[bool, dict[str, Any]] | str]]]:
+    """Each check by name: whether it passed with what was seen, or why it cannot be run here."""
+    for job in CAPTURES:
+        yield f"capture.{job}", lambda setup, job=job: _captured(setup, job)  # type: ignore[misc]
+    yield "capture.two_ranks", lambda setup: _captured(setup, "ddp", ranks=2)
+    yield "overhead", _overhead
+    for fault in FAULTS:
+        yield f"fault.{fault}", lambda setup, fault=fault: _fault(setup, fault)  # type: ignore[misc]
+    yield "memory", _memory
+
+
+def _guarded(name: str, check: Callable[[Setup], tuple[bool, dict[str, Any]] | str], setup: Setup) -> Checked:
+    try:
+        answer = check(setup)
+    except (subprocess.SubprocessError, OSError, ValueError, ArithmeticError, LookupError) as error:
+        return Checked(name, "failed", {"error": str(error)[-1500:]})
+    if isinstance(answer, str):
+        return Checked(name, "not run", {"why": answer})
+    return Checked(name, "passed" if answer[0] else "failed", answer[1])
+
+
+def _captured(setup: Setup, job: str, ranks: int = 1) -> tuple[bool, dict[str, Any]] | str:
+    """A job under `ddprof run`: traces, ranges, kernels, and steps that are as long as the device's own events say."""
+    if not setup.device and job in ("graphs", "fsdp2", "compiled"):
+        return "needs a CUDA device"
+    report, times, traces = _run(setup, job, ranks)
+    names = {event.get("name", "") for trace in traces for event in trace}
+    kernels = sum(event.get("cat") == "kernel" for trace in traces for event in trace)
+    timed_ms = (report["steps"]["untraced_us"] or 0.0) / 1e3
+    own_ms = median(times[WARM:])
+    ledger = report["ledger"]["job"]
+    seen = {
+        "ranks": report["run"]["ranks"],
+        "device": report["run"]["device"],
+        "ranges": sorted(name for name in names if name.startswith("ddprof::"))[:8],
+        "kernels": kernels,
+        "step_ms": timed_ms,
+        "step_by_events_ms": own_ms,
+        "ledger_off": abs(sum(us for cause, us in ledger.items() if cause != "wall_us") / ledger["wall_us"] - 1),
+        "replay_error": report["replay"]["error"],
+    }
+    is_close = not setup.device or abs(timed_ms / own_ms - 1) <= CLOSE
+    has_work = bool(kernels) or not setup.device
+    passed = len(seen["ranks"]) == ranks and seen["ranges"] and has_work and is_close and seen["ledger_off"] < 1e-3
+    return bool(passed), seen
+
+
+def _overhead(setup: Setup) -> tuple[bool, dict[str, Any]]:
+    """Alternating runs with and without ddprof: the typical step outside the trace window."""
+    shares = []
+    for _ in range(3):
+        bare = median(_plain(setup, "ddp", without=True)[WARM:])
+        _, times, _ = _run(setup, "ddp", 1, without=True)
+        shares.append(median(times[WARM + 20 :] or times[WARM:]) / bare - 1)
+    return not setup.device or median(shares) < 0.02, {"shares": shares}
+
+
+def _fault(setup: Setup, fault: str) -> tuple[bool, dict[str, Any]] | str:
+    """A fault and its twin: the finding, and its predicted gain against the measured one."""
+    if not setup.device and fault not in ON_A_CPU:
+        return "needs a CUDA device"
+    ranks = 2 if fault == "late_loader" else 1
+    report, times, _ = _run(setup, fault, ranks)
+    twin = _plain(setup, fault, ranks, without=True)
+    before, after = sum(times[WARM:]) / len(times[WARM:]), sum(twin[WARM:]) / len(twin[WARM:])
+    told = [finding for finding in report["findings"] if finding["id"] in FAULTS[fault]]
+    gain = (told[0]["recoverable_untraced_us"] or told[0]["recoverable_us"]) if told else None
+    seen = {
+        "found": [finding["id"] for finding in report["findings"]],
+        "headline": report["verdict"]["headline"],
+        "measured_gain_ms": before - after,
+        "predicted_gain_ms": None if gain is None else {name: us / 1e3 for name, us in gain.items()},
+    }
+    if not setup.device:  # which fault leads there is measured elsewhere: here the check itself is tried
+        return True, seen
+    return bool(told) and report["findings"][0]["id"] in FAULTS[fault], seen
+
+
+def _memory(setup: Setup) -> tuple[bool, dict[str, Any]] | str:
+    """A snapshot with history, read by `ddprof memory`."""
+    if not setup.device:
+        return "needs a CUDA device"
+    path = setup.folder / "snapshot.pickle"
+    code = (
+        "import torch; torch.cuda.memory._record_memory_history()\n"
+        "m = torch.nn.Linear(4096, 4096).cuda(); o = torch.optim.AdamW(m.parameters())\n"
+        "for _ in range(3): m(torch.ones(64, 4096, device='cuda')).sum().backward(); o.step(); o.zero_grad()\n"
+        f"torch.cuda.memory._dump_snapshot({str(path)!r})"
+    )
+    _call([sys.executable, "-c", code])
+    document = json.loads(_call([sys.executable, "-m", "ddprof.cli.main", "memory", str(path), "--format", "json"]))
+    return "parameters" in json.dumps(document), {"keys": sorted(document)[:12]}
+
+
+def _run(
+    setup: Setup, job: str, ranks: int, without: bool = False
+) -> tuple[dict[str, Any], list[float], list[list[dict[str, Any]]]]:
+    """The report of a job under `ddprof run`, its own times (ms), and the events of its traces."""
+    import gzip
+
+    out = Path(tempfile.mkdtemp(dir=setup.folder))
+    skip = ["--skip", str(min(10, setup.steps // 3)), "--steps", str(min(5, max(2, setup.steps // 4)))]
+    run = [sys.executable, "-m", "ddprof.cli.main", "run", "--run-dir", str(out), *skip, "--"]
+    _call([*run, *_job(setup, out / "times", job, ranks, without)])
+    report = json.loads(_call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out), "--format", "json"]))
+    traces = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(out.glob("*.pt.trace.json.gz"))]
+    return report, json.loads((out / "times").read_text()), [trace["traceEvents"] for trace in traces]
+
+
+def _plain(setup: Setup, job: str, ranks: int = 1, without: bool = False) -> list[float]:
+    """The job's own times (ms) without ddprof."""
+    times = Path(tempfile.mkdtemp(dir=setup.folder)) / "times"
+    _call(_job(setup, times, job, ranks, without))
+    found: list[float] = json.loads(times.read_text())
+    return found
+
+
+def _job(setup: Setup, times: Path, job: str, ranks: int, without: bool) -> list[str]:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    words = [str(JOBS), job, "--steps", str(setup.steps), "--times", str(times)]
+    return [*launch, *words, *(["--without"] if without else [])]
+
+
+def _call(command: list[str]) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=environment)
+    if done.returncode:
+        raise ValueError(f"{' '.join(command[-6:])} ended with {done.returncode}: {done.stderr[-1200:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Folders of the nodes of one job are one run; folders of other jobs are not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddprof.analyzers.engine import Options, analyze
+from ddprof.report.model import Report
+
+S_NS = 10**9
+
+
+def node(folder: Path, rank: int, **manifest: Any) -> str:
+    """The folder of the node of one rank of two; with a manifest of ours where something is said of it."""
+    folder.mkdir(parents=True)
+    where = {"ph": "X", "pid": 1, "tid": 1}
+    events = [
+        {**where, "cat": cat, "name": name, "ts": 1000 * step + 10 * inner, "dur": 900 - 20 * inner}
+        for step in range(3)
+        for inner, cat, name in ((0, "user_annotation", f"ProfilerStep#{step}"), (1, "cpu_op", "aten::mm"))
+    ]
+    told = {"backend": "gloo", "rank": rank, "world_size": manifest.get("world_size", 2)}
+    content = {"distributedInfo": told, "baseTimeNanoseconds": 100 * S_NS, "traceEvents": events}
+    (folder / f"rank{rank}.node{rank}.9.0.0.pt.trace.json").write_text(json.dumps(content))
+    if manifest:
+        stated = {"schema": "ddprof.run/1", "ranks": [rank], "world_size": 2, "started_ns": 100 * S_NS, **manifest}
+        (folder / "manifest.json").write_text(json.dumps(stated))
+    return str(folder)
+
+
+def analyzed(*paths: str) -> list[Report]:
+    return analyze(paths, Options(cache=False, workers=1))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "runs"),
+    [
+        ({}, {}, 1),  # traces alone state rank and world
+        ({"job": "rdzv-7"}, {"job": "rdzv-7"}, 1),
+        ({"job": ""}, {"job": "rdzv-7", "started_ns": 400 * S_NS}, 1),
+        ({"job": "rdzv-7"}, {"job": "rdzv-8"}, 2),
+        ({"job": ""}, {"job": "", "started_ns": 2000 * S_NS}, 2),  # another job on another node, later
+        ({"job": "a"}, {"job": "a", "world_size": 4}, 2),
+    ],
+)
+def test_parts_of_one_job_are_one_run(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], runs: int) -> None:
+    folders = [node(tmp_path / "x", 0, **one), node(tmp_path / "y", 1, **other)]
+    for given in (folders, [str(tmp_path)]):
+        reports = analyzed(*given)
+        assert [report.run.ranks for report in reports] == ([(0, 1)] if runs == 1 else [(0,), (1,)])
+        assert (reports[0].run.name == "x + y") is (runs == 1)
+
+
+def test_parts_may_be_called_alike(tmp_path: Path) -> None:
+    (report,) = analyzed(*(node(tmp_path / f"node{rank}" / "train", rank) for rank in (0, 1)))
+    assert (report.run.ranks, report.run.name) == ((0, 1), "train")
+
+
+def test_a_part_says_where_the_other_may_be(tmp_path: Path) -> None:
+    (report,) = analyzed(node(tmp_path / "x", 0))
+    assert any("a folder of its own, give both" in item.effect for item in report.health)
+
+
+def test_parts_of_several_jobs_are_left_apart_and_said(tmp_path: Path) -> None:
+    reports = analyzed(*(node(tmp_path / name, int(name[1]), job="") for name in ("a0", "a1", "b0", "b1")))
+    assert len(reports) == 4
+    assert any("may be parts of more than one job" in item.issue for item in reports[0].health)

@@ -118,6 +118,13 @@ def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = N
     return [run.report for run in load_runs(paths, options)]
 
 
+def _failure(result: RankResult) -> str:
+    """Why a file gives nothing: what is wrong with it, where that is known."""
+    notes = result.facts.health if result.facts is not None else ()
+    why = next((note.issue for note in notes if note.severity == "error"), "")
+    return result.error or why or f"{result.source.label}: no events with a duration"
+
+
 def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> Iterator[LoadedRun]:
     """The runs found under `paths`, one in memory at a time. Raises NoUsableInput where nothing can be analyzed."""
     options = options or Options()
@@ -130,7 +137,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
             sampled = sample(sources, wanted)
             results, keeping_notes = mapped(sampled.sources, label)
             usable = [r for r in results if r.is_usable]
-            failures += [r.error or f"{r.source.label}: no events with a duration" for r in results if not r.is_usable]
+            failures += [_failure(r) for r in results if not r.is_usable]
             whole = [(r.source, r.facts) for r in usable if r.facts is not None]
             for number, job in enumerate(jobs_among(whole, label)):
                 found += 1

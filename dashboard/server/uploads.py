@@ -21,6 +21,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import UPLOAD_PATH
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.readers.files.archives import MAX_MEMBERS
 from ddprof.readers.files.streams import exceeds
 from ddprof.units import format_bytes
 
@@ -109,9 +110,12 @@ def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:
 
 def _sent_files(limit_bytes: int) -> list[FileStorage]:
     """The files of the request, which are received now. Raises NoUsableInput, or aborts with 413."""
+    request.max_form_parts = MAX_MEMBERS
     try:
         files = [file for file in request.files.getlist(FIELD) if file.filename]
     except RequestEntityTooLarge:
+        if request.content_length is not None and request.content_length <= limit_bytes:
+            raise NoUsableInput(f"more than {MAX_MEMBERS:,} files in one upload: pack them into one archive") from None
         abort(413, too_large_words(limit_bytes))
     except BadRequest as error:
         raise NoUsableInput("the upload was cut off") from error

@@ -60,6 +60,7 @@ _ISSUED = re.compile(
 )
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*?(?:-----END [A-Z ]*-----|(?=\")|\Z)")
 _RUN = re.compile(r"(?<![\w+/.])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
+_LEAST_ISSUED = 12  # characters, of the shortest that `_ISSUED` tells
 _LEAST_RANDOM = 20  # characters
 _PARTS = re.compile(r"[_/=-]")
 _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
@@ -85,6 +86,8 @@ def _mask(text: str) -> str:
         text = _QUERY.sub(rf"\g<1>{MASK}", text)
         text = _NAMED.sub(_named, text)
         text = _SCHEME.sub(rf"\g<1> {MASK}", text)
+    if len(text) < _LEAST_ISSUED:
+        return text
     text = _ISSUED.sub(MASK, text)
     return _RUN.sub(lambda run: MASK if _is_random(run[0]) or _hides(run[0]) else run[0], text)
 

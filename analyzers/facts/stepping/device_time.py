@@ -79,7 +79,7 @@ def _queue_free_ns(ops: Table, mark_ns: int) -> int:
     launch takes, though nothing recorded ran before it on its stream. If it started when an operation of another stream
     ended, that stream was the one that was held up.
     """
-    computed = ops["work"] == Work.COMPUTE
+    computed = (ops["work"] == Work.COMPUTE) & (ops["end_ns"] > ops["start_ns"])
     if not computed.any():
         return ALWAYS
     length = np.where(computed, ops["end_ns"] - ops["start_ns"], 0)

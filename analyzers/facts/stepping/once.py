@@ -151,7 +151,7 @@ def start_up(once: Table, steps: Table) -> Intervals:
 
 def book_start_up(gaps: Table, starting: Intervals) -> Table:
     """GAPS in which idle time while the rank was starting up is of cause "other"."""
-    if not len(starting[0]):
+    if not len(starting[0]) or not len(gaps):
         return gaps
     whole = gaps.take(~np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
     split = gaps.take(np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))

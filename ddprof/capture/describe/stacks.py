@@ -53,10 +53,12 @@ def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
 
 
 def last_error() -> dict[str, Any] | None:
-    """The exception that ends this process, None where it ends in order. Known once Python has printed it."""
+    """The exception that ends this process, or its `sys.exit` of another code than 0 (last_words.py); None where it
+    ends in order. Known once Python has printed it."""
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
-        return None
+        left: dict[str, Any] | None = getattr(sys, "_ddprof_exit", None)
+        return left
     return {
         "type": type(error).__name__,
         "message": str(error)[:_MAX_MESSAGE_CHARACTERS],

@@ -15,6 +15,7 @@ FLIGHT_RECORDER_SUFFIX = ".fr.json"
 SIDECAR_SUFFIX = ".sidecar.json"
 RING_SUFFIX = ".ring"
 CALLS_SUFFIX = ".calls"
+END_SUFFIX = ".end.json"  # of a process that failed without a sidecar
 ANSWER_SUFFIX = ".where.json"
 FAULT_SUFFIX = ".threads.txt"
 WORKERS_SUFFIX = ".workers.jsonl"

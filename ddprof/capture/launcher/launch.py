@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from ddprof.capture.guard import say
 from ddprof.capture.launcher.chores import chore
+from ddprof.capture.launcher.witness import GroupWitness
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_KERNEL = 0x80  # si_code of a signal the terminal sent to the whole foreground group: the child has it already
@@ -32,6 +33,7 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: T
     """
     watched = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    witness = GroupWitness(_FORWARDED)
     try:
         try:
             child = subprocess.Popen(
@@ -45,15 +47,16 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: T
             found = getattr(error, "errno", None) not in (errno.ENOENT, errno.ENOTDIR)
             return _NOT_EXECUTABLE if found else _NOT_FOUND
         with _ticking(on_tick, child):
-            code = _wait(child, watched)
+            code = _wait(child, watched, witness)
         while signal.sigtimedwait(watched, 0) is not None:
             pass  # meant for the child, which has ended: they must not end us before its exit code is returned
         return code
     finally:
+        witness.end()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals]) -> int:
+def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], witness: GroupWitness) -> int:
     while True:
         status = child.poll()
         if status is not None:
@@ -62,7 +65,7 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals]) -> int:
         # Held and resumed beyond the time it was to wait, Python's sigtimedwait returns a signal that nobody sent.
         if info is None or info.si_signo not in watched or info.si_signo == signal.SIGCHLD:
             continue
-        if info.si_code != _FROM_KERNEL:
+        if info.si_code != _FROM_KERNEL and not witness.saw(info.si_signo):
             _send(child, info.si_signo)
 
 

@@ -5,28 +5,41 @@ All of it runs in the launching process; the training processes only write their
 - an outlier: a step above the early median + max(8 MAD, 50 %), which spares steady and noisy jobs alike;
 - a slow-down: 20 steps whose median is 20 % above the early one;
 - a straggler: the same rank late by a tenth of the step for 20 steps.
+
+What is usual is learned from the last 500 steps. A job may run for weeks: there are minutes between two windows, and so
+many windows an hour and megabytes a day at most.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from ddprof.capture.files.layout import host_label
+from ddprof.capture.files.layout import TRACE_SUFFIX, host_label
 from ddprof.capture.launcher.host.counter_log import CounterLog
 from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 
 _WARM_STEPS = 10
-_BASELINE_STEPS = 50
+_BASELINE_STEPS = 50  # before anything is said
+_KNOWN_STEPS = 500  # the last ones: a checkpoint or an evaluation every hundred steps is among them
 _PERSISTENT_STEPS = 20
 _SLOWDOWN_SHARE = 0.20
 _OUTLIER_MADS = 8.0
 _OUTLIER_SHARE = 0.50
-_COOLDOWN_STEPS = 60
+_RARE = 100  # one step of so many
+# An outlier is worth the second or so that a window costs (its export, and steps with every instrument): a step of 21
+# instead of 8 ms is not, however far it lies outside what is usual.
+_OUTLIER_NS = 500_000_000
+_COOLDOWN_STEPS, _COOLDOWN_S = 60, 120.0
+_HOUR_S, _DAY_S = 3600.0, 86_400.0
+_WINDOWS_AN_HOUR = 6
+_BYTES_A_DAY = 1 << 30  # of all traces in the run folder
+_MAX_REASONS = 256  # in the manifest
 _COUNTER_PERIOD_S = 1.0
 
 
@@ -35,7 +48,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self._seen = -1
-        self._baseline: list[int] = []
+        self._baseline: deque[int] = deque(maxlen=_KNOWN_STEPS)
         self._quiet_until = 0
         self._late: tuple[int, int] | None = None  # (rank, since which step)
         self._reported_late: int | None = None
@@ -67,15 +80,16 @@ class Watcher:
         return [(number, ns) for number, ns in sorted(slowest.items()) if number not in spoiled]
 
     def _learn(self, fresh: list[tuple[int, int]]) -> None:
-        room = _BASELINE_STEPS - len(self._baseline)
-        self._baseline.extend(ns for _, ns in fresh[: max(room, 0)])
+        self._baseline.extend(ns for _, ns in fresh)
 
     def _outlier(self, fresh: list[tuple[int, int]]) -> str | None:
         if len(self._baseline) < _BASELINE_STEPS:
             return None
         usual = median(self._baseline)
         spread = median(abs(ns - usual) for ns in self._baseline)
-        limit = usual + max(_OUTLIER_MADS * spread, _OUTLIER_SHARE * usual)
+        # Beyond what has come before, too: a job whose every hundredth step is long is as it always was.
+        usual_worst = sorted(self._baseline)[-max(len(self._baseline) // _RARE, 1)]
+        limit = max(usual + max(_OUTLIER_MADS * spread, _OUTLIER_SHARE * usual, _OUTLIER_NS), usual_worst)
         worst = max(fresh, key=lambda item: item[1], default=None)
         if worst is None or worst[1] <= limit:
             return None
@@ -89,7 +103,8 @@ class Watcher:
         if len(recent) < _PERSISTENT_STEPS or median(recent) <= (1 + _SLOWDOWN_SHARE) * usual:
             return None
         now = median(recent)
-        self._baseline = [int(now)] * _BASELINE_STEPS  # the new normal: said once
+        self._baseline.clear()  # the new normal: said once
+        self._baseline.extend([int(now)] * _BASELINE_STEPS)
         return f"steps take {now / 1e6:.0f} ms now, {usual / 1e6:.0f} ms before"
 
     def _straggler(self, ranks: Sequence[LiveRank], newest: int) -> str | None:
@@ -105,6 +120,26 @@ class Watcher:
         return f"rank {late.rank} is late by {late.late_ns / 1e6:.0f} ms per step, in {late.phase}"
 
 
+class WindowBudget:
+    """Whether one more window may be asked for, as time passes and traces are written."""
+
+    def __init__(self) -> None:
+        self._opened: deque[float] = deque(maxlen=_WINDOWS_AN_HOUR)
+        self._day_began, self._bytes_then = 0.0, 0
+
+    def allows(self, now_s: float, written_bytes: int) -> bool:
+        """`written_bytes`: of all traces so far."""
+        if now_s - self._day_began >= _DAY_S or not self._opened:
+            self._day_began, self._bytes_then = now_s, written_bytes
+        if self._opened and now_s - self._opened[-1] < _COOLDOWN_S:
+            return False
+        is_full = len(self._opened) == _WINDOWS_AN_HOUR and now_s - self._opened[0] < _HOUR_S
+        if is_full or written_bytes - self._bytes_then > _BYTES_A_DAY:
+            return False
+        self._opened.append(now_s)
+        return True
+
+
 class JobMonitor:
     """What `ddprof run --mode monitor` does twice a second.
 
@@ -118,6 +153,7 @@ class JobMonitor:
         self._counters = HostCounters(gpus)
         self._log = CounterLog(folder / f"host.{host_label()}.{pid}")
         self._next_sample = 0.0
+        self._budget = WindowBudget()
         self.reasons: list[str] = []
 
     def tick(self) -> None:
@@ -130,6 +166,11 @@ class JobMonitor:
             return
         ranks = read_ranks(self._folder)
         reason = self._watcher.observe(ranks)
-        if reason is not None:
+        if reason is not None and self._budget.allows(now, self._written_bytes()):
             first_step = request_window(self._folder, ranks, self._window_steps, reason)
             self.reasons.append(f"window from step {first_step}: {reason}")
+            del self.reasons[_MAX_REASONS:]
+
+    def _written_bytes(self) -> int:
+        traces = [path for path in self._folder.iterdir() if TRACE_SUFFIX in path.name]
+        return sum(path.stat().st_size for path in traces if path.exists())

@@ -8,6 +8,7 @@ there. ddprof's modules are imported as `_ddprof`, so that they neither hide a `
 one: the environment of the user need not have ddprof.
 """
 
+import atexit
 import builtins
 import os
 import sys
@@ -31,6 +32,7 @@ def _start() -> None:
     sys._ddprof_capture = settings  # type: ignore[attr-defined]
     if sys.version_info < _OLDEST_PYTHON:
         raise RuntimeError(f"Python {sys.version.split()[0]} is older than {'.'.join(map(str, _OLDEST_PYTHON))}")
+    _note_end(settings)
     package = ModuleType("_ddprof")
     package.__path__ = [_PACKAGE]
     sys.modules["_ddprof"] = package
@@ -40,6 +42,33 @@ def _start() -> None:
     torch_start = "_ddprof.capture.bootstrap" if is_plain else "_ddprof.capture.trial.start"
     for framework, module in (("torch", torch_start), ("tensorflow", "_ddprof.capture.tensorflow.job")):
         hook.when_imported(framework, _starter(module, settings))
+
+
+def _note_end(settings: str) -> None:
+    """Have it written why the process fails: an exception that Python has printed, `sys.exit`, or no script."""
+    end_script = sys.exit
+
+    def exit(status=None, /):  # type: ignore[no-untyped-def]
+        if status is not None and status != 0:
+            _quietly(lambda: _ours("_ddprof.capture.last_words").note_exit(status, sys._getframe(3)))
+        end_script(status)
+
+    def at_end() -> None:
+        script = sys.argv[0] if sys.argv else ""
+        if hasattr(sys, "last_value") or hasattr(sys, "_ddprof_exit") or not os.path.exists(script):
+            session = getattr(sys.modules.get("_ddprof.capture.bootstrap"), "active", None)
+            is_told = getattr(session, "ending", None) is not None
+            _quietly(lambda: _ours("_ddprof.capture.last_words").write(settings, is_told))
+
+    sys.exit = exit
+    atexit.register(at_end)
+
+
+def _quietly(work) -> None:  # type: ignore[no-untyped-def]
+    try:
+        work()
+    except Exception:  # the job's own failure is what matters
+        return
 
 
 def _settings() -> "str | None":

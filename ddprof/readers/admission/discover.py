@@ -20,11 +20,11 @@ from ddprof.readers.admission.parts import together
 from ddprof.readers.admission.runs import group_runs
 from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import is_skipped, walk
-from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
+from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, open_member, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_raw
-from ddprof.readers.files.unpacking import ByteStream
+from ddprof.readers.files.unpacking import ByteStream, MemberBudget
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
 from ddprof.readers.formats.kineto import FORMAT as KINETO
@@ -123,8 +123,8 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
                 if is_skipped(member):
                     continue
                 try:
-                    with opened.open(member) as stored:
-                        found = _sniffed(inside, stored, root, min(spare_bytes, LATE_EVENTS_BYTES))
+                    with open_member(opened, member) as (stored, budget):
+                        found = _sniffed(inside, stored, root, min(spare_bytes, LATE_EVENTS_BYTES), budget)
                 except (DdprofError, OSError, *ARCHIVE_DAMAGE) as error:
                     notes.append(HealthNote(_named(inside, error), "this file is left out", where=inside.path))
                     continue
@@ -134,9 +134,11 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
         raise OSError(f"damaged archive ({one_line(error)})") from error
 
 
-def _sniffed(source: Source, stored: IO[bytes], root: str, late_bytes: int) -> Found:
+def _sniffed(
+    source: Source, stored: IO[bytes], root: str, late_bytes: int, budget: MemberBudget | None = None
+) -> Found:
     """What a file is. JSON objects may hold megabytes of metadata before their events: looked for in `late_bytes`."""
-    blocks = ByteStream(stored, source.label)
+    blocks = ByteStream(stored, source.label, budget)
     head, recent, looked_bytes, result = b"", b"", 0, None
     for block in blocks:
         looked_bytes += len(block)

@@ -199,6 +199,7 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
         "events more than 30 days from most others": "left out: they cannot be of the same recording",
         "rows of the wrong type": "left out",
         "collectives whose group has no usable name": "their group is told by its ranks, where they are stated",
+        "events of an unknown phase": "left out",
         "begin/end events, which Kineto does not write": "left out",
     }
     notes = [HealthNote(f"{label}: {n} {what}", effect[what]) for what, n in columns.defects.items() if n]
@@ -224,6 +225,15 @@ def overlap_note(events: Table, label: str) -> list[HealthNote]:
         return []
     issue = f"{label}: {overlapping} of {len(rows)} device operations overlap their predecessor on the same stream"
     return [HealthNote(issue, "busy time is taken as the union, so it is not counted twice", "info")]
+
+
+def lengthless_note(events: Table, label: str) -> list[HealthNote]:
+    """A note where device operations were recorded and none of them has a length."""
+    is_device = of_kinds(events["kind"], DEVICE_KINDS)
+    if not is_device.any() or events["dur_ns"][is_device].any():
+        return []
+    issue = f"{label}: none of {int(is_device.sum())} device operations has a length"
+    return [HealthNote(issue, "device time of this rank is not known")]
 
 
 def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:

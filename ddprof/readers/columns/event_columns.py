@@ -29,6 +29,8 @@ _IS_DEVICE = np.isin(np.arange(256), (*DEVICE_KINDS, Kind.SYNC))  # by kind
 _HAS_SHAPES = np.isin(np.arange(256), (Kind.CPU_OP, Kind.ANNOTATION))
 _OTHER = int(Kind.OTHER)
 _NOT_MARKS = frozenset("Xsft")
+# Trace Event Format, "Event Types": what is no span, no flow and nothing that is counted by its category.
+_PHASES = frozenset("BEXiICbneSTpFPNODMVvRrc()") | {*_NOT_MARKS, ""}
 _PH, _CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("ph", "cat", "name", "pid", "tid"))
 _TS, _DUR = attrgetter("ts"), attrgetter("dur")
 _EXTERNAL, _CORRELATION, _COLLECTIVE = map(attrgetter, ("external_id", "correlation", "collective"))
@@ -246,6 +248,8 @@ class EventColumns:
                     self.process_labels[event.pid] = as_text(event.args.labels) or ""
             elif event.ph in "BEbe" and event.cat not in FLOWS:
                 self.defects["begin/end events, which Kineto does not write"] += 1
+            elif event.ph not in _PHASES:
+                self.defects["events of an unknown phase"] += 1
 
 
 def _index(value: Any, fallback: Any) -> int:

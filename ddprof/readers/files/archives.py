@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from threading import local
-from typing import IO, cast
+from typing import IO
 
 from ddprof.errors import DdprofError
 from ddprof.readers.files.opening import open_file
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.tar_members import TarMembers
-from ddprof.readers.files.unpacking import MAX_RATIO, is_bomb
+from ddprof.readers.files.unpacking import MemberBudget
+from ddprof.readers.files.zip_members import ZipMembers
 
 MAGIC = b"PK\x03\x04"
 MAX_MEMBERS = 20_000  # a trace, a sidecar, a dump and worker records of 4,096 ranks are 16,384
@@ -26,7 +24,7 @@ class _Kept(local):
     """The archive that this thread read last, by path, state and process: a forked one shares the file's position."""
 
     def __init__(self) -> None:
-        self.archives: dict[tuple[str, int, int, int], _ZipMembers | TarMembers] = {}
+        self.archives: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
 
 
 _KEPT = _Kept()
@@ -38,7 +36,7 @@ def is_zip(stored: bytes) -> bool:
 
 
 @contextmanager
-def open_archive(path: str) -> Iterator[_ZipMembers | TarMembers]:
+def open_archive(path: str) -> Iterator[ZipMembers | TarMembers]:
     """The archive at a path, where the last reader of this process left it. Raises OSError or ARCHIVE_DAMAGE."""
     key = _key(path)
     kept = _KEPT.archives
@@ -59,21 +57,30 @@ def open_archive(path: str) -> Iterator[_ZipMembers | TarMembers]:
             archive.close()
 
 
-def shown_members(archive: _ZipMembers | TarMembers) -> Iterator[tuple[str, int]]:
+def shown_members(archive: ZipMembers | TarMembers) -> Iterator[tuple[str, int]]:
     """Name and size in bytes of every member that is not hidden. Raises OSError after MAX_MEMBERS."""
     for count, (name, size_bytes) in enumerate(archive.members(), 1):
         if count > MAX_MEMBERS:
             raise OSError(f"more than {MAX_MEMBERS} files in one archive: the others are left out")
+        if archive.budget.is_spent:
+            raise OSError(f"{archive.budget.words}, behind the first {count - 1} of its files")
         if not _hidden(name):
             yield name, size_bytes
 
 
-def _opened(path: str) -> _ZipMembers | TarMembers:
+@contextmanager
+def open_member(archive: ZipMembers | TarMembers, name: str) -> Iterator[tuple[IO[bytes], MemberBudget]]:
+    """A member of an archive as it is stored there, and what it may unpack to. Raises as its `open` does."""
+    with archive.open(name) as stored:
+        yield stored, MemberBudget(archive.budget, name)
+
+
+def _opened(path: str) -> ZipMembers | TarMembers:
     with ExitStack() as unless_sound:
         outer = unless_sound.enter_context(open_file(path))
         stored = outer.read(ZIP_MAGIC_BYTES)
         outer.seek(0)
-        opened = _ZipMembers(outer) if is_zip(stored) else TarMembers(outer, path)
+        opened = ZipMembers(outer) if is_zip(stored) else TarMembers(outer, path)
         unless_sound.pop_all()
     return opened
 
@@ -88,58 +95,3 @@ def _key(path: str) -> tuple[str, int, int, int] | None:
 
 def _hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in name.split("/"))
-
-
-class _ZipMembers:
-    """A zip file whose stored bytes are `outer`. Raises BadZipFile, OSError or ValueError where it is damaged."""
-
-    def __init__(self, outer: IO[bytes]) -> None:
-        self._outer, self._zip = outer, zipfile.ZipFile(outer)
-        self._infos = {info.filename: info for info in reversed(self._zip.infolist()) if not info.is_dir()}
-
-    def members(self) -> Iterator[tuple[str, int]]:
-        """Name and size in bytes of every file, in the order of names; of members of one name the first."""
-        yield from ((name, self._infos[name].file_size) for name in sorted(self._infos))
-
-    def open(self, name: str) -> IO[bytes]:
-        """A member, which ends where the directory says. Raises KeyError, or OSError where its size is absurd."""
-        info = self._infos[name]
-        if is_bomb(info.compress_size, info.file_size):
-            raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
-        opened = self._zip.open(info)
-        opened._expected_crc = None  # type: ignore[attr-defined]  # it would give nothing of a block that it ends
-        return cast(IO[bytes], _Member(opened, info.CRC))
-
-    def close(self) -> None:
-        """Close the file underneath."""
-        self._outer.close()
-
-
-class _Member(io.RawIOBase):
-    """A member whose damage ends it, and is told by `damage`, instead of taking what was read before."""
-
-    def __init__(self, opened: IO[bytes], checksum: int) -> None:
-        self._opened, self._expected, self._sum = opened, checksum, 0
-        self.damage: str | None = None
-
-    def read(self, size: int = -1) -> bytes:
-        """`size` bytes, fewer or none at the end."""
-        try:
-            content = self._opened.read(size)
-        except (zlib.error, zipfile.BadZipFile, EOFError, OSError) as error:
-            self.damage = f"the compressed data is damaged ({error})"
-            return b""
-        self._sum = zlib.crc32(content, self._sum)
-        if not content and size and self._sum != self._expected:
-            self.damage = "its checksum is not that of its content"
-        return content
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """To an offset; what is read twice is not checked."""
-        self._sum = self._expected
-        return self._opened.seek(offset, whence)
-
-    def close(self) -> None:
-        """Close the member."""
-        self._opened.close()
-        super().close()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, shown_members
+from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, open_member, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, UNREADABLE, one_line, open_file
 from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.files.unpacking import ByteStream
@@ -37,8 +37,15 @@ def open_raw(path: str, member: str | None = None, head_only: bool = False) -> I
 @contextmanager
 def open_blocks(path: str, member: str | None = None, head_only: bool = False) -> Iterator[ByteStream]:
     """The unpacked content of a file as a `ByteStream`. Raises NoUsableInput where it cannot be opened."""
-    with open_raw(path, member, head_only) as raw:
-        yield ByteStream(raw, path if member is None else f"{path}!{member}")
+    if member is None:
+        with open_raw(path, None, head_only) as raw:
+            yield ByteStream(raw, path)
+        return
+    try:
+        with open_archive(path) as archive, open_member(archive, member) as (stored, budget):
+            yield ByteStream(stored, f"{path}!{member}", budget)
+    except UNREADABLE as error:
+        raise NoUsableInput(f"{path}: cannot be read: {one_line(error)}") from error
 
 
 def read_small(path: str, member: str | None = None, most_bytes: int = MAX_SMALL_BYTES) -> bytes:
@@ -81,7 +88,7 @@ def _block_bytes(path: str) -> Iterator[int]:
     try:
         with open_archive(path) as archive:
             for member, _ in shown_members(archive):
-                with archive.open(member) as stored:
-                    yield from (len(block) for block in ByteStream(stored, member))
+                with open_member(archive, member) as (stored, budget):
+                    yield from (len(block) for block in ByteStream(stored, member, budget))
     except ARCHIVE_DAMAGE as error:
         raise OSError(f"{path}: damaged archive ({one_line(error)})") from error

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import IO, Any, cast
 
-from ddprof.readers.files.unpacking import ByteStream
+from ddprof.readers.files.unpacking import Budget, ByteStream
 
 MAX_HEADER_BYTES = 1 << 20  # names and attributes of one member; a path has 4 KB at most
 _MAGIC = b"ustar"
@@ -27,6 +27,8 @@ class TarMembers:
 
     def __init__(self, outer: IO[bytes], label: str) -> None:
         self._outer, self._label = outer, label
+        self.budget = Budget(outer.seek(0, io.SEEK_END))
+        outer.seek(0)
         self._is_plain = is_tar(outer.read(tarfile.BLOCKSIZE))
         self._start()
 

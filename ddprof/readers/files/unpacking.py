@@ -7,6 +7,7 @@ import codecs
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import IO, Any
@@ -43,14 +44,47 @@ def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
     return unpacked_bytes > max(FREE_BYTES, MAX_RATIO * packed_bytes)
 
 
+class Budget:
+    """What the members of one archive may unpack to together: as much as one file of its size."""
+
+    words = f"its files unpack to more than {MAX_RATIO} times its size: the rest is not read"
+
+    def __init__(self, packed_bytes: int) -> None:
+        self._packed_bytes, self._given, self._total = packed_bytes, dict[str, int](), 0
+
+    def gave(self, member: str, unpacked_bytes: int) -> None:
+        """A member has given so much; read again, it counts once."""
+        more = max(unpacked_bytes - self._given.get(member, 0), 0)
+        self._total += more
+        self._given[member] = self._given.get(member, 0) + more
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no more is unpacked."""
+        return is_bomb(self._packed_bytes, self._total)
+
+
+@dataclass(frozen=True)
+class MemberBudget:
+    """What is left of an archive's budget for one member."""
+
+    archive: Budget
+    member: str
+
+    def is_spent(self, unpacked_bytes: int) -> bool:
+        """Whether the member, which has given so much, must end."""
+        self.archive.gave(self.member, unpacked_bytes)
+        return self.archive.is_spent
+
+
 class ByteStream:
     """Iterates over the unpacked content in blocks of 256 KB to 1 MB.
 
     `damage` is set when the packing ends early or breaks; everything unpacked before that has then been yielded.
     """
 
-    def __init__(self, raw: IO[bytes], label: str) -> None:
-        self._raw, self._label = raw, label
+    def __init__(self, raw: IO[bytes], label: str, budget: MemberBudget | None = None) -> None:
+        self._raw, self._label, self._budget = raw, label, budget
         self.damage: str | None = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -62,9 +96,18 @@ class ByteStream:
         for encoding in _WIDE:
             mark = "\ufeff".encode(encoding)
             if first.startswith((mark, "{".encode(encoding), "[".encode(encoding))):
-                return _transcode(first.removeprefix(mark), blocks, encoding)
-        whole = _chain(first, blocks)
+                return _transcode(first.removeprefix(mark), self._within_budget(blocks), encoding)
+        whole = self._within_budget(_chain(first, blocks))
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
+
+    def _within_budget(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        given_bytes = 0
+        for block in blocks:
+            yield block
+            given_bytes += len(block)
+            if self._budget is not None and self._budget.is_spent(given_bytes):
+                self.damage = self._budget.archive.words
+                return
 
     def _until_hole(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """JSON as far as it is text: a file with a hole can be larger than its disk."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.admission.discover import discover
 
+_SHOWN_CHARACTERS = 200
 MOST_LISTED = 100  # the newest; an assistant that wants others is told that there are more
 
 
@@ -38,11 +39,15 @@ class Allowed:
     def path(self, name: str) -> str:
         """The path of a run: a name as `runs` lists it, or a path. Raises NoUsableInput where it is not allowed."""
         for folder in self.folders:
-            found = (folder / name).resolve() if "\0" not in name else None
-            if found is not None and found.is_relative_to(folder) and found.exists():
+            try:
+                found = (folder / name).resolve(strict=True)
+            except (OSError, ValueError, RuntimeError):  # none, too long, a zero byte, a circle of links
+                continue
+            if found.is_relative_to(folder):
                 return str(found)
         shown = ", ".join(map(str, self.folders))
-        raise NoUsableInput(f"{name}: no run of that name below {shown}, which is all that may be read")
+        asked = name[:_SHOWN_CHARACTERS]
+        raise NoUsableInput(f"{asked}: no run of that name below {shown}, which is all that may be read")
 
     def runs(self) -> RunNames:
         """What was recorded below the folders."""

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.live import LiveRank, latest_late, request_window
-from ddprof.capture.launcher.monitor import JobMonitor, Watcher
+from ddprof.capture.launcher.monitor import JobMonitor, Watcher, WindowBudget
 
 MS = 1_000_000
 
@@ -36,10 +37,23 @@ def test_a_steady_job_its_warm_up_and_windows_are_left_alone() -> None:
 
 
 def test_an_outlier_and_a_lasting_slowdown_ask_once() -> None:
-    (answer,) = asked(lambda rank, n: step(n, 90 if n == 102 and rank == 1 else 20))
-    assert answer == (105, "step 102 took 90 ms, 20 ms is usual")
+    (answer,) = asked(lambda rank, n: step(n, 900 if n == 102 and rank == 1 else 20))
+    assert answer == (105, "step 102 took 900 ms, 20 ms is usual")
+    assert asked(lambda rank, n: step(n, 90 if n == 102 and rank == 1 else 20)) == []  # a window costs more
+    every = asked(lambda rank, n: step(n, 900 if n % 40 == 2 else 20), 1200)
+    assert [n for n, _ in every if n > 120] == []  # a checkpoint every forty steps is as it always was
     (answer,) = asked(lambda rank, n: step(n, 20 if n < 100 else 26), 220)
     assert "26 ms now, 20 ms before" in answer[1]
+
+
+def test_windows_are_bounded_in_an_hour_and_in_megabytes_a_day() -> None:
+    budget = WindowBudget()
+    asked_at = [second for second in range(0, 8 * 3600, 5) if budget.allows(1e6 + second, 0)]
+    assert min(later - before for before, later in pairwise(asked_at)) >= 120 and len(asked_at) == 8 * 6
+    budget, written = WindowBudget(), 0
+    for minute in range(0, 2 * 24 * 60, 15):
+        written += 40 << 20 if budget.allows(60.0 * minute, written) else 0
+    assert written <= 2 * ((1 << 30) + (40 << 20))
 
 
 def test_straggler_is_named_with_its_phase() -> None:

@@ -116,6 +116,28 @@ def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatc
     assert issues(inventory).count("unpacks to more than 250 times its size") >= 2
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_all_members_of_an_archive_have_one_budget(
+    packing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "FREE_BYTES", 4 << 20)
+    path, spaces = tmp_path / "many.zip", b"[" + b" " * (3 << 20)
+    with zipfile.ZipFile(path, "w", packing) as file:
+        for number in range(12):
+            file.writestr(f"rank{number}.json", spaces if number else TRACE)
+    seen, blocks_bytes = [], []
+    for number in range(12):
+        with open_blocks(str(path), f"rank{number}.json") as blocks:
+            sizes = [len(block) for block in blocks]
+        seen.append(sum(sizes))
+        blocks_bytes += sizes
+    most_bytes = max(4 << 20, unpacking.MAX_RATIO * path.stat().st_size)
+    assert seen[0] == len(TRACE) and seen[1] == len(spaces)
+    assert sum(seen) <= most_bytes + 12 * unpacking.MOST_BLOCK_BYTES < 12 * len(spaces)
+    assert max(blocks_bytes) <= unpacking.MOST_BLOCK_BYTES
+    assert blocks.damage == "its files unpack to more than 250 times its size: the rest is not read"
+
+
 def test_a_member_with_a_wrong_checksum_is_read_and_a_damaged_one_costs_no_other(tmp_path: Path) -> None:
     path = _zip(tmp_path / "a.zip", {"rank0.json": TRACE, "rank1.json": TRACE})
     content = bytearray(path.read_bytes())

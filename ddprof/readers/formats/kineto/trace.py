@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
-from ddprof.readers.columns.assemble import assemble, missing_device_note, overlap_note
+from ddprof.readers.columns.assemble import assemble, lengthless_note, missing_device_note, overlap_note
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
 from ddprof.readers.companions.manifests import read_hardware
@@ -79,6 +79,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
     notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
     arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
+    notes += lengthless_note(events, source.label)
     notes += missing_device_note(events, built.strings, arrows, source.label)
     if header.stopped_early:
         effect = "the end of the device timeline is missing"

@@ -36,7 +36,7 @@ _DISTRIBUTED = re.compile(r"(?:torch/distributed/|^)distributed_c10d\.py$")
 def is_own_error(evidence: RankEvidence) -> bool:
     """Whether a rank ended with an exception of its own, that no peer's end or absence explains."""
     ending = evidence.ending
-    if ending.how != "error" or ending.error in ("KeyboardInterrupt", "SystemExit", "SignalException"):
+    if ending.how != "error" or ending.error in ("KeyboardInterrupt", "SignalException"):
         return False
     return ending.error not in _PEER_TYPES and not _OF_A_PEER.search(ending.message)
 

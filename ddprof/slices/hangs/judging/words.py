@@ -114,7 +114,8 @@ def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[st
     line = line_words(user_frame(ending.frames))
     message = " ".join(ending.message.split())
     message = f": {message[:_SHOWN]}{'...' if len(message) > _SHOWN else ''}" if message else ""
-    text = f"{_who(cause.ranks)} raised {ending.error}{f' at {line}' if line else ''}{message}"
+    did = "called sys.exit" if ending.error == "SystemExit" else f"raised {ending.error}"
+    text = f"{_who(cause.ranks)} {did}{f' at {line}' if line else ''}{message}"
     return _ended(text.rstrip("."), _waiters(cause.stuck, groups, cause.ranks))
 
 

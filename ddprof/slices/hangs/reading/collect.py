@@ -40,6 +40,7 @@ class _Gathered:
     restart: int = 0
     left: Left | None = None
     asked: Left | None = None
+    last: Left | None = None  # the latest end of a process of this rank that has no sidecar
     recorded: tuple[Call, ...] | None = None
     recorded_groups: dict[str, Group] = field(default_factory=dict)
     frames: tuple[StackFrame, ...] = ()
@@ -115,7 +116,7 @@ def _unreadable(error: OSError) -> HealthNote:
 
 def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
     name = file_name(path)
-    if name.endswith((".sidecar.json", ".where.json")):
+    if name.endswith((".sidecar.json", ".where.json", ".end.json")):
         _take_left(path, name, found, notes)
         return
     if name.endswith(SAMPLED_SUFFIX):
@@ -153,8 +154,14 @@ def _take_left(path: str, name: str, found: dict[int, _Gathered], notes: list[He
     of = _of(_rank(name) if left.rank is None else left.rank, name, found)
     if of is not None and name.endswith(".sidecar.json"):
         of.left = left
+    elif of is not None and name.endswith(".end.json"):
+        of.last = max(of.last or left, left, key=_ended_ns)
     elif of is not None:
         of.asked = left
+
+
+def _ended_ns(left: Left) -> int:
+    return (left.end.at_ns if left.end is not None else None) or 0
 
 
 def _take_dump(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
@@ -193,7 +200,7 @@ def _head(path: str) -> bytes:
 
 
 def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
-    left, asked = of.left or Left(), of.asked or Left()
+    left, asked = of.left or of.last or Left(), of.asked or Left()
     if asked.flight_recorder is not None and _is_latest(asked, of):
         of.recorded_groups = groups_in(asked.flight_recorder)
         of.recorded = calls_in(asked.flight_recorder, of.recorded_groups)

@@ -78,3 +78,9 @@ def test_a_stream_busy_with_foreign_work_and_a_module_that_loads(are_marked: boo
 
 def test_a_window_without_marks_keeps_work_whose_launch_was_not_recorded() -> None:
     assert bounds_ms([0, 60], ops("0-40, 40-60@39"), are_marked=False) == [0, 60]
+
+
+@pytest.mark.parametrize("are_marked", [True, False])
+def test_work_without_a_length_tells_no_time(are_marked: bool) -> None:
+    found: list[Op] = [(5, 5, 0.1, Work.COMPUTE, 3), (15, 15, 10.1, Work.COMPUTE, 3)]
+    assert bounds_ms([0, 10, 20], found, are_marked)[0] == 0

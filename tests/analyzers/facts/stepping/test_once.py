@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import retold
 from labelled_runs import Labelled, Runs
 from retold import Events
 
 from ddprof import intervals
-from ddprof.analyzers.facts.stepping.once import start_up
+from ddprof.analyzers.facts.model import GAPS
+from ddprof.analyzers.facts.stepping.once import book_start_up, start_up
 
 
 def cold(
@@ -78,3 +80,8 @@ def test_what_a_profiler_may_have_held_the_step_for_is_no_cost(labelled: Runs, t
     assert len(labelled("clean.ddp").job.ranks[0].steps) > len(facts.steps) == 1
     assert intervals.length(start_up(facts.once, facts.steps)) / 1e6 == pytest.approx(4.0, rel=0.3)
     assert not [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]
+
+
+def test_start_up_without_idle_time_books_nothing() -> None:
+    starting = intervals.union(np.array([0]), np.array([10]))
+    assert not len(book_start_up(GAPS.empty(), starting))

@@ -117,6 +117,8 @@ def test_old_external_ids_and_launches_without_device_events(tmp_path: Path) -> 
         ({"dur": 10**14}, r"1 durations beyond a day \(overflow\)"),
         ({"ts": None}, "1 events without a usable timestamp"),
         ({"ph": "B"}, "1 begin/end events"),
+        ({"ph": "Q"}, "1 events of an unknown phase"),
+        ({"cat": "kernel", "dur": 1e-320}, "none of 1 device operations has a length"),
     ],
 )
 def test_defects_are_counted_and_said(tmp_path: Path, event: dict[str, Any], issue: str) -> None:

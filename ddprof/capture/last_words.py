@@ -1,0 +1,67 @@
+"""Why a process of the job ends that capture does not know as a rank, or that calls `sys.exit`: one small file.
+
+A script with a syntax error, one that is not there, or one that fails before its first step has no sidecar. The shim
+calls this where Python's own marks of a failure are there, as the interpreter ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ddprof.capture.describe.stacks import frames_from, last_error
+from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.files.layout import END_SUFFIX, SCHEMA
+from ddprof.capture.files.storage import write_json
+from ddprof.capture.identity import identify
+
+# Of launchers: their own end is their ranks'. Of whoever ends a job by Ctrl-C.
+_NOT_OWN = ("ChildFailedError", "KeyboardInterrupt", "CalledProcessError")
+_LAUNCHERS = ("torch.distributed.launcher.api", "deepspeed.launcher.launch", "deepspeed.launcher.runner")
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def note_exit(status: Any, caller: FrameType) -> None:
+    """Keep that the script calls `sys.exit(status)`, and where; not in its handler of a signal, which says nothing."""
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in _ENDING}
+    frame: FrameType | None = caller
+    while frame is not None:
+        if frame.f_code in handlers:
+            return
+        frame = frame.f_back
+    said = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
+    sys._ddprof_exit = {  # type: ignore[attr-defined]
+        "type": "SystemExit",
+        "message": said,
+        "frames": frames_from(caller),
+    }
+
+
+def write(settings: str, is_told: bool) -> None:
+    """Write the file, where the process fails; nothing where its sidecar tells (`is_told`). Raises OSError."""
+    error = _without_script() or last_error()
+    if is_told or error is None or error["type"] in _NOT_OWN or any(name in sys.modules for name in _LAUNCHERS):
+        return
+    identity = identify()
+    about = {"rank": identity.rank, "host": identity.host, "restart": identity.restart, "pid": os.getpid()}
+    content = {
+        "schema": SCHEMA,
+        **about,
+        "world_size": identity.world_size,
+        "state": "exit",
+        "end": {"at_ns": time.time_ns(), "error": error},
+    }
+    write_json(Path(CaptureConfig.from_path(settings).run_dir) / f"{identity.stem}{END_SUFFIX}", content)
+
+
+def _without_script() -> dict[str, Any] | None:
+    """The failure of an interpreter that found no script."""
+    script = sys.argv[0] if sys.argv else ""
+    if not script.endswith(".py") or os.path.exists(script) or "__file__" in vars(sys.modules["__main__"]):
+        return None
+    return {"type": "FileNotFoundError", "message": f"no such script: {script}", "frames": []}

@@ -1,0 +1,85 @@
+"""Tells a signal that was sent to the whole process group from one that reached this process alone.
+
+The kernel says of a signal who sent it, not to how many. So a process of the group does nothing but hold its signals
+back: one that was sent to the group is pending there (proc(5), ShdPnd), one that was sent to us alone is not.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_SETTLE_S = 0.02  # a sender goes through the members of a group one after another, within microseconds
+_PATIENCE_S = 1.0
+
+
+class GroupWitness:
+    """Made while the signals are blocked, before there are threads. Without /proc, or where it is gone, it saw none."""
+
+    def __init__(self, watched: Iterable[signal.Signals]) -> None:
+        self._watched = frozenset(watched)
+        ours, theirs = os.pipe(), os.pipe()  # to the witness, from it
+        self._pid = _forked()
+        if self._pid == 0:
+            os.close(ours[1])
+            os.close(theirs[0])
+            _hold(ours[0], theirs[1], self._watched)
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._ask, self._answer = ours[1], theirs[0]
+
+    def saw(self, number: int) -> bool:
+        """Whether the group was sent the signal that we have just got. Each is seen once."""
+        if self._pid <= 0:
+            return False
+        time.sleep(_SETTLE_S)
+        if not _pending(self._pid) >> (number - 1) & 1:
+            return False
+        with suppress(OSError):
+            os.write(self._ask, bytes([number]))
+            if select.select([self._answer], [], [], _PATIENCE_S)[0]:
+                os.read(self._answer, 1)
+        return True
+
+    def end(self) -> None:
+        """Let it go."""
+        os.close(self._ask)
+        os.close(self._answer)
+        if self._pid > 0:
+            with suppress(OSError):
+                os.waitpid(self._pid, 0)
+
+
+def _forked() -> int:
+    """The witness's process id, 0 inside it, -1 where there can be none."""
+    if not os.path.exists("/proc/self/status"):
+        return -1
+    try:
+        return os.fork()
+    except OSError:
+        return -1
+
+
+def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
+    """The life of the witness: it takes what is pending when it is told to, and ends with whoever made it."""
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        while told := os.read(asked, 1):  # one signal: another may have come since
+            signal.sigtimedwait({told[0]}, 0)
+            os.write(answer, b".")
+    finally:
+        os._exit(0)
+
+
+def _pending(pid: int) -> int:
+    """The signals that are pending for a process, as bits; 0 where that is not known."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:")), 16)
+    except (OSError, ValueError, IndexError, StopIteration):
+        return 0

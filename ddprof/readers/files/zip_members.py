@@ -1,0 +1,152 @@
+"""Zip files as folders whose members come out block by block, however they are packed."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from ddprof.readers.files.unpacking import MAX_DICTIONARY_BYTES, MAX_RATIO, Budget, is_bomb
+
+_LZMA_HEADER_BYTES = 4  # version, and the size of the properties (APPNOTE.TXT 5.8.8)
+
+
+class ZipMembers:
+    """A zip file whose stored bytes are `outer`. Raises BadZipFile, OSError or ValueError where it is damaged."""
+
+    def __init__(self, outer: IO[bytes]) -> None:
+        self._outer, self._zip = outer, zipfile.ZipFile(outer)
+        self._infos = {info.filename: info for info in reversed(self._zip.infolist()) if not info.is_dir()}
+        self.budget = Budget(outer.seek(0, io.SEEK_END))
+
+    def members(self) -> Iterator[tuple[str, int]]:
+        """Name and size in bytes of every file, in the order of names; of members of one name the first."""
+        yield from ((name, self._infos[name].file_size) for name in sorted(self._infos))
+
+    def open(self, name: str) -> IO[bytes]:
+        """A member, which ends where the directory says. Raises KeyError, or OSError where its size is absurd."""
+        info = self._infos[name]
+        if is_bomb(info.compress_size, info.file_size):
+            raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
+        opened: Any = self._zip.open(info)
+        opened._expected_crc = None  # it would give nothing of a block that it ends
+        if info.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+            # zipfile asks the unpacker of deflate alone for no more than it wants.
+            opened._decompressor = _Blockwise(_Bzip2() if info.compress_type == zipfile.ZIP_BZIP2 else _Lzma())
+            opened._compress_type = zipfile.ZIP_DEFLATED
+        elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise OSError(f"{name} is packed in a way that is not supported")
+        return cast(IO[bytes], _Member(opened, info.CRC))
+
+    def close(self) -> None:
+        """Close the file underneath."""
+        self._outer.close()
+
+
+class _Member(io.RawIOBase):
+    """A member whose damage ends it, and is told by `damage`, instead of taking what was read before."""
+
+    def __init__(self, opened: IO[bytes], checksum: int) -> None:
+        self._opened, self._expected, self._sum = opened, checksum, 0
+        self.damage: str | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        """`size` bytes, fewer or none at the end."""
+        try:
+            content = self._opened.read(size)
+        except (zlib.error, lzma.LZMAError, zipfile.BadZipFile, EOFError, OSError) as error:
+            self.damage = f"the compressed data is damaged ({error})"
+            return b""
+        self._sum = zlib.crc32(content, self._sum)
+        if not content and size and self._sum != self._expected:
+            self.damage = "its checksum is not that of its content"
+        return content
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """To an offset; what is read twice is not checked."""
+        self._sum = self._expected
+        return self._opened.seek(offset, whence)
+
+    def close(self) -> None:
+        """Close the member."""
+        self._opened.close()
+        super().close()
+
+
+class _Pending(bytes):
+    """No bytes, and yet not the end: the unpacker holds more."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _Blockwise:
+    """An unpacker as zipfile uses that of deflate: by `decompress(data, most)` and `unconsumed_tail`."""
+
+    def __init__(self, unpacker: Any) -> None:
+        self._unpacker = unpacker
+
+    def decompress(self, data: bytes, most_bytes: int) -> bytes:
+        """So many bytes, or fewer."""
+        return cast(bytes, self._unpacker.decompress(data, most_bytes)) if not self.eof else b""
+
+    def flush(self) -> bytes:
+        """Nothing: there is no rest."""
+        return b""
+
+    @property
+    def eof(self) -> bool:
+        """Whether all has come."""
+        return bool(self._unpacker.eof)
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        """True in a condition while more can come without more data."""
+        return b"" if self.eof or self._unpacker.needs_input else _Pending()
+
+
+_Bzip2 = bz2.BZ2Decompressor
+
+
+class _Lzma:
+    """LZMA behind the header that it has in zip files."""
+
+    def __init__(self) -> None:
+        self._head, self._inner = b"", cast(Any, None)
+
+    @property
+    def eof(self) -> bool:
+        """Whether all has come."""
+        return self._inner is not None and bool(self._inner.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether nothing comes without more data."""
+        return self._inner is None or bool(self._inner.needs_input)
+
+    def decompress(self, data: bytes, most_bytes: int) -> bytes:
+        """So many bytes, or fewer. Raises LZMAError."""
+        if self._inner is None:
+            self._head += data
+            size = int.from_bytes(self._head[2:_LZMA_HEADER_BYTES], "little") + _LZMA_HEADER_BYTES
+            if len(self._head) < max(size, _LZMA_HEADER_BYTES):
+                return b""
+            properties, data = self._head[_LZMA_HEADER_BYTES:size], self._head[size:]
+            if int.from_bytes(properties[1:5], "little") > MAX_DICTIONARY_BYTES or len(properties) != 5:
+                raise lzma.LZMAError("Memory usage limit exceeded")
+            lc_lp_pb = properties[0]
+            filters = [
+                {
+                    "id": lzma.FILTER_LZMA1,
+                    "dict_size": int.from_bytes(properties[1:5], "little"),
+                    "lc": lc_lp_pb % 9,
+                    "lp": lc_lp_pb // 9 % 5,
+                    "pb": min(lc_lp_pb // 45, 4),
+                }
+            ]
+            self._inner = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=filters)
+        return cast(bytes, self._inner.decompress(data, most_bytes))

@@ -21,6 +21,7 @@ from ddprof.analyzers.facts.work import compute_work, issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array
 
 ROLE = "fsdp_shard"
@@ -65,6 +66,7 @@ class Units:
         return float(self.exposed_gather_ns.sum() + self.exposed_reduce_ns.sum())
 
 
+@remembered
 def unit_passes(job: JobFacts, position: int) -> list[Units]:
     """The passes of a rank in its steps, in order; [] where its parameters are not sharded."""
     facts = job.ranks[position]

@@ -91,7 +91,7 @@ ALLOWED: dict[str, set[str]] = {
     "marks": {"capture"},  # for the type checker alone
     "workloads": set(),
     "sample_traces": set(),
-    "slice": set(),
+    "slice": {"outside"},
     "slices": set(),
 }
 # A command may import everything of the core, lazily; so may a slice, which is a unit of its own: `slices.memory`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 
 
@@ -13,5 +13,5 @@ def registered(group: str) -> list[Any]:
 
 
 @cache
-def _all() -> EntryPoints:
-    return entry_points()
+def _all() -> Any:
+    return entry_points()  # of another type in each version of Python, with one way to choose a group

@@ -8,13 +8,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import lru_cache
-from importlib.metadata import entry_points
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.training.catalogue import training_checks
 from ddprof.errors import UsageError
 from ddprof.findings import Rule
 from ddprof.outside.meant import meant
+from ddprof.outside.registered import registered
 
 GROUP = "ddprof.rules"
 
@@ -23,7 +23,7 @@ GROUP = "ddprof.rules"
 def catalogue() -> dict[str, Rule]:
     """Rules by identifier, sorted. Raises ValueError where two share one."""
     found: dict[str, Rule] = {}
-    for rule in [*_own_rules(), *[point.load() for point in entry_points(group=GROUP)]]:
+    for rule in [*_own_rules(), *registered(GROUP)]:
         if rule.id in found:
             raise ValueError(f"two rules call themselves {rule.id}")
         found[rule.id] = rule

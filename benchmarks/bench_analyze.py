@@ -4,12 +4,14 @@
     python benchmarks/generate_traces.py /tmp/g64 --ranks 64 --events 50000 --layers 40 --stack
     python benchmarks/bench_analyze.py /tmp/g8 --runs 3 --max-cpu-s 8 --max-mb 300
     python benchmarks/bench_analyze.py /tmp/g64 --runs 3 --max-cpu-s 15 --max-mb 400
-    python benchmarks/bench_analyze.py /tmp/g8 --runs 5 --before ../before/.venv/bin/python
+    python benchmarks/job_traces.py /tmp/fsdp8 --job fsdp
+    python benchmarks/bench_analyze.py /tmp/fsdp8 --runs 5 --before ../before/.venv/bin/python --max-growth 0.05
 
 Every run is a fresh process without cache. `--before` names the interpreter of an environment with another state of
 ddprof, which is measured in turn with this one: the fields that end in `_before` are its. Let both write bytecode
-first. Results go to `benchmarks/results/analyze.json`, by folder name. Exits with 1 where a bound is passed or a
-verdict does not name the slow rank of `FOLDER.truth.json`.
+first. Results go to `benchmarks/results/analyze.json`, by folder name, and as one more line to `history.jsonl`.
+Exits with 1 where a bound is passed, a verdict does not name the slow rank of `FOLDER.truth.json`, or the least CPU
+time or memory is greater than before by more than `--max-growth`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from process_tree import Cost, machine, measure
 import ddprof
 
 RESULTS = Path(__file__).parent / "results" / "analyze.json"
+HISTORY = RESULTS.with_name("history.jsonl")
 
 
 def names_the_slow_rank(output: str, folder: Path) -> bool | None:
@@ -83,6 +86,11 @@ def least(runs: list[Cost]) -> dict[str, float]:
     }
 
 
+def has_grown(row: dict[str, Any], limit: float) -> bool:
+    """Whether the least CPU time or memory is above the other state's by more than a share."""
+    return any(row[key] > (1 + limit) * row[f"{key}_before"] for key in ("cpu_s_least", "pss_mb_least"))
+
+
 def main() -> int:
     """Measure one folder, keep the row, compare it with the bounds."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -92,6 +100,7 @@ def main() -> int:
     parser.add_argument("--max-cpu-s", type=float, default=float("inf"))
     parser.add_argument("--max-mb", type=float, default=float("inf"))
     parser.add_argument("--before", metavar="PYTHON", help="interpreter of another state of ddprof, measured in turn")
+    parser.add_argument("--max-growth", type=float, default=float("inf"), help="share by which it may cost more")
     options = parser.parse_args()
     runs, before = in_turn(options)
     if any(run.exit_code for run in (*runs, *before)):
@@ -102,7 +111,11 @@ def main() -> int:
         row |= least(runs) | {f"{key}_before": value for key, value in least(before).items()}
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**known, options.folder.name: row}, indent=2) + "\n")
+    with HISTORY.open("a") as history:
+        history.write(json.dumps({"folder": options.folder.name, **row}) + "\n")
     print(json.dumps(row))
+    if before and has_grown(row, options.max_growth):
+        return 1
     over = row["cpu_s"] > options.max_cpu_s or row["peak_rss_mb"] > options.max_mb
     return int(over or row["names_the_slow_rank"] is False)
 

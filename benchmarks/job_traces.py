@@ -5,9 +5,8 @@
     python benchmarks/job_traces.py /tmp/pipeline8 --job pipeline
 
 Each kind takes its own way through the analysis (units of sharded parameters, buckets and frames, stages), and one
-that nobody times gets slow unseen. Equal arguments give equal files, byte for byte;
-8 ranks x 250,000 events take half a minute.
-One rank computes slower: it is in OUT.truth.json, as `generate_traces.py` writes it.
+that nobody times gets slow unseen. Equal arguments give equal files, byte for byte; 8 ranks x 250,000 events take half
+a minute. One rank computes slower: it is in OUT.truth.json, as `generate_traces.py` writes it.
 """
 
 from __future__ import annotations

@@ -111,9 +111,12 @@ def covered(a: Intervals, at_ns: Int64) -> Int64:
 
 def overlap(a: Intervals, lo_ns: Int64, hi_ns: Int64) -> Int64:
     """Length of `a` inside each window [lo_ns[i], hi_ns[i])."""
-    if not len(a[0]):
+    if not len(a[0]) or not len(lo_ns):
         return np.zeros(len(lo_ns), np.int64)
-    at_ns = covered(a, np.concatenate((lo_ns, hi_ns)))
+    edges_ns = np.concatenate((lo_ns, hi_ns))
+    first = np.searchsorted(a[1], edges_ns.min(), side="right")  # few windows lie in a small part of a long recording
+    until = np.searchsorted(a[0], edges_ns.max(), side="left")
+    at_ns = covered((a[0][first:until], a[1][first:until]), edges_ns)
     return at_ns[len(lo_ns) :] - at_ns[: len(lo_ns)]
 
 

@@ -10,8 +10,9 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import entry_points
 from typing import NamedTuple
+
+from ddprof.outside.registered import registered
 
 ENTRY_POINTS = "ddprof.slices"
 # In the order of `ddprof --help`, and of the navigation.
@@ -60,4 +61,4 @@ def own_slices() -> tuple[Slice, ...]:
 @cache
 def all_slices() -> tuple[Slice, ...]:
     """The slices of this package, then those that other packages register."""
-    return (*own_slices(), *(point.load() for point in entry_points(group=ENTRY_POINTS)))
+    return (*own_slices(), *registered(ENTRY_POINTS))

@@ -34,7 +34,8 @@ PURE_REPORT = "report.model"
 ALLOWED: dict[str, set[str]] = {
     **{unit: set() for unit in ("sidecar", "outside", "tables", "remembered", "averages", "causes", "intervals")},
     "significance": set(),
-    **{unit: set() for unit in ("units", "findings", "_version", "workloads", "sample_traces", "slice", "slices")},
+    "slice": {"outside"},
+    **{unit: set() for unit in ("units", "findings", "_version", "workloads", "sample_traces", "slices")},
     "flight_recorder": {"sidecar"},
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "errors": {"outside"},

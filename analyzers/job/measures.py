@@ -6,7 +6,7 @@ All of it is arithmetic on JobFacts, without thresholds and verdicts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowd
 from ddprof.analyzers.job.starved import starved
 from ddprof.analyzers.job.traffic.needless import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
-from ddprof.analyzers.job.traffic.units import Units, unit_passes
 from ddprof.analyzers.job.whole_run.own_times import late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
@@ -76,13 +75,6 @@ class Measures:
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/needless)
     cpu_stops: CpuStops | None  # of CPU ranks
     settings: Sidecar  # of the lowest captured rank, empty if there is none
-    _units: dict[int, list[Units]] = field(init=False, default_factory=dict)  # by position, of ranks asked for
-
-    def units(self, position: int) -> list[Units]:
-        """The passes of a rank over its sharded units, in order: several rules and the replay ask for them."""
-        if position not in self._units:
-            self._units[position] = unit_passes(self.job, position)
-        return self._units[position]
 
     def cause_us(self, cause: str) -> Array:
         """Ledger time of one cause per rank, us per step, shape (ranks,)."""

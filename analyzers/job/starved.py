@@ -14,6 +14,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.intervals import Intervals
+from ddprof.remembered import remembered
 from ddprof.tables import NULL
 
 # Between two launches a host runs an operator, or the head of a module, a hook or an optimizer: the time of some tens
@@ -42,6 +43,7 @@ class Starved:
         return intervals.merge(self.launching, self.stalled, self.held)
 
 
+@remembered
 def starved(facts: RankFacts) -> Starved:
     """Parts of the host_launch gaps that lie before the launch of the operation that ends them, by reason."""
     gaps, ops = facts.gaps_of("host_launch"), facts.device_ops

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_all_start_methods, get_context
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ddprof.errors import DdprofError
 from ddprof.readers import Source
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 R = TypeVar("R")
 WORKER_BYTES = 100 * 2**20  # a process that reads 250k events peaks near 100 MB (benchmarks/README.md)
@@ -33,6 +33,8 @@ def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Sour
     if count <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
         yield from enumerate(map(work, sources))
         return
+    from concurrent.futures.process import BrokenProcessPool  # small runs need no processes, nor what makes them
+
     try:
         with _pool(count, any(is_networked(source.path) for source in sources)) as pool:
             yield from enumerate(pool.map(work, sources, chunksize=chunk(sources, count)))
@@ -57,6 +59,9 @@ def _pool(workers: int, has_threads: bool) -> Executor:
 
     Not where a store's driver runs threads here: their locks, forked as they are held, would never be released.
     """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_all_start_methods, get_context
+
     method = "fork" if "fork" in get_all_start_methods() and not has_threads else "spawn"
     return ProcessPoolExecutor(workers, mp_context=get_context(method))
 

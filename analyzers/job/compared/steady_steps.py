@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -80,7 +81,7 @@ class _Walls:
     kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
     apart: Array  # (steps,), from the first rank that begins to the last, at least; 0 where clocks are not known
 
-    @property
+    @cached_property
     def job_wall(self) -> Array:
         """Length of each step on the typical rank."""
         return np.nanmedian(self.wall, axis=0)

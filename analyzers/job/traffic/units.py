@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from ddprof.analyzers.facts.work import compute_work, issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array
 
 ROLE = "fsdp_shard"
@@ -49,7 +51,7 @@ class Units:
     queued_ns: Array  # (units,), compute that the device still had to do when the gather was launched
     shape: Array  # (units,), equal numbers for units of equal size that launch the same operators; UNKNOWN
 
-    @property
+    @cached_property
     def prefetchable_ns(self) -> float:
         """Exposed time of gathers that compute of the unit before could have hidden.
 
@@ -64,6 +66,7 @@ class Units:
         return float(self.exposed_gather_ns.sum() + self.exposed_reduce_ns.sum())
 
 
+@remembered
 def unit_passes(job: JobFacts, position: int) -> list[Units]:
     """The passes of a rank in its steps, in order; [] where its parameters are not sharded."""
     facts = job.ranks[position]
@@ -182,12 +185,16 @@ class _Timeline:
     """What one rank computes and when: for the passes of all its steps."""
 
     facts: RankFacts
+    launched_ns: Array  # each communication
     start_ns: Array  # of the transfer of each communication
+    transfer_ns: Array
     exposed_ns: Array
     compute: intervals.Intervals
     idle_beside: intervals.Intervals  # compute while no sharded communication runs or waits
     kernels: Array  # rows of device_ops, by launch; without those launched before the recording
     kernel_issued_ns: Array
+    reach_ns: Array  # (kernels + 1,), what the kernels before each take
+    operator: Array  # of each kernel, -1 for none
 
     @staticmethod
     def of(job: JobFacts, position: int, rows: Array) -> _Timeline:
@@ -200,14 +207,21 @@ class _Timeline:
         issued = issued_ns(facts.device_ops)[kernels]
         order = np.argsort(issued, kind="stable")
         exposed = np.maximum(end - ready, 0) - intervals.overlap(compute, ready, np.maximum(end, ready))
-        return _Timeline(facts, ready, exposed, compute, alone, kernels[order], issued[order])
+        kernels = kernels[order]
+        length, operator = facts.device_ops["end_ns"] - facts.device_ops["start_ns"], facts.device_ops["operator"]
+        operator = operator[kernels].astype(np.int64)
+        operator[operator == NO_STRING] = -1
+        return _Timeline(
+            facts, issued_ns(facts.comms), ready, end - ready, exposed, compute, alone,
+            kernels, issued[order], np.append(0, np.cumsum(length[kernels])), operator,
+        )  # fmt: skip
 
     def units(self, is_backward: bool, rows: Array, before: int, begin_ns: int, until_ns: int) -> list[Units]:
         """The units of one pass of a step from `begin_ns` to `until_ns`; [] where it has too little to say.
 
         `before`: the communication before the pass in the same step, -1 for none.
         """
-        comms, launched = self.facts.comms, issued_ns(self.facts.comms)
+        comms, launched = self.facts.comms, self.launched_ns
         gather = comms["op"][rows] == OP_CODE["all_gather"]
         gathers, reductions = rows[gather], rows[~gather & is_backward]
         if not len(reductions if is_backward else gathers):
@@ -232,7 +246,8 @@ class _Timeline:
         return [
             Units(
                 is_backward, of_gather, of_reduction,
-                _taken(end - start, of_gather), _taken(end - start, of_reduction), _like_before(compute, shape),
+                _taken(self.transfer_ns, of_gather), _taken(self.transfer_ns, of_reduction),
+                _like_before(compute, shape),
                 _taken(self.exposed_ns, of_gather), _taken(self.exposed_ns, of_reduction),
                 _padded(unhidden.astype(float), count), _padded(queued.astype(float), count),
                 shape,
@@ -241,7 +256,7 @@ class _Timeline:
 
     def _pass_end(self, gathers: Array) -> int:
         """When a forward pass is over at the latest: a further gather's worth of launches after the last one."""
-        launched = issued_ns(self.facts.comms)[gathers]
+        launched = self.launched_ns[gathers]
         between = np.diff(launched)
         return int(launched[-1] + (2 * np.median(between) if len(between) else 0)) + 1
 
@@ -250,12 +265,9 @@ class _Timeline:
         if not len(self.kernels):
             times = intervals.overlap(self.compute, cuts_ns[:-1], np.maximum(cuts_ns[1:], cuts_ns[:-1]))
             return times.astype(float), np.zeros(len(times), np.int64)
-        ops = self.facts.device_ops
         at = np.searchsorted(self.kernel_issued_ns, cuts_ns)
-        reach = np.append(0, np.cumsum((ops["end_ns"] - ops["start_ns"])[self.kernels]))
-        operator = ops["operator"][self.kernels].astype(np.int64)
-        operator[operator == NO_STRING] = -1
-        numbers = [hash(operator[a:b].tobytes()) for a, b in zip(at[:-1].tolist(), at[1:].tolist(), strict=True)]
+        reach = self.reach_ns
+        numbers = [hash(self.operator[a:b].tobytes()) for a, b in zip(at[:-1].tolist(), at[1:].tolist(), strict=True)]
         return (reach[at[1:]] - reach[at[:-1]]).astype(float), np.array(numbers, np.int64)
 
 

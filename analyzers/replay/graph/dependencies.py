@@ -24,6 +24,7 @@ OVERLAP_WITHOUT_HOST_NS = 50_000
 # 0.11 ms in steps of 47 s (StragglerAnalysis, job AR).
 OVERLAP_DIVISOR = 1_000
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
+RECENT = 64  # communications end nearly in launch order: older ones than so many cannot end last
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
 
@@ -89,10 +90,14 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
     target, last_call = compute[at[known]], calls[known]
     # Later calls before the same kernel replace earlier ones.
     final = np.append(target[1:] != target[:-1], True) if len(target) else np.empty(0, bool)
-    for kernel, call in zip(target[final].tolist(), last_call[final].tolist(), strict=True):
-        launched = comm[: np.searchsorted(ops.launch_ns[comm], call)]
-        done = launched[end[launched] <= ops.start_ns[kernel] + TOLERANCE_NS]
-        done = done[-64:]  # communications end nearly in launch order: older ones cannot end last
+    until = np.searchsorted(ops.launch_ns[comm], last_call[final])
+    comm_end, latest = end[comm], ops.start_ns[target[final]] + TOLERANCE_NS
+    for kernel, launched, by_ns in zip(target[final].tolist(), until.tolist(), latest.tolist(), strict=True):
+        first = max(0, launched - 2 * RECENT)
+        done = first + np.flatnonzero(comm_end[first:launched] <= by_ns)
+        if len(done) < RECENT and first:
+            done = np.flatnonzero(comm_end[:launched] <= by_ns)
+        done = comm[done[-RECENT:]]
         if len(done):
             source = done[np.argmax(end[done])]
             if ops.track[source] != ops.track[kernel]:

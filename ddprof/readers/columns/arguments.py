@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -21,6 +22,7 @@ from ddprof.tables import NULL, Array
 
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
 _SYNC = int(Kind.SYNC)
+REMEMBERED = 2**10  # texts of inputs: a rank sends to few peers, with the same few tags
 _MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
 _MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
 # All that a collective states but its number, which alone differs from call to call (STATED of statement.h).
@@ -151,7 +153,7 @@ class ArgumentTables:
         for row, event in called:
             given = event.args or NO_ARGS
             if event.name in MESSAGE_INPUTS:
-                self.messages.append((first_row + row, *_peer_and_tag(event.name, given.values)))
+                self.messages.append((first_row + row, *_peer_and_tag(event.name, bytes(given.values))))
             elif given.dims and (library := LIBRARY.match(event.name)):
                 self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
 
@@ -212,10 +214,11 @@ def _with_rows(rows: Array, events: Callable[[Array], Sequence[Event]]) -> Itera
     return zip(rows.tolist(), events(rows), strict=True) if len(rows) else ()
 
 
-def _peer_and_tag(operator: str, values: Any) -> tuple[int, int]:
+@lru_cache(maxsize=REMEMBERED)
+def _peer_and_tag(operator: str, values: bytes) -> tuple[int, int]:
     """What a c10d operator was called with; NULL where the trace does not say (inputs are recorded with shapes)."""
     try:
-        given = json.loads(bytes(values) or b"[]")
+        given = json.loads(values or b"[]")
     except (ValueError, RecursionError):
         given = []
     inputs = given if isinstance(given, list) else []

@@ -109,10 +109,15 @@ def _order(columns: EventColumns, ts: Array, dur: Array, base_time_ns: int) -> A
     columns.defects["events without a usable timestamp"] += int((~given).sum())
     columns.defects["events more than 30 days from most others"] += int((given & ~near).sum())
     rows = np.flatnonzero(near)
-    step, longer = np.diff(ts[rows]), np.diff(dur[rows]) > 0
-    if (step < 0).any() or ((step == 0) & longer).any():
-        return rows[np.lexsort((-dur[rows], ts[rows]))]
-    return rows if len(rows) < len(ts) else None
+    was_sorted = not (np.diff(ts[rows]) < 0).any()
+    if not was_sorted:
+        rows = rows[np.argsort(ts[rows], kind="stable")]
+    is_equal = np.diff(ts[rows]) == 0
+    if (is_equal & (np.diff(dur[rows]) > 0)).any():  # few begin at once: they alone are sorted by length
+        at = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
+        rows[at] = rows[at][np.lexsort((-dur[rows[at]], ts[rows[at]]))]
+        was_sorted = False
+    return None if was_sorted and len(rows) == len(ts) else rows
 
 
 def _frames(columns: EventColumns, kind: Array, name: Array, order: Array | None) -> tuple[Array, Array | None]:

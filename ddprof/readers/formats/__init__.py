@@ -11,8 +11,8 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 
+from ddprof.outside.registered import registered
 from ddprof.readers.format import Format
 from ddprof.slice import all_slices
 
@@ -25,5 +25,5 @@ def formats() -> Mapping[str, Format]:
     modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     modules += [module for part in all_slices() for module in part.formats]
     found: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
-    found += [point.load() for point in entry_points(group=ENTRY_POINTS)]
+    found += registered(ENTRY_POINTS)
     return {one.name: one for one in sorted(found, key=lambda one: (one.generality, one.name))}

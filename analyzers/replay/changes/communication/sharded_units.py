@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import unit_latency
-from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical
+from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_passes
 from ddprof.analyzers.replay.changes.communication.retiming import Retimed
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change
@@ -30,7 +30,7 @@ def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence
     latency_ns = latency.ns if latency is not None else 0.0
     made: dict[int, list[tuple[Array, Array]]] = {}
     for rank in graph.ranks:
-        passes = measures.units(rank.position)
+        passes = unit_passes(measures.job, rank.position)
         forward = typical(passes, is_backward=False)
         if forward is None:
             continue

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import UnitLatency, unit_latency
-from ddprof.analyzers.job.traffic.units import Units, typical, units_per_block
+from ddprof.analyzers.job.traffic.units import Units, typical, unit_passes, units_per_block
 
 RANKS = 8  # looked at: the units of all ranks are the same
 LATENCY_SHARE = 0.5  # of a call: more is latency than volume
@@ -51,7 +51,7 @@ class UnitCosts:
 def unit_costs(measures: Measures) -> UnitCosts | None:
     """None where no parameters are gathered, or the trace does not show for what."""
     job = measures.job
-    of_ranks = [measures.units(p) for p in range(min(RANKS, len(job.ranks)))]
+    of_ranks = [unit_passes(job, p) for p in range(min(RANKS, len(job.ranks)))]
     passes = [units for found in of_ranks for units in found]
     forward = typical(passes, is_backward=False)
     if forward is None:

@@ -108,8 +108,7 @@ def ranks_of(name: str, *arguments: str) -> list[str]:
 
 
 def forked(name: str, *arguments: str, ranks: int = 2) -> list[str]:
-    """Ranks of one of the scripts beside this file, or of another one, that share one import of torch: the least
-    seconds for a job."""
+    """Ranks of a script (by default beside this file) that share one import of torch: the least seconds for a job."""
     return [sys.executable, str(SCRIPTS / "forked_ranks.py"), str(ranks), str(SCRIPTS / name), *arguments]
 
 

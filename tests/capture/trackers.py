@@ -24,9 +24,7 @@ def make(kind: str, on_boundary: Boundary, open_range: Any = None, close_range: 
 
 
 def let_the_clock_tick() -> None:
-    """Return once the wall clock shows more than it did: a phase open across this call lasts longer than nothing.
-
-    Two reads by different CPUs of a virtual machine can give the same time."""
+    """Return once the wall clock shows more: reads by different CPUs of a virtual machine can be equal."""
     before = time_ns()
     while time_ns() <= before:
         pass

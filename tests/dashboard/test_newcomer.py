@@ -1,7 +1,4 @@
-"""A newcomer opens each shipped sample: the Overview names the culprit, and two clicks lead to the event.
-
-The first click is "Show in timeline" on the finding's card, the second is on the shaded span.
-"""
+"""Each shipped sample: the Overview names the culprit, two clicks lead to the event ("Show in timeline", the span)."""
 
 import json
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""A folder as a reader has it who followed the pages: a script, runs, traces, reports; and programs beside it.
-
-Programs of a cluster or a forge are stand-ins that write down how they were called; what starts something starts it.
-"""
+"""A folder as a reader has it who followed the pages; programs of a cluster or a forge are stand-ins."""
 
 import os
 import pickle

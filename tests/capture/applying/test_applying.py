@@ -1,5 +1,4 @@
-"""Every setting on every workload that has what it sets: the job ends alike and trains to the same parameters, bit by
-bit, or a line says why the setting was not applied."""
+"""Every setting on every workload with what it sets trains to the same bits, or a line says why it is not applied."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small regression under Horovod's DistributedOptimizer: `horovodrun -np 2 python horovod_loop.py`."""
 
-from __future__ import annotations
-
 import json
 
 import horovod.torch as hvd

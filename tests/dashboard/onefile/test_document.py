@@ -67,20 +67,17 @@ def test_every_change_that_applies_is_replayed_alone(file: File, straggler: Open
     assert "No collections" not in alone and "Stages balanced" not in alone
 
 
-def test_every_picture_is_the_dashboards(file: File, straggler: OpenRun) -> None:
+def test_the_file_asks_for_nothing_and_has_every_picture(file: File, straggler_text: str, straggler: OpenRun) -> None:
+    links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
+    assert links and all(value and value.startswith("#") for value in links)
+    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", straggler_text)
+    assert "default-src &#x27;none&#x27;" in straggler_text
     view = View(straggler, {}, (straggler,))
     drawn = {e.id: draw(e.chart) for s in SUBJECTS for e in s.exhibits(view) if e.chart is not None}
     assert len(drawn) > 8
     for name, figure in drawn.items():
         assert json.loads(file.scripts[f"figure-{name}"]) == json.loads(json.dumps(figure.figure)), name
     assert file.unpacked("plotly").decode() == plotly_script()
-
-
-def test_the_file_asks_for_nothing(file: File, straggler_text: str) -> None:
-    links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
-    assert links and all(value and value.startswith("#") for value in links)
-    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", straggler_text)
-    assert "default-src &#x27;none&#x27;" in straggler_text
 
 
 def _header(file: File) -> dict[str, Any]:
@@ -144,15 +141,14 @@ def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
     assert "waiting for late ranks" in text and "checkpoint/logging" in text
 
 
-def test_two_runs_have_a_compare_page(straggler: OpenRun, pipeline: OpenRun) -> None:
+def test_two_runs_are_compared_and_a_saved_report_lacks_pages(
+    straggler: OpenRun, pipeline: OpenRun, straggler_report: Report
+) -> None:
     file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
     comparison = compare(pipeline.report, straggler.report)
     step = next(row for row in file.rows["compare/compare-causes"] if row[0] == "step")
     assert float(step[3]) == pytest.approx(comparison.step.change_us / 1e3, rel=1e-3)
-
-
-def test_a_saved_report_says_what_it_does_not_hold(straggler_report: Report) -> None:
     text = render(OpenRun(straggler_report))
     file = File(text)
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]

@@ -16,7 +16,7 @@ from ddprof.dashboard.server.guard import Access
 from ddprof.errors import UsageError
 
 
-def test_routes_answer(client: Any, straggler: OpenRun) -> None:
+def test_routes_answer_a_csv_of_a_table_and_compressed_text(client: Any, straggler: OpenRun) -> None:
     lanes = client.get("/data/lanes").json
     assert len(lanes["lanes"]) == len(straggler.timeline.lanes)
     only = client.get("/data/lanes?ranks=1").json["lanes"]
@@ -28,6 +28,13 @@ def test_routes_answer(client: Any, straggler: OpenRun) -> None:
     assert client.get("/data/statistics?lanes=0&lo=0&hi=1000000").json["span_us"] == 1000
     assert client.get("/data/waits?lo=0&hi=1000000000").json
     assert client.get("/data/report.json").json["schema"] == "ddprof.report/1"
+    answer = client.get("/data/table.csv?page=ranks&id=lateness&ranks=0")
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert rows[0][0] == "rank" and [row[0] for row in rows[1:]] == ["rank 0"]
+    assert "attachment" in answer.headers["Content-Disposition"]
+    plain = client.get("/data/report.json")
+    packed = client.get("/data/report.json", headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip" and len(packed.data) < len(plain.data)
 
 
 @pytest.mark.parametrize(
@@ -39,19 +46,6 @@ def test_bad_requests_are_one_line(client: Any, query: str) -> None:
     answer = client.get(f"/data/{query}")
     assert answer.status_code == 400
     assert answer.text and "\n" not in answer.text and "Traceback" not in answer.text
-
-
-def test_csv_of_a_table(client: Any, straggler: OpenRun) -> None:
-    answer = client.get("/data/table.csv?page=ranks&id=lateness&ranks=0")
-    rows = list(csv.reader(io.StringIO(answer.text)))
-    assert rows[0][0] == "rank" and [row[0] for row in rows[1:]] == ["rank 0"]
-    assert "attachment" in answer.headers["Content-Disposition"]
-
-
-def test_text_is_compressed_on_request(client: Any) -> None:
-    plain = client.get("/data/report.json")
-    packed = client.get("/data/report.json", headers={"Accept-Encoding": "gzip"})
-    assert packed.headers["Content-Encoding"] == "gzip" and len(packed.data) < len(plain.data)
 
 
 def test_a_port_in_use_is_one_line(straggler: OpenRun) -> None:

@@ -31,15 +31,12 @@ def test_streams_have_their_numbers_of_the_file(straggler: OpenRun, straggler_tr
     assert recorded <= {int(label.split(":")[0].split()[1]) for label in labels}
 
 
-def test_words_of_threads_and_streams() -> None:
+def test_words_of_threads_streams_and_categories(straggler: OpenRun) -> None:
     assert thread_words(TWO_DEVICES, 2) == "pt_autograd_0 (thread 41)"
     assert thread_words(TWO_DEVICES, 1) == "thread 20"
     assert thread_words(TWO_DEVICES, 9) == "thread not recorded"
     assert stream_words(TWO_DEVICES, 1) == "device 1 stream 20"
     assert stream_words(TWO_DEVICES.take([0, 2]), 0) == "stream 7"
-
-
-def test_only_waiting_is_hatched_and_only_idle_is_empty(straggler: OpenRun) -> None:
     categories = {c["words"]: c for c in timeline_info(straggler.timeline)["categories"]}
     assert [words for words, c in categories.items() if c["texture"]] == ["waiting for late ranks"]
     assert categories["other idle"]["idle"] and not categories["compute"]["idle"]

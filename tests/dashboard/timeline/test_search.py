@@ -58,9 +58,13 @@ def test_an_operator_and_a_collective_find_what_they_launched(straggler: OpenRun
         assert search(straggler.timeline, straggler.job, spelled)["count"] == reduced > 0
 
 
-def test_words_without_letters_are_words(straggler: OpenRun) -> None:
+def test_words_without_letters_are_words_and_operators_are_found_once_they_are_read(straggler: OpenRun) -> None:
     for text in ("-", "_", '"""', "\x00", " - rank 0 step 0"):
         assert search(straggler.timeline, straggler.job, text)["count"] >= 0
+    read = straggler.timeline_of(frozenset({0}))
+    lanes = [n for n, lane in enumerate(read.lanes) if lane.kind == "ops"]
+    hits = search(read, straggler.job, "aten::")["hits"]
+    assert any(hit["lane"] in lanes and hit["name"].startswith("aten::") for hit in hits)
 
 
 def test_a_rank_and_a_step_are_found_by_number(straggler: OpenRun) -> None:
@@ -96,13 +100,6 @@ def test_what_is_not_found_says_what_was_searched(straggler: OpenRun) -> None:
     left_out = search(straggler.timeline, straggler.job, "rank 1", ranks=parse_numbers("0"))["said"]
     assert left_out == "No rank 1 among the ranks that are shown, only rank 0"
     assert search(straggler.timeline, straggler.job, "step 12345")["said"].startswith("No step 12345: the run was")
-
-
-def test_operators_are_found_once_they_are_read(straggler: OpenRun) -> None:
-    read = straggler.timeline_of(frozenset({0}))
-    lanes = [n for n, lane in enumerate(read.lanes) if lane.kind == "ops"]
-    hits = search(read, straggler.job, "aten::")["hits"]
-    assert any(hit["lane"] in lanes and hit["name"].startswith("aten::") for hit in hits)
 
 
 def test_places_mark_closed_ranks_and_name_the_slices_of_lanes(straggler: OpenRun) -> None:

@@ -65,7 +65,7 @@ def test_names_of_a_folded_range_are_cut_to_it(straggler: OpenRun) -> None:
     assert nothing["causes"] == [] and nothing["names"] == [] and len(timeline.steps) > 1
 
 
-def test_the_address_names_the_step(straggler: OpenRun) -> None:
+def test_the_address_names_the_step_and_a_filter_of_steps_shows_them_on_all_ranks(straggler: OpenRun) -> None:
     def told(query: dict[str, str]) -> tuple[object, object]:
         found = configuration(View(straggler, query, (straggler,)))
         return found["step"], found["fold"]
@@ -74,9 +74,6 @@ def test_the_address_names_the_step(straggler: OpenRun) -> None:
     assert told({"step": "99999"}) == (None, False)
     for wrong in ("-1", "x", "١", "1" * 30):
         assert told({"step": wrong}) == (None, False)
-
-
-def test_the_filter_of_steps_shows_them_on_all_ranks(straggler: OpenRun) -> None:
     found = configuration(View(straggler, {"steps": "1"}, (straggler,)))
     spans = np.array([span[1:] for span in one_step(straggler.timeline.steps, 1)["ranks"]])
     assert (found["from_us"], found["to_us"]) == (spans[:, 0].min(), spans[:, 1].max())

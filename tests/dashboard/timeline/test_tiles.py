@@ -72,7 +72,7 @@ def test_a_binned_tile_holds_the_busy_share(straggler: OpenRun, monkeypatch: pyt
     assert CATEGORY["compute"] in arrays["dominant"][0]
 
 
-def test_lanes_of_a_kind_are_sent_alike(straggler: OpenRun) -> None:
+def test_lanes_of_a_kind_are_sent_alike_and_bad_requests_are_refused(straggler: OpenRun) -> None:
     timeline, index = straggler.timeline, straggler.index
     causes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
     budget = sum(timeline.lanes[i].slices for i in causes) - 1  # all of them but one would fit
@@ -80,9 +80,6 @@ def test_lanes_of_a_kind_are_sent_alike(straggler: OpenRun) -> None:
     assert header["exact"] == [] and header["binned"] == causes
     header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, budget + 1))
     assert header["exact"] == causes and header["binned"] == []
-
-
-def test_bad_tile_requests_are_refused(straggler: OpenRun) -> None:
     with pytest.raises(UsageError, match="empty"):
         encode(straggler.timeline, [0], 10, 10, 100)
     with pytest.raises(UsageError, match="no such lane"):

@@ -1,7 +1,5 @@
 """`python -m fuzzing`: run cases, group what fails by its place, keep the smallest input of each group."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """One call of the command line in this process, watched: what it said, what it cost, where it failed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """What is wrong with an answer: each failure has a kind, a place in ddprof (where it has one) and a sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

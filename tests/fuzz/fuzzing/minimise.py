@@ -1,7 +1,5 @@
 """The smallest input that still fails in the same way: files left out, then events and values, then pieces of text."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

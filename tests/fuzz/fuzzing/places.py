@@ -1,7 +1,5 @@
 """Where in ddprof an error, a warning or a hang is: the innermost frame that is its own."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Cases over processes that live on: one that hangs is ended and replaced, and its case is a failure too."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import shutil

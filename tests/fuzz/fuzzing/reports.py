@@ -1,7 +1,5 @@
 """What must hold of every JSON report, whatever it was made of."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

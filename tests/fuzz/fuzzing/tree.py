@@ -1,7 +1,5 @@
 """A folder of input as a value: relative path -> content. Mutations take one and return another; `plant` writes it."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

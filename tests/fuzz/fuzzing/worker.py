@@ -1,7 +1,5 @@
 """Runs cases in this process: plants the input, asks, judges."""
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Flight-recorder dumps as torch writes them, of jobs that never ran: NCCL of torch 2.4 to 2.13, and gloo.
-
-`Job` plays a script: every rank calls, the collectives complete where all ranks of the group called alike.
-"""
+"""Flight-recorder dumps as torch 2.4 to 2.13 writes them, NCCL and gloo, of jobs that `Job` plays call by call."""
 
 import json
 import pickle

@@ -54,15 +54,14 @@ def test_one_file_of_html(snapshot: Path, tmp_path: Path) -> None:
     assert "http" not in text.split("<script", 1)[0].replace("http-equiv", "")
 
 
-def test_what_needs_steps_and_what_is_no_snapshot_are_refused(snapshot: Path, tmp_path: Path) -> None:
+def test_no_steps_no_snapshot_and_no_right_are_refused(
+    snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(UsageError, match="has no steps"):
         CliRunner().invoke(cli, ["analyze", str(snapshot), "--fail-on", "warning"], catch_exceptions=False)
     snapshot.rename(tmp_path / "a.json").write_text("{}")
     with pytest.raises(NoUsableInput, match="no memory snapshot"):
         CliRunner().invoke(cli, ["memory", str(tmp_path)], catch_exceptions=False)
-
-
-def test_a_file_that_cannot_be_opened_is_no_snapshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     locked = tmp_path / "rank0.json"
     locked.write_text("{}", encoding="utf-8")
 

@@ -10,7 +10,7 @@ from ddprof.slices.tuning.handover import records
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
 from ddprof.slices.tuning.result import result
-from ddprof.slices.tuning.search import Search, _is_borne_out, search, shortened, with_warm_up
+from ddprof.slices.tuning.search import _is_borne_out, search, shortened, with_warm_up
 from ddprof.trials.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer
 from ddprof.trials.document import read_state
 from ddprof.trials.model import RunPlan, Trial
@@ -206,7 +206,3 @@ def test_which_steps_are_timed() -> None:
     assert with_warm_up(RunPlan(10, 19, 30), [deep]) == RunPlan(13, 16, 30)
     assert with_warm_up(RunPlan(5, 9, 15), [deep]) == RunPlan(5, 9, 15)
     assert with_warm_up(RunPlan(10, 40), [BUCKETS]) == RunPlan(10, 40)
-
-
-def test_an_empty_search_says_nothing_to_change() -> None:
-    assert Search().verdict == NOTHING

@@ -29,14 +29,11 @@ def _with_groups(job: JobFacts, *groups: tuple[str, str]) -> JobFacts:
     return replace(job, groups=GROUPS.table(columns))
 
 
-def test_lateness_is_that_of_the_page_ranks(straggler: OpenRun) -> None:
+def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(straggler: OpenRun) -> None:
     late = dict(arrangement(straggler.job)["lateness_us"])
     by_step = lateness_us(straggler.job)
     assert late == pytest.approx(dict(zip(straggler.job.rank_ids, np.nanmedian(by_step, axis=1), strict=True)))
     assert max(late, key=lambda rank: late[rank]) in straggler.report.ranked_findings()[0].ranks
-
-
-def test_groups_of_a_role_divide_the_ranks(straggler: OpenRun) -> None:
     job = _with_groups(straggler.job, ("0,1", "tp"), ("2,3", "tp"), ("2,3", "tp"), ("0,1,2,3", "dp"))
     groups = _grouping(job, "tp")["groups"]
     assert groups[:2] == [["tensor-parallel group: ranks 0, 1", [0, 1]], ["tensor-parallel group: ranks 2, 3", [2, 3]]]

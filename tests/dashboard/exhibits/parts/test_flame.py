@@ -46,7 +46,7 @@ def check(found: list[TreeFrame], rows: list[Merged]) -> None:
             assert right.start_us == pytest.approx(left.start_us + left.busy_us, abs=NS)
 
 
-def test_modules_hold_operators_and_these_hold_kernels() -> None:
+def test_modules_hold_operators_these_hold_kernels_and_what_is_too_narrow_is_one_frame() -> None:
     found = frames(ROWS)
     check(found, ROWS)
     named = [(f.depth, f.level, f.words, f.busy_us) for f in found]
@@ -59,9 +59,6 @@ def test_modules_hold_operators_and_these_hold_kernels() -> None:
     assert (1, "module", "no module", 230.0) in named and (2, "operator", "no operator", 230.0) in named
     assert next(f.name for f in found if f.words == "Layer_1") == "Net > Layer_1"
     assert next(f.kind for f in found if f.words == "no module") == "communication"
-
-
-def test_what_is_too_narrow_is_one_frame() -> None:
     rest = [f for f in frames(ROWS) if f.level == "more"]
     assert [(f.words, f.busy_us, f.name) for f in rest] == [("2 more", 0.75, "")]
     assert all(f.busy_us >= LEAST_SHARE * 1000.75 for f in frames(ROWS) if f.level != "more")

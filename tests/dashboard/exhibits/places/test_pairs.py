@@ -46,13 +46,10 @@ def test_more_ranks_than_can_be_read_are_compared_host_by_host(
     assert only.chart is None and "choose up to 7 ranks" in only.reading
 
 
-def test_what_a_cell_of_collectives_is_is_said(straggler: OpenRun) -> None:
+def test_what_a_cell_is_is_said_of_collectives_and_of_messages(straggler: OpenRun, pipeline: OpenRun) -> None:
     reading = shown(View(straggler, {}, (straggler,)))["shared"].reading
     assert "what goes from the one to the other depends on the algorithm, which is not recorded" in reading
     assert "sent" not in shown(View(straggler, {}, (straggler,)))  # no messages, no matrix of them
-
-
-def test_messages_of_a_pipeline_have_a_sender_and_a_receiver(pipeline: OpenRun) -> None:
     exhibit = shown(View(pipeline, {}, (pipeline,)))["sent"]
     assert "Lines send, columns receive" in exhibit.reading and heat_of(exhibit).is_amount
 

@@ -1,7 +1,5 @@
 """Mutations of packing: the run inside an archive, or inside one that is odd, hostile or enormous."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

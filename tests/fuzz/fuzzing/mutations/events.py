@@ -1,7 +1,5 @@
 """Mutations of a trace's events: still whole JSON, but another or an impossible recording."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Mutations of what a trace says of itself, and of what its file name says: rank, world size, groups, clock base."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Mutations of the folder itself: what lies beside or in place of a file and is no plain file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 

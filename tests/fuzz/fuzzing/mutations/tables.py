@@ -1,7 +1,5 @@
 """Mutations of databases and pickles: sound containers whose values are not what a reader expects."""
 
-from __future__ import annotations
-
 import pickle
 import sqlite3
 import struct

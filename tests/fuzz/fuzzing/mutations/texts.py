@@ -1,7 +1,5 @@
 """Mutations of bytes: of any one file, packed or not, whatever it holds."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Mapping
 from random import Random

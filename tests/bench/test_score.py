@@ -15,7 +15,6 @@ from ddprof.errors import NoUsableInput
 
 
 def folder_of(labelled: Runs, name: str) -> Path:
-    """The labelled folder of a run."""
     return labelled(name).traces.parent
 
 
@@ -60,16 +59,13 @@ def test_the_first_fix_is_judged_where_the_label_says_which_helps(labelled: Runs
     assert labelled("straggler.compute").score.fixes == (None,)
 
 
-def test_a_finding_no_fault_explains_is_false(labelled: Runs) -> None:
+def test_a_finding_no_fault_explains_is_false_and_a_silent_report_misses_the_fault(labelled: Runs) -> None:
     clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
     result = compare(clean.name, clean.label, replace(clean.report, findings=faulty.report.findings))
     assert result.false == ("straggler.compute",)
     (row,) = Score((result,)).rows()
     assert (row["runs"], row["recall"], row["false"]) == (0, None, 1)
     assert Score((result,)).summary()["healthy_accused"] == 1
-
-
-def test_a_silent_report_misses_the_fault(labelled: Runs) -> None:
     run = labelled("host.gc")
     result = compare(run.name, run.label, replace(run.report, findings=()))
     assert (result.found, result.named, result.headline_right) == ((False,), (False,), False)

@@ -15,7 +15,6 @@ Boundary = Callable[[int], bool | None]
 
 
 def make(kind: str, on_boundary: Boundary, open_range: Any = None, close_range: Any = None) -> Any:
-    """A tracker of either kind."""
     callbacks = on_boundary, open_range or (lambda name: None), close_range or (lambda opened: None)
     tracker = StepTracker(*callbacks) if kind == "python" else native_tracker(*callbacks)
     if tracker is None:
@@ -31,8 +30,6 @@ def let_the_clock_tick() -> None:
 
 
 class Recorder:
-    """Plays a training loop to a tracker."""
-
     def __init__(self, kind: str) -> None:
         self.boundaries: list[int] = []
         self.tracker = make(kind, self._boundary)

@@ -145,8 +145,7 @@ def test_what_the_late_rank_does_meanwhile(reader: Opens) -> None:
 
 def test_which_layer_and_which_kernel_cost_the_most(reader: Opens) -> None:
     one = reader(TODAY)
-    rows = merged(one.view.opened.kernels, ("module",))
-    named = [row for row in rows if "Block_" in row.key[0]]
+    named = [row for row in merged(one.view.opened.kernels, ("module",)) if "Block_" in row.key[0]]
     slow = max(named, key=lambda row: row.busy_us)
     one.click("Kernels", "#navigation")
     one.reads(slow.key[0], within="#exhibit-modules")

@@ -71,8 +71,7 @@ def _click_the_span(page: Page, evidence: Evidence) -> None:
     move = ActionChains(page.browser).move_to_element_with_offset
     move(canvas, round(x - size["width"] / 2), round(y - size["height"] / 2)).click().perform()
     page.wait("return document.querySelector('.tl-panel h3')?.textContent")
-    said = page.css(".tl-panel").text
-    assert f"rank {evidence.rank}" in said
+    assert f"rank {evidence.rank}" in page.css(".tl-panel").text
     details = page.js("return ddprof.timeline.pinned")
     assert details["rank"] == evidence.rank
     middle = (window[1] + window[2]) / 2

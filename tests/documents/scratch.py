@@ -119,7 +119,6 @@ def quick_start_script() -> str:
 
 
 def stand_in(folder: Path, name: str, text: str) -> None:
-    """A program of this name."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(0o755)

@@ -35,14 +35,11 @@ def test_a_steady_job_its_warm_up_and_windows_are_left_alone() -> None:
     assert asked(lambda rank, n: step(n, 900 if n < 8 or n in (80, 81) else 20, profiled=n == 80)) == []
 
 
-def test_an_outlier_and_a_lasting_slowdown_ask_once() -> None:
+def test_an_outlier_and_a_lasting_slowdown_ask_once_and_a_straggler_is_named() -> None:
     (answer,) = asked(lambda rank, n: step(n, 90 if n == 102 and rank == 1 else 20))
     assert answer == (105, "step 102 took 90 ms, 20 ms is usual")
     (answer,) = asked(lambda rank, n: step(n, 20 if n < 100 else 26), 220)
     assert "26 ms now, 20 ms before" in answer[1]
-
-
-def test_straggler_is_named_with_its_phase() -> None:
     (answer,) = asked(lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5))
     assert answer[1] == "rank 1 is late by 20 ms per step, in forward"
     late = latest_late(ranks_at(50, lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5)))

@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def main(folder: Path) -> None:
-    """A loop that only the outside ends."""
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     rank = dist.get_rank()

@@ -86,7 +86,6 @@ def await_key() -> None:
 
 
 def main() -> None:
-    """40 steps, or fewer."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE_S))
     rank = dist.get_rank()
     torch.manual_seed(0)

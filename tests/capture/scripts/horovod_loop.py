@@ -12,7 +12,6 @@ STEPS, BATCH, WIDTH = 12, 4, 16
 
 
 def main() -> None:
-    """Train; rank 0 prints the losses."""
     hvd.init()
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, WIDTH))

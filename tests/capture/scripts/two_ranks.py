@@ -28,7 +28,6 @@ def free_port() -> int:
 
 
 def main() -> None:
-    """Both ranks, to their end."""
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         subprocess.Popen(

@@ -28,7 +28,6 @@ class Tracker:
 
 
 def lines(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The lines of a file, by kind."""
     found: dict[str, list[dict[str, Any]]] = {}
     for text in path.read_text().splitlines():
         line = json.loads(text)

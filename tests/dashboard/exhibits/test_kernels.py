@@ -56,9 +56,7 @@ def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
 
 
 @pytest.mark.parametrize("where", ["dashboard", "file"])
-def test_a_click_on_the_flame_graph_filters_the_table(
-    page: Page, file_page: Page, straggler: OpenRun, where: str
-) -> None:
+def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, straggler: OpenRun, where: str) -> None:
     from selenium.webdriver import ActionChains
 
     if where == "dashboard":
@@ -118,8 +116,7 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[...,
     assert page.visit("/kernels") == []
     table = "document.querySelector('#exhibit-kernels .sheet table')"
     page.wait(f"return {table} !== null")
-    heads = page.js(f"return [...{table}.tHead.rows[0].cells].map((c) => c.textContent)")
-    column = heads.index("calls/step")
+    column = page.js(f"return [...{table}.tHead.rows[0].cells].map((c) => c.textContent)").index("calls/step")
     rows = f"[...{table}.tBodies[0].rows]"
     values = f"return {rows}.map((r) => Number(r.cells[{column}].textContent.replaceAll(',', '')))"
     press = f"{table}.tHead.rows[0].cells[{column}].querySelector('button').click()"

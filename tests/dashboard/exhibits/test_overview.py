@@ -46,15 +46,12 @@ def test_every_rank_and_step_has_its_dot_and_filters_leave_theirs(straggler: Ope
     assert dots.steps == [0, 0] and dots.ranks == [1, 3]
 
 
-def test_the_one_that_stands_out_is_marked_and_named(straggler: OpenRun) -> None:
+def test_what_stands_out_is_named_and_of_too_many_stays(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     rank = straggler.job.rank_ids[2]
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
     assert dots.ranks is not None
     assert [(dots.ranks[i], dots.steps[i]) for i in dots.outliers] == [(rank, 1)]
     assert f"farthest rank {rank} in step 1" in exhibit.reading
-
-
-def test_of_too_many_dots_the_farthest_stay(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DOTS", 4)
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
     assert len(dots.values) <= 4 and len(dots.outliers) == 1

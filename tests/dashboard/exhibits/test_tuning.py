@@ -26,7 +26,6 @@ ENDING = "-- torchrun --nproc-per-node=2 acme_train.py --name 'two words'"
 
 @pytest.fixture(scope="module")
 def opened(tuned_folder: Path) -> OpenRun:
-    """The diagnosis of the tuning."""
     return load([str(tuned_folder)])[0]
 
 
@@ -82,8 +81,7 @@ def test_losers_have_their_reason_and_memory_its_headroom_unless_on_cpus(opened:
 
 
 def test_a_tuning_that_goes_on_shows_its_runs_and_how_to_go_on(tmp_path: Path) -> None:
-    run = _with(tmp_path / "t", None)
-    shown = _shown(run)
+    shown = _shown(_with(tmp_path / "t", None))
     assert list(shown) == ["tuning", "tuning-runs"] and len(shown["tuning"].sheet.rows) == 3
     assert "Runs made: 3; 48 s of a budget of 600 s are spent" in shown["tuning"].reading
     assert shown["tuning"].listings[0].text == f"ddprof tune --resume {(tmp_path / 't').resolve()}"
@@ -145,8 +143,7 @@ def test_the_address_chooses_among_several_tunings(tmp_path: Path) -> None:
     view = View(run, {"tuning": "20260201T000000Z-tune-train"}, (run,))
     assert [e.id for e in tuning.exhibits(view)] == ["tuning", "tuning-runs"] and view.kept == view.query
     assert len(_shown(run)) > 2  # its own without an address
-    words = " ".join(texts(page_at("/tuning").content(view)))
-    assert "20260201T000000Z-tune-train: shown" in words
+    assert "20260201T000000Z-tune-train: shown" in " ".join(texts(page_at("/tuning").content(view)))
 
 
 def test_the_file_has_the_same_tables_and_commands_and_redacted_neither_nor_names(opened: OpenRun) -> None:

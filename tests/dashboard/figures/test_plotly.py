@@ -66,9 +66,7 @@ def test_what_draws_is_what_was_published() -> None:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: type(chart).__name__)
-def test_every_figure_is_valid_json_of_plotly_in_the_colours_of_the_theme(
-    chart: c.Chart, theme: dict[str, str]
-) -> None:
+def test_every_figure_is_valid_json_of_plotly_in_colours_of_the_theme(chart: c.Chart, theme: dict[str, str]) -> None:
     drawn = draw(chart)
     figure = themed(drawn.figure, theme)
     go.Figure(figure)  # raises ValueError for an attribute or a colour that plotly does not know

@@ -30,7 +30,6 @@ LIMIT_BYTES = 3_000_000
 
 @pytest.fixture(scope="module")
 def file(straggler_text: str) -> File:
-    """The file of the straggler run, read."""
     return File(straggler_text)
 
 
@@ -45,8 +44,7 @@ def test_the_numbers_are_the_json_reports(file: File, straggler: OpenRun) -> Non
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
     shown = {int(row[0]): float(row[3]) for row in file.rows["overview/steps"][1:]}
     assert [shown[i] for i in range(len(per_step))] == pytest.approx(per_step, rel=1e-3)
-    gains = [float(row[3]) for row in file.rows["findings/findings"][1:]]
-    assert gains == pytest.approx(
+    assert [float(row[3]) for row in file.rows["findings/findings"][1:]] == pytest.approx(
         sorted((f["recoverable_us"]["value"] / 1e3 for f in document["findings"]), reverse=True), rel=1e-3
     )
     replayed = [float(row[1]) for row in file.rows["what-if/what-if"][1:]]
@@ -89,13 +87,11 @@ def _header(file: File) -> dict[str, Any]:
 def test_the_timeline_is_in_the_file(file: File, straggler: OpenRun) -> None:
     held = json.loads(file.unpacked("timeline-held"))
     assert len(held["info"]["lanes"]) == len(straggler.timeline.lanes) and held["info"]["fixed"] is True
-    header = _header(file)
-    assert sum(header["counts"]) == len(straggler.index)
+    assert sum(_header(file)["counts"]) == len(straggler.index)
     spans = [e for f in straggler.report.ranked_findings() for e in f.evidence if e.start_us is not None]
     assert [s["lo_us"] for s in held["config"]["spans"]] == [e.start_us for e in spans]
     assert len(file.rows["timeline/spans"]) == 1 + len(spans)
-    culprit = straggler.report.ranked_findings()[0].ranks[0]
-    assert held["waits"][0]["culprit"] == culprit
+    assert held["waits"][0]["culprit"] == straggler.report.ranked_findings()[0].ranks[0]
 
 
 def test_many_slices_are_merged_and_said_so(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +111,7 @@ def test_eight_ranks_stay_small(shared_run: Callable[[str], Path]) -> None:
 
 
 def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
-    evil = named(straggler, EVIL + "\x1b[31m")
-    text = render(evil)
+    text = render(named(straggler, EVIL + "\x1b[31m"))
     file = File(text)
     held = {name for name in file.scripts if not name.startswith("figure-")}
     assert held == {"report", "timeline-held", "timeline-tile", "plotly", "code"}
@@ -141,9 +136,7 @@ def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
     assert "waiting for late ranks" in text and "checkpoint/logging" in text
 
 
-def test_two_runs_are_compared_and_a_saved_report_lacks_pages(
-    straggler: OpenRun, pipeline: OpenRun, straggler_report: Report
-) -> None:
+def test_a_compare_page_and_a_saved_report(straggler: OpenRun, pipeline: OpenRun, straggler_report: Report) -> None:
     file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
     comparison = compare(pipeline.report, straggler.report)

@@ -137,14 +137,11 @@ def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[s
     assert (document["low_us"], document["high_us"]) == pytest.approx((found.low_us, found.high_us), abs=1e-3)
 
 
-def test_runs_that_no_path_names_alone_offer_no_command(straggler_traces: Path) -> None:
+def test_a_run_that_no_path_names_has_no_command_several_their_folders(straggler_traces: Path, tmp_path: Path) -> None:
     opened = load([str(file) for file in sorted(straggler_traces.iterdir())], workers=1)[0]
     assert opened.argument == "" and try_it.of_settings(opened, [Setting("bandwidth", "2")]) == ()
     said = " ".join(texts(what_if.outcome(View(opened, {}, (opened,)), {"bandwidth": "2"})))
     assert "No single path names this run" in said
-
-
-def test_each_of_several_runs_is_named_by_its_own_folder(tmp_path: Path) -> None:
     for name in ("gc", "slow_gpu"):
         shutil.copytree(SAMPLES / name / "traces", tmp_path / name)
     found = load([str(tmp_path)], workers=1)

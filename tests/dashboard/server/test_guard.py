@@ -112,9 +112,14 @@ def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask: Any) -> 
     assert client.get("/?token=").status_code == 401
 
 
-def test_the_page_asks_nobody_else(ask: Any) -> None:
+def test_the_page_asks_nobody_else_and_refusals_are_one_line_of_text(ask: Any) -> None:
     text = ask(Access()).get("/").text
     assert 'lang="en"' in text and "http://" not in text and "https://" not in text
+    client = ask(Access(TOKEN))
+    answers = [client.get("/"), client.get("/", headers={"Host": "x.example"}), client.put("/")]
+    answers += [client.get("/?" + "&".join(f"a{i}=1" for i in range(100)))]
+    assert [answer.status_code for answer in answers] == [401, 403, 401, 400]
+    assert all(a.mimetype == "text/plain" and a.text and "\n" not in a.text for a in answers)
 
 
 def test_is_loopback_and_dashboards_of_one_host_keep_their_own_cookies() -> None:
@@ -137,14 +142,6 @@ def test_every_answer_is_sealed(ask: Any, path: str, host: str) -> None:
     assert headers["X-Content-Type-Options"] == "nosniff" and headers["X-Frame-Options"] == "DENY"
     assert headers["Referrer-Policy"] == "no-referrer" and headers["Cache-Control"] == "no-store"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-
-
-def test_refusals_are_one_line_of_text(ask: Any) -> None:
-    client = ask(Access(TOKEN))
-    answers = [client.get("/"), client.get("/", headers={"Host": "x.example"}), client.put("/")]
-    answers += [client.get("/?" + "&".join(f"a{i}=1" for i in range(100)))]
-    assert [answer.status_code for answer in answers] == [401, 403, 401, 400]
-    assert all(a.mimetype == "text/plain" and a.text and "\n" not in a.text for a in answers)
 
 
 @pytest.fixture(scope="module")

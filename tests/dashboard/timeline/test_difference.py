@@ -71,7 +71,11 @@ def test_steps_begin_at_the_same_place_and_one_call_that_became_two_is_no_change
     assert {category for category, _ in _told(both).values()} == {"unchanged"}
 
 
-def test_details_say_how_much_and_nothing_in_common_is_said_in_words(straggler: OpenRun) -> None:
+def test_a_run_beside_itself_is_unchanged_and_details_say_how_much(straggler: OpenRun) -> None:
+    both: Any = difference(straggler.timeline, straggler.timeline)
+    used = {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()}
+    assert used == {"unchanged"}
+    assert len(both.lanes) == 2 * sum(1 for lane in straggler.timeline.lanes if lane.slices)
     both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 50_000)]))
     details = difference_details(both, 0)
     assert details["name"] == "a" and "150 µs (15 %) shorter after" in details["facts"][1]
@@ -83,13 +87,6 @@ def test_details_say_how_much_and_nothing_in_common_is_said_in_words(straggler: 
     empty = replace(one.steps[0], marked=np.empty(0, int), start_ns=np.empty(0, int), end_ns=np.empty(0, int))
     with pytest.raises(UsageError, match="no step is marked"):
         difference(one, replace(one, steps=(empty,)))
-
-
-def test_a_run_beside_itself_is_unchanged(straggler: OpenRun) -> None:
-    both: Any = difference(straggler.timeline, straggler.timeline)
-    used = {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()}
-    assert used == {"unchanged"}
-    assert len(both.lanes) == 2 * sum(1 for lane in straggler.timeline.lanes if lane.slices)
 
 
 def test_one_click_from_compare(page: Page) -> None:

@@ -24,8 +24,7 @@ TWO_DEVICES = TRACKS.table(
 def test_streams_have_their_numbers_of_the_file(straggler: OpenRun, straggler_traces: Path) -> None:
     file = next(path for path in sorted(straggler_traces.iterdir()) if "json" in path.name)
     text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    events = json.loads(text)["traceEvents"]
-    recorded = {e["args"]["stream"] for e in events if e.get("cat") == "kernel"}
+    recorded = {e["args"]["stream"] for e in json.loads(text)["traceEvents"] if e.get("cat") == "kernel"}
     rank = straggler.timeline.lanes[0].rank
     labels = [lane.label for lane in straggler.timeline.lanes if lane.kind == "stream" and lane.rank == rank]
     assert recorded <= {int(label.split(":")[0].split()[1]) for label in labels}

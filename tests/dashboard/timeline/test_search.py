@@ -141,7 +141,6 @@ MARKED = """
 
 
 def seek(page: Page, text: str) -> None:
-    """Type words into the search field and press Enter."""
     box = page.css(BOX)
     box.clear()
     box.send_keys(text + ENTER)
@@ -188,8 +187,7 @@ def test_a_closed_group_is_marked_and_selected_as_all_of_its_ranks(page: Page) -
       return t.find().then(() => t.fetch()).then(() => t.lanesOf(t.rows[0]).length);"""
     lanes = page.js(script)
     page.wait("return ddprof.timeline.found.view?.ranks[2]")
-    counted = "return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length"
-    assert page.js(counted) == lanes
+    assert page.js("return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length") == lanes
     drawn = """
       const t = ddprof.timeline, drawn = [], { hitMarks } = t.painter;
       t.painter.hitMarks = (spots, view, row) => drawn.push([row.label, spots.length > 0]);
@@ -206,8 +204,7 @@ def test_next_and_previous_go_round(page: Page, straggler: OpenRun) -> None:
     seek(page, "step 1")
     _shown(page, "step 1")
     count = len(straggler.job.ranks)
-    at = "return ddprof.timeline.found.at"
-    assert page.js(at) == 0
+    assert page.js("return ddprof.timeline.found.at") == 0
     page.css("button[title^='Previous hit']").click()
     page.wait(f"return ddprof.timeline.found.at === {count - 1}")
     page.keys("n")
@@ -220,9 +217,7 @@ def test_next_and_previous_go_round(page: Page, straggler: OpenRun) -> None:
     page.wait("return ddprof.timeline.found.at === 1")
 
 
-def test_hits_beyond_the_first_page_are_fetched(
-    page: Page, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hits_beyond_the_first_are_fetched(page: Page, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.timeline.search.MAX_HITS", 3)
     page.visit("/timeline")
     seek(page, "nccl")

@@ -33,7 +33,7 @@ def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
+def test_an_exact_tile_holds_the_slices_and_lanes_of_causes_the_ledger(straggler: OpenRun) -> None:
     timeline, job = straggler.timeline, straggler.job
     for lane, info in enumerate(timeline.lanes):
         if info.kind != "causes":
@@ -45,11 +45,7 @@ def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
         busy = timeline.index.busy(groups, window)[:, 0]
         mine = job.ledger["rank"] == info.position
         for group, ns in zip(groups % timeline.index.categories, busy, strict=True):
-            booked = job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum()
-            assert ns == booked, CAUSE_IDS[group]
-
-
-def test_an_exact_tile_holds_the_slices(straggler: OpenRun) -> None:
+            assert ns == job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum(), CAUSE_IDS[group]
     index = straggler.index
     lanes = list(range(len(straggler.timeline.lanes)))
     header, arrays = _decode(encode(straggler.timeline, lanes, index.lo_ns, index.hi_ns, 100))
@@ -90,8 +86,7 @@ def test_lanes_of_a_kind_are_sent_alike_and_bad_requests_are_refused(straggler: 
 
 def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     culprit = straggler.report.ranked_findings()[0].ranks[0]
-    waits = largest_waits(straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)
-    assert waits[0]["culprit"] == culprit
+    assert largest_waits(straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)[0]["culprit"] == culprit
     index = straggler.index
     streams = np.array([i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream"])
     rows = index.rows(index.groups_of(streams), index.lo_ns, index.hi_ns)

@@ -93,7 +93,6 @@ def recording(document: dict[str, Any]) -> list[Any]:
 
 
 def notes(document: dict[str, Any]) -> set[str]:
-    """The health notes of all runs."""
     return {item["issue"] for report in runs(document) for item in report["health"]}
 
 

@@ -28,7 +28,6 @@ def shared_folder() -> Path | None:
 
 
 def of_repository() -> dict[str, Callable[[], Tree]]:
-    """The seeds that every checkout has."""
     samples = {f"sample-{name}": partial(_folder, REPOSITORY / "sample_traces" / name / "traces") for name in SAMPLES}
     sound = {path.name: partial(_below, path) for path in sorted(SOUND.iterdir()) if path.is_dir()}
     return {**sound, SAVED: _saved, "xplane": partial(_folder, _XPLANE), **samples}
@@ -89,7 +88,6 @@ def _below(folder: Path) -> Tree:
 
 
 def _saved() -> Tree:
-    """A saved report of a sample."""
     from ddprof.api import analyze  # only this seed needs ddprof to make it
 
     run = analyze(REPOSITORY / "sample_traces" / "late_loader" / "traces", cache=False)

@@ -36,9 +36,7 @@ def test_a_regression_over_the_limit_exits_with_3(
     assert err.startswith("ddprof: gate failed: the step is 10 ms (10 %) slower") == (code == 3)
 
 
-def test_gates_see_what_is_new_and_refuse_other_jobs(
-    ddprof, tmp_path: Path, before: str, straggler_report: Report
-) -> None:
+def test_gates_see_news_and_refuse_other_jobs(ddprof, tmp_path: Path, before: str, straggler_report: Report) -> None:
     after = _saved(tmp_path / "after.json", straggler_report, 1.0)
     assert ddprof("compare", before, after, "--fail-on", "warning")[0] == 0
     clean = _saved(tmp_path / "clean.json", dataclasses.replace(straggler_report, findings=()), 1.0)

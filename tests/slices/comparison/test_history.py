@@ -52,8 +52,7 @@ def test_steps_that_creep_are_a_change_told_with_the_run_where_that_began(stragg
 
 def test_runs_that_vary_by_chance_do_not_creep() -> None:
     """Sixty runs each: a false alarm is due in one such history of twenty."""
-    random = np.random.default_rng(7)
-    steps_us = 100e3 * (1 + 0.02 * random.standard_normal((200, 60)))
+    steps_us = 100e3 * (1 + 0.02 * np.random.default_rng(7).standard_normal((200, 60)))
     alarms = [any(_crept_us(row[:n], TAIL / 60) for n in range(1, 61)) for row in steps_us]
     assert np.mean(alarms) < 0.05
     assert _crept_us(100e3 * np.array([1, 1.0004, 1.0008, 1.0012, 1.0016]), TAIL) == 0.0  # certain, and too small

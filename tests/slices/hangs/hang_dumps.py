@@ -14,8 +14,6 @@ STARTED_NS = 1_800_000_000_000_000_000
 
 @dataclass
 class Job:
-    """The dumps of a job, call by call."""
-
     world: int
     torch: str = "2.8"
     backend: str = "nccl"

@@ -158,8 +158,7 @@ def _compare_with_torch(content: dict[str, Any], device: DeviceMemory) -> None:
     if len(device.curve.held_bytes) == device.events + 1:
         assert device.curve.held_bytes[-1] == held
         assert f"total_reserved: {viz.Bytes(device.curve.reserved_bytes[-1])}" in said
-    entries = re.findall(r"(\d+) entries", viz.trace(content))
-    assert entries == [str(device.events)] or device.events == 0
+    assert re.findall(r"(\d+) entries", viz.trace(content)) == [str(device.events)] or device.events == 0
 
 
 def frame(file: str, function: str) -> CodeFrame:

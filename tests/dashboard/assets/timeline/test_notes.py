@@ -14,7 +14,6 @@ ENTER = "\ue007"
 
 
 def _mark(page: Page, note: str) -> None:
-    """Press m on the picture and type a note."""
     page.keys("m")
     page.wait("return document.activeElement.closest('.tl-notes') !== null")
     page.browser.switch_to.active_element.send_keys(note + ENTER)

@@ -94,8 +94,7 @@ def test_groups_fold_to_their_latest_rank(page: Page, pipeline: OpenRun) -> None
     _open(page, "/timeline?run=1&by=pp")
     job = pipeline.job
     assert job.pipeline is not None
-    heads = page.js(HEADS)
-    assert [head[:9] for head in heads] == [f"▾ stage {n}" for n in range(len(job.pipeline.stages))]
+    assert [head[:9] for head in page.js(HEADS)] == [f"▾ stage {n}" for n in range(len(job.pipeline.stages))]
     page.js("const t = ddprof.timeline; t.toggleRank(t.rows.find((r) => r.isHost))")
     first = page.js("return ddprof.timeline.rows.filter((r) => r.isHost)[0]")
     stage = [job.rank_ids[position] for position in job.pipeline.stages[0]]

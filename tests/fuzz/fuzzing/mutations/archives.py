@@ -44,7 +44,6 @@ def _zip(members: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _alone(tree: Tree, name: str, content: bytes) -> Tree:
-    """The archive in place of the run's files."""
     return {**{path: entry for path, entry in tree.items() if not path.startswith("run/")}, f"run/{name}": content}
 
 
@@ -69,7 +68,6 @@ def damaged_archive(tree: Tree, draw: Random) -> Tree:
 
 
 def nested_archive(tree: Tree, draw: Random) -> Tree:
-    """An archive in an archive in an archive."""
     content = _tar(_inputs(tree))
     for depth in range(draw.choice((1, 3, 30))):
         content = draw.choice((_tar, _zip))([(f"inner{depth}.tar", content)])
@@ -91,7 +89,6 @@ def links_in_archive(tree: Tree, draw: Random) -> Tree:
 
 
 def many_members(tree: Tree, draw: Random) -> Tree:
-    """Thousands of small members."""
     extra = [(f"{n}/note{n}.json", b'{"a": 1}') for n in range(draw.choice((200, 3_000)))]
     return _alone(tree, "run.zip", draw.choice((_tar, _zip))([*_inputs(tree), *extra]))
 

@@ -66,8 +66,7 @@ def test_outermost_timers_and_the_rest_are_the_iteration_unless_they_hold_severa
             "optimizer-inner-step": (60.0, 60.0),
         }
     )
-    depths = {row.name: row.depth for row in report.timers}
-    assert depths == {
+    assert {row.name: row.depth for row in report.timers} == {
         **{"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2},
         **{"optimizer": 0, "optimizer-inner-step": 1},
     }
@@ -89,14 +88,19 @@ def test_what_the_loader_takes_is_data_loading_and_not_the_passes_fault() -> Non
     assert [f.summary for f in report.findings if f.id == "ranks_apart" and "forward-compute" in f.summary] == []
 
 
-def test_exposed_communication_counts_what_lies_inside_once() -> None:
-    report = of_sample("megatron_t5_2021")
-    (finding,) = report.findings
+def test_exposed_communication_counts_once_and_most_of_it_may_be_waiting() -> None:
+    (finding,) = of_sample("megatron_t5_2021").findings
     assert finding.id == "exposed_communication" and finding.share == pytest.approx(0.51, abs=0.02)
     nested = of_timers({"backward-reduce-model-grads": (50.0, 200.0), "backward-params-all-reduce": (50.0, 190.0)})
     (finding,) = nested.findings
     assert finding.share == pytest.approx(0.2)
     assert any("up to 150 ms of it is waiting" in told for told in finding.evidence)
+    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
+    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
+    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
+    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
+    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
+    assert finding.severity == "critical"
 
 
 @pytest.mark.parametrize(("sizes", "severity"), [(ALONE, "critical"), ({**ALONE, "pipeline": 2}, "info"), ({}, "info")])
@@ -164,18 +168,8 @@ def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
 def test_formulas(op: str, size: int, factor: float) -> None:
     tput = {"all_gather_into_tensor": 8.0}.get(op, 1.0) * size / 10e6 * 8
     call = LoggedCalls(op, size, 4, 40.0, 10.0, tput, size * factor / 10e6 * 8)
-    report = explain_tables(TrainingLog("a.log", ("DeepSpeed",), calls=(call,), sizes={"world": 8}))
-    (row,) = report.calls
+    (row,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), calls=(call,), sizes={"world": 8})).calls
     assert row.busbw_gbs == pytest.approx(size * factor / 10e6) and row.logged_ratio == pytest.approx(1)
-
-
-def test_most_of_the_communication_is_waiting() -> None:
-    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
-    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
-    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
-    assert finding.severity == "critical"
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)

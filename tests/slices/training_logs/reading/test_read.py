@@ -148,9 +148,7 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_cut_anywhere_keeps_the_numbers_before_it(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_cut_keeps_the_numbers_before_it(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = data.draw(st.sampled_from(SAMPLES))
     content = path.read_bytes()
     at = data.draw(st.integers(0, len(content)))

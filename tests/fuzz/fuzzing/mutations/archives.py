@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 
 from fuzzing.tree import Tree, files, with_file
@@ -52,7 +53,7 @@ def archive(tree: Tree, draw: Random) -> Tree:
     inside = _inputs(tree)
     how = draw.choice(("tar", "tar.gz", "tar.xz", "tar.bz2", "zip"))
     content = _zip(inside) if how == "zip" else _tar(inside)
-    pack = {"tar.gz": gzip.compress, "tar.xz": lzma.compress, "tar.bz2": bz2.compress}.get(how)
+    pack = {"tar.gz": partial(gzip.compress, mtime=0), "tar.xz": lzma.compress, "tar.bz2": bz2.compress}.get(how)
     return _alone(tree, f"run.{how}", pack(content) if pack else content)
 
 

@@ -39,12 +39,9 @@ def test_an_amount_takes_the_time_of_the_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "of_first", "of_second"),
-    [("uneven-shards", [0.5] * 8, [1.5] * 8), ("imbalance", [], [])],
+    ("fault", "of_first", "of_second"), [("uneven-shards", [0.5] * 8, [1.5] * 8), ("imbalance", [], [])]
 )
-def test_the_fix_of_unequal_work_gives_every_rank_the_mean(
-    fault: str, of_first: list[float], of_second: list[float]
-) -> None:
+def test_the_fix_of_unequal_work_is_the_mean(fault: str, of_first: list[float], of_second: list[float]) -> None:
     """Uneven shards give the culprit more in every step, imbalance one rank or the other."""
     loading = pytest.importorskip("ddprof.workloads.loading", reason="torch is not installed")
 

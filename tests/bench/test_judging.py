@@ -33,7 +33,7 @@ def outcome(fix: str, step_ms: float, told: Report | None, problem: str = "") ->
     return FinishedJob(Job(PAIR.workload, PAIR.fault, fix), Path("run"), step_ms, told, problem)
 
 
-def test_the_matrix_is_large_enough_and_every_fix_is_in_it() -> None:
+def test_the_matrix_has_every_fix_and_only_takes_parts_of_it() -> None:
     matrix = pairs()
     assert len([p for p in matrix if p.truth.priced]) >= 40
     assert {p.workload.name for p in matrix} == set(WORKLOADS)
@@ -42,9 +42,6 @@ def test_the_matrix_is_large_enough_and_every_fix_is_in_it() -> None:
     assert {(p.workload.name, p.fault, p.fix) for p in pairs(quick=True)} == set(QUICK)
     names = [job.name for contest in contests(matrix) for job in contest]
     assert len(names) == len(set(names)) and set(WORKLOADS) <= {name.split(".")[0] for name in names}
-
-
-def test_only_takes_workloads_faults_and_pairs() -> None:
     assert {p.workload.name for p in pairs(["gpt_fsdp2"])} == {"gpt_fsdp2"}
     assert [p.fix for p in pairs(["mnist_ddp.checkpoint"])] == ["async", "never"]
     assert [p.fixed.name for p in pairs(["mnist_ddp.checkpoint.async"])] == ["mnist_ddp.checkpoint.async"]
@@ -54,7 +51,7 @@ def test_only_takes_workloads_faults_and_pairs() -> None:
         pairs(["vgg"])
 
 
-def test_a_gain_holds_for_the_steps_without_profiler() -> None:
+def test_a_gain_holds_for_the_steps_without_profiler_where_they_are_timed() -> None:
     found = replace(finding(1, 50.0), unprofiled_us=Recoverable(48e3, 40e3, 56e3))
     told = report(125.0, found, unprofiled_ms=100.0)
     judged = judge(PAIR, outcome("", 110.0, told), outcome("host", 55.0, report(80.0)))
@@ -65,9 +62,6 @@ def test_a_gain_holds_for_the_steps_without_profiler() -> None:
     assert judged.error == pytest.approx(abs(57.2 - 55.0) / 55.0)
     assert judged.traced_error == pytest.approx(5.0 / 80.0)
     assert judged.gains == (pytest.approx(0.48), pytest.approx(0.50))
-
-
-def test_without_timed_steps_the_gain_of_the_trace_is_taken() -> None:
     judged = judge(PAIR, outcome("", 150.0, report(125.0, finding(1, 50.0))), outcome("host", 90.0, report(80.0)))
     assert judged.predicted_ms == pytest.approx(150.0 * 0.6)
 

@@ -51,7 +51,6 @@ def test_jobs_are_started_with_their_fault_and_fix(tmp_path: Path) -> None:
 
 
 def judge_pair(told: dict[str, Any], said: str) -> None:
-    """The pair came out right."""
     (pair,) = told["pairs"]
     assert pair["found"] and pair["gone"]
     assert pair["gain_shares"][0] > 0 and pair["gain_shares"][1] > 0
@@ -70,18 +69,11 @@ def bench(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[st
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_one_pair(tmp_path: Path) -> None:
-    done, told = bench(tmp_path, "--only", PAIR)
-    assert done.returncode == 0, done.stderr
-    judge_pair(told, done.stdout)
-
-
-@pytest.mark.slow
-@pytest.mark.torch
 def test_the_quick_matrix(tmp_path: Path) -> None:
     done, told = bench(tmp_path, "--quick")
     assert [pair["pair"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr
     assert told["summary"]["sign_right"] == 1.0
+    judge_pair({"pairs": [pair for pair in told["pairs"] if "loader-straggler" in pair["pair"]]}, done.stdout)
 
 
 @pytest.mark.slow

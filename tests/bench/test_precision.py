@@ -12,7 +12,7 @@ from benchmarks.scoring.score import compare
 from ddprof.analyzers.trust.precision import Tally, read
 
 
-def test_true_findings_with_the_right_ranks_are_right(labelled: Runs) -> None:
+def test_true_findings_with_the_right_ranks_are_right_and_doubts_are_counted_apart(labelled: Runs) -> None:
     run = labelled("straggler.compute")
     wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))
     scores = [compare(run.name, run.label, report) for report in (run.report, run.report, wrong)]
@@ -20,9 +20,6 @@ def test_true_findings_with_the_right_ranks_are_right(labelled: Runs) -> None:
     assert table.runs == {"a": 1, "b": 2}
     assert table.findings["straggler.compute"]["compared"] == Tally(3, 2)
     assert table.undoubted == sum((t for row in table.findings.values() for t in row.values()), Tally())
-
-
-def test_doubts_are_counted_apart(labelled: Runs) -> None:
     run, clean = labelled("host.gc"), labelled("clean.ddp")
     doubted = tuple(replace(f, doubts=("one_step", "missing_ranks")) for f in run.report.findings)
     accused = compare(clean.name, clean.label, replace(clean.report, findings=doubted))

@@ -15,16 +15,19 @@ from ddprof.errors import NoUsableInput
 
 
 def folder_of(labelled: Runs, name: str) -> Path:
-    """The labelled folder of a run."""
     return labelled(name).traces.parent
 
 
-def test_a_right_answer_counts_as_found(labelled: Runs) -> None:
+def test_found_is_the_right_rank_and_named_the_right_finding(labelled: Runs) -> None:
     result = score_run(folder_of(labelled, "straggler.compute") / "label.json")
     assert result.right and result.found == (True,) and result.named == (True,) and result.false == ()
+    run = labelled("straggler.compute")
+    wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))
+    result = compare(run.name, run.label, wrong)
+    assert (result.found, result.named, result.right) == ((False,), (True,), False)
 
 
-def test_every_run_of_a_folder_is_judged(labelled: Runs) -> None:
+def test_every_run_of_a_folder_is_judged_and_independent_ones_are_not_one_job(labelled: Runs) -> None:
     clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
     label = {**clean.label, "independent_runs": 2}
     alike = compare(clean.name, label, clean.report, clean.report)
@@ -36,6 +39,13 @@ def test_every_run_of_a_folder_is_judged(labelled: Runs) -> None:
     part = compare(faulty.name, faulty.label, first, faulty.report)
     whole = compare(faulty.name, faulty.label, faulty.report)
     assert (part.found, part.wall_error, part.bound_right) == (whole.found, whole.wall_error, whole.bound_right)
+    run = labelled("clean.ddp")
+    label = {**run.label, "independent_runs": 2, "mess": ["unrelated"]}
+    mixed = compare(run.name, label, run.report)
+    assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
+    assert compare(run.name, label, run.report, run.report).right
+    assert mixed.wall_error is not None
+    assert compare(run.name, {**label, "skip_numbers": True}, run.report).wall_error is None
 
 
 def test_the_first_fix_is_judged_where_the_label_says_which_helps(labelled: Runs) -> None:
@@ -49,23 +59,13 @@ def test_the_first_fix_is_judged_where_the_label_says_which_helps(labelled: Runs
     assert labelled("straggler.compute").score.fixes == (None,)
 
 
-def test_the_wrong_rank_is_named_but_not_found(labelled: Runs) -> None:
-    run = labelled("straggler.compute")
-    wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))
-    result = compare(run.name, run.label, wrong)
-    assert (result.found, result.named, result.right) == ((False,), (True,), False)
-
-
-def test_a_finding_no_fault_explains_is_false(labelled: Runs) -> None:
+def test_a_finding_no_fault_explains_is_false_and_a_silent_report_misses_the_fault(labelled: Runs) -> None:
     clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
     result = compare(clean.name, clean.label, replace(clean.report, findings=faulty.report.findings))
     assert result.false == ("straggler.compute",)
     (row,) = Score((result,)).rows()
     assert (row["runs"], row["recall"], row["false"]) == (0, None, 1)
     assert Score((result,)).summary()["healthy_accused"] == 1
-
-
-def test_a_silent_report_misses_the_fault(labelled: Runs) -> None:
     run = labelled("host.gc")
     result = compare(run.name, run.label, replace(run.report, findings=()))
     assert (result.found, result.named, result.headline_right) == ((False,), (False,), False)
@@ -110,7 +110,7 @@ def test_command_lists_what_is_not_right(labelled: Runs, tmp_path: Path) -> None
     assert "run: host.gc not found" in result.output
 
 
-def test_a_mess_has_a_row(labelled: Runs) -> None:
+def test_a_mess_has_a_row_and_a_corpus_without_has_none(labelled: Runs) -> None:
     clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
     cold = {**clean.label, "mess": ["cold"], "forbidden_ids": ["straggler.compute"], "accept_step_us": [1e3]}
     accused = compare(clean.name, cold, replace(clean.report, findings=faulty.report.findings))
@@ -122,6 +122,8 @@ def test_a_mess_has_a_row(labelled: Runs) -> None:
     assert accused.wall_error is not None and accused.wall_error > 1 and "forbidden" in fault_text(accused)
     text = as_text(Score((accused, right)))
     assert "forbidden" in text and "cold" in text and "step off by" in text
+    result = Score((score_run(folder_of(labelled, "straggler.compute") / "label.json"),))
+    assert result.messes() == [] and "mess" not in as_text(result)
 
 
 def test_a_gain_inside_the_true_range_is_no_error(labelled: Runs) -> None:
@@ -131,18 +133,3 @@ def test_a_gain_inside_the_true_range_is_no_error(labelled: Runs) -> None:
     assert compare(run.name, wide, run.report).gain_error == 0.0
     narrow = {**run.label, "faults": [{**fault, "recoverable_range_us": [0.0, 0.0]}]}
     assert compare(run.name, narrow, run.report).gain_error == pytest.approx(fault["share"], rel=0.05)
-
-
-def test_independent_runs_are_not_one_job(labelled: Runs) -> None:
-    run = labelled("clean.ddp")
-    label = {**run.label, "independent_runs": 2, "mess": ["unrelated"]}
-    mixed = compare(run.name, label, run.report)
-    assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
-    assert compare(run.name, label, run.report, run.report).right
-    assert mixed.wall_error is not None
-    assert compare(run.name, {**label, "skip_numbers": True}, run.report).wall_error is None
-
-
-def test_a_corpus_without_mess_has_no_such_rows(labelled: Runs) -> None:
-    result = Score((score_run(folder_of(labelled, "straggler.compute") / "label.json"),))
-    assert result.messes() == [] and "mess" not in as_text(result)

@@ -44,8 +44,7 @@ def wait_for_laps(laps: Path, beyond: int) -> None:
 
 
 def test_a_held_job_stands_still_with_its_children(tmp_path: Path) -> None:
-    line = job(tmp_path / "a", 0.01)
-    processes = Processes(subprocess.Popen(line))
+    processes = Processes(subprocess.Popen(job(tmp_path / "a", 0.01)))
     laps = tmp_path / "a" / LAPS
     try:
         wait_for_laps(laps, 0)

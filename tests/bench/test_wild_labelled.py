@@ -16,7 +16,6 @@ RIGHT = (
 
 @pytest.fixture(scope="module")
 def scores(shared_dir: Path) -> dict[str, RunScore]:
-    """Every run, scored."""
     folder = shared_dir / "wild" / "labelled"
     if not folder.is_dir():
         pytest.skip("the labelled messy runs are not among the real traces")

@@ -54,7 +54,6 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def ring(path: Path, rank: int = 0) -> None:
-    """A step ring of twenty steps."""
     made = StepRing(path, {"rank": rank, "host": "h", "started_ns": 5}, capacity=32)
     for number in range(20):
         made.write(Step(number, number * 100, number * 100 + 90, 1, 2, 3, 4, 5, False))

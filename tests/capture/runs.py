@@ -24,20 +24,16 @@ TORCH_DIED_AT_EXIT = "terminate called without an active exception"
 
 @dataclass(frozen=True)
 class Captured:
-    """A finished `ddprof run`."""
-
     code: int
     output: str
     folder: Path
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The run's manifest."""
         return _json(self.folder / "manifest.json")
 
     @property
     def sidecars(self) -> list[dict[str, Any]]:
-        """Sidecars in rank order."""
         found = [_json(path) for path in self.folder.glob("*.sidecar.json")]
         return sorted(found, key=lambda sidecar: (sidecar["rank"], sidecar["restart"]))
 
@@ -51,7 +47,6 @@ class Captured:
         return _json(path)
 
     def names(self, rank: int) -> list[str]:
-        """Names of the events of a rank's trace."""
         return [event.get("name", "") for event in self.traces[rank]["traceEvents"]]
 
 
@@ -108,8 +103,7 @@ def ranks_of(name: str, *arguments: str) -> list[str]:
 
 
 def forked(name: str, *arguments: str, ranks: int = 2) -> list[str]:
-    """Ranks of one of the scripts beside this file, or of another one, that share one import of torch: the least
-    seconds for a job."""
+    """Ranks of a script (by default beside this file) that share one import of torch: the least seconds for a job."""
     return [sys.executable, str(SCRIPTS / "forked_ranks.py"), str(ranks), str(SCRIPTS / name), *arguments]
 
 

@@ -52,9 +52,7 @@ for number in range(200_000):
 
 @pytest.mark.parametrize("native", ["1", "0"])
 @pytest.mark.parametrize(("event", "code", "said"), [("none", 0, "[]\n"), ("signal", -signal.SIGTERM, "")])
-def test_no_thread_of_capture_is_left_where_capture_is_off(
-    tmp_path: Path, native: str, event: str, code: int, said: str
-) -> None:
+def test_no_thread_is_left_where_capture_is_off(tmp_path: Path, native: str, event: str, code: int, said: str) -> None:
     """A signal that comes as they are ended waits until they are: its handler would wait for locks that are held."""
     environment = {**os.environ, "DDPROF_NATIVE": native}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), event]

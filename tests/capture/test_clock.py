@@ -17,8 +17,6 @@ from ddprof.capture.identity import RankIdentity
 
 
 class Store:
-    """The job's store."""
-
     def __init__(self) -> None:
         self.content: dict[str, Any] = {}
 
@@ -80,8 +78,7 @@ def serving() -> int:
 def test_on_one_host_nothing_listens(store: Store, monkeypatch: pytest.MonkeyPatch, known: dict[str, str]) -> None:
     for name, value in known.items():
         monkeypatch.setenv(name, value)
-    syncs = [ClockSync("auto") for _ in range(2)]
-    for rank, sync in enumerate(syncs):
+    for rank, sync in enumerate([ClockSync("auto") for _ in range(2)]):
         sync.announce(identity(rank))
         assert sync._server is None
         assert [ping["offset_to_rank0_ns"] for ping in sync.pings()] == [0]
@@ -137,14 +134,11 @@ def test_callers_are_bounded(rank0: tuple[str, int], monkeypatch: pytest.MonkeyP
         caller.close()
 
 
-def test_other_words_are_not_answered(rank0: tuple[str, int]) -> None:
+def test_other_words_are_not_answered_and_nobody_answers_in_the_end(rank0: tuple[str, int], sync: ClockSync) -> None:
     with socket.create_connection(rank0, timeout=300) as caller:
         caller.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):  # closed with our words unread
             assert caller.recv(100) == b""
-
-
-def test_nobody_answers_when_the_job_has_ended(sync: ClockSync, rank0: tuple[str, int]) -> None:
     sync.stop()
     with pytest.raises(OSError):
         socket.create_connection(rank0, timeout=300).close()

@@ -20,8 +20,7 @@ PER_WINDOW = {"data": 6, "forward": 6, "backward": 6, "optimizer": 3}  # three s
 
 @pytest.fixture(scope="module")
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where DeepSpeed compiles what it needs: in the user's folder the lock of a build that was killed holds all later
-    ones for ever."""
+    """Where DeepSpeed compiles: in the user's folder the lock of a killed build holds all later ones for ever."""
     return str(tmp_path_factory.mktemp("extensions"))
 
 
@@ -67,8 +66,7 @@ def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, package: st
 def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     """GPTModel of Megatron-core; it has no CPU path, so the script answers for three calls of torch.cuda."""
     _needs("megatron.core")
-    command = [*TWO_RANKS, str(SCRIPTS / "megatron_gpt.py")]
-    run = ddprof_run(tmp_path, command, "--skip", "3", "--steps", "4")
+    run = ddprof_run(tmp_path, [*TWO_RANKS, str(SCRIPTS / "megatron_gpt.py")], "--skip", "3", "--steps", "4")
     assert run.code == 0, run.output
     for rank, sidecar in enumerate(run.sidecars):
         assert (sidecar["steps_total"], sidecar["notes"]) == (STEPS, [])

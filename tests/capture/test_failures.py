@@ -22,8 +22,7 @@ pytestmark = pytest.mark.torch
 
 def incident(tmp_path: Path, name: str, rank: int = 1) -> Captured:
     """A job of which the last rank meets with something in step 8."""
-    command = forked("loop.py", "--incident", name, "--rank", str(rank), ranks=rank + 1)
-    run = ddprof_run(tmp_path, command)
+    run = ddprof_run(tmp_path, forked("loop.py", "--incident", name, "--rank", str(rank), ranks=rank + 1))
     assert run.code == int(name != "profiler"), run.output
     assert not list(run.folder.glob("*.tmp"))
     return run
@@ -48,9 +47,7 @@ def test_exception_in_the_script(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "code", "state"), [("SIGTERM", -15, "signal"), ("exit", 7, "exit")])
-def test_an_early_end_loses_neither_the_last_step_nor_the_open_window(
-    tmp_path: Path, name: str, code: int, state: str
-) -> None:
+def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str, code: int, state: str) -> None:
     run = incident(tmp_path, name, rank=0)
     assert f"rank 0 ended: {code}\n" in run.output
     (sidecar,) = run.sidecars

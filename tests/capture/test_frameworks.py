@@ -60,7 +60,7 @@ def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return request.param, ddprof_run(out, forked("framework.py", *GROUPS[request.param]), *options)
 
 
-def test_steps_and_phases_are_exact(group: tuple[str, Captured]) -> None:
+def test_steps_and_phases_are_exact_and_training_that_is_right_has_no_remarks(group: tuple[str, Captured]) -> None:
     name, run = group
     kinds = GROUPS[name]
     assert run.code == 0, run.output
@@ -68,9 +68,6 @@ def test_steps_and_phases_are_exact(group: tuple[str, Captured]) -> None:
     for rank, sidecar in enumerate(run.sidecars):
         assert sidecar["steps_total"] == STEPS * len(kinds)
         assert phases_per_window(run, rank) == list(kinds.values())
-
-
-def test_nothing_is_remarked_of_training_that_is_right(group: tuple[str, Captured]) -> None:
     _, run = group
     assert [report.training.remarks for report in analyze([run.folder])] == [()]
 

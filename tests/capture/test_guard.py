@@ -5,7 +5,7 @@ import pytest
 from ddprof.capture.guard import Guard
 
 
-def test_guard_swallows_once_and_goes_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_guard_swallows_once_goes_quiet_and_lets_an_interrupt_pass(capsys: pytest.CaptureFixture[str]) -> None:
     guard = Guard()
     calls = []
 
@@ -19,8 +19,6 @@ def test_guard_swallows_once_and_goes_quiet(capsys: pytest.CaptureFixture[str]) 
     assert (len(calls), len(guard.faults), guard.enabled) == (1, 1, False)
     assert capsys.readouterr().err.count("\n") == 1
 
-
-def test_guard_lets_an_interrupt_pass() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 

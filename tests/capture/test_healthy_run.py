@@ -15,22 +15,16 @@ pytestmark = pytest.mark.torch
 PHASES = ("data", "forward", "backward", "optimizer")
 
 
-def test_exit_code_output_and_last_line(healthy: Captured) -> None:
+def test_the_manifest_the_files_the_code_and_the_last_line_are_those_of_two_ranks(healthy: Captured) -> None:
     assert healthy.code == 0
     assert "finished 14" in healthy.output
     last = healthy.output.strip().splitlines()[-1]
     assert re.search(r"2 traces of 2 ranks in .*, overhead [\d.]+ % of a step .*next: ddprof analyze ", last)
-
-
-def test_manifest(healthy: Captured) -> None:
     manifest = healthy.manifest
     said = {"schema": "ddprof.run/1", "exit_code": 0, "ranks": [0, 1], "missing_ranks": [], "world_size": 2}
     assert {key: manifest[key] for key in said} == said and manifest["disabled"] == []
     assert manifest["overhead"]["bare_step_ns"] > 0
     assert set(manifest["hosts"]) == {"0", "1"}
-
-
-def test_one_file_of_each_kind_per_rank_and_nothing_else(healthy: Captured) -> None:
     names = {re.sub(r"\.[^.]+\.\d+\.0\.", ".", path.name) for path in healthy.folder.iterdir()}
     kinds = ("0.pt.trace.json.gz", "0.fr.json", "sidecar.json", "stacks.jsonl")
     assert names == {"manifest.json", *(f"rank{rank}.{kind}" for rank in (0, 1) for kind in kinds)}
@@ -49,7 +43,7 @@ def test_every_step_is_counted_with_its_phases(healthy: Captured) -> None:
         assert [step["index"] for step in steps if step["profiled"]] == [5, 6, 7, 8, 9]
 
 
-def test_window_trace_holds_marks_and_phases(healthy: Captured) -> None:
+def test_window_trace_holds_marks_and_phases_whose_times_are_the_sidecars(healthy: Captured) -> None:
     for rank, sidecar in enumerate(healthy.sidecars):
         (window,) = sidecar["windows"]
         assert (window["first_step"], window["last_step"]) == (5, 9)
@@ -58,9 +52,6 @@ def test_window_trace_holds_marks_and_phases(healthy: Captured) -> None:
         names = healthy.names(rank)
         assert all(names.count(f"ProfilerStep#{step}") == 1 for step in range(5, 10))
         assert all(names.count(f"ddprof::{phase}") == 5 for phase in PHASES)
-
-
-def test_step_marks_in_the_trace_agree_with_the_sidecar(healthy: Captured) -> None:
     trace = healthy.traces[0]
     base_ns = int(trace["baseTimeNanoseconds"])
     steps = {step["index"]: step for step in healthy.sidecars[0]["steps"]}

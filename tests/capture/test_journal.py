@@ -3,7 +3,7 @@
 from ddprof.capture.journal import Journal
 
 
-def test_batches_of_traced_steps_outlive_those_of_later_ones() -> None:
+def test_batches_of_traced_steps_outlive_later_ones_and_count_once() -> None:
     """The window is early in a job; only its steps are compared between ranks."""
     journal = Journal()
     for step in range(5_000):
@@ -16,9 +16,6 @@ def test_batches_of_traced_steps_outlive_those_of_later_ones() -> None:
     assert kept[-1]["step"] == 4_999
     assert len(kept) < 1_000
     assert len({row["step"] for row in kept}) == len(kept)
-
-
-def test_a_step_that_is_both_traced_and_recent_counts_once() -> None:
     journal = Journal()
     journal.batch_fetched(0, 64, 640)
     journal.window_closed({"first_step": 0, "last_step": 0})

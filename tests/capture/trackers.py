@@ -15,7 +15,6 @@ Boundary = Callable[[int], bool | None]
 
 
 def make(kind: str, on_boundary: Boundary, open_range: Any = None, close_range: Any = None) -> Any:
-    """A tracker of either kind."""
     callbacks = on_boundary, open_range or (lambda name: None), close_range or (lambda opened: None)
     tracker = StepTracker(*callbacks) if kind == "python" else native_tracker(*callbacks)
     if tracker is None:
@@ -24,17 +23,13 @@ def make(kind: str, on_boundary: Boundary, open_range: Any = None, close_range: 
 
 
 def let_the_clock_tick() -> None:
-    """Return once the wall clock shows more than it did: a phase open across this call lasts longer than nothing.
-
-    Two reads by different CPUs of a virtual machine can give the same time."""
+    """Return once the wall clock shows more: reads by different CPUs of a virtual machine can be equal."""
     before = time_ns()
     while time_ns() <= before:
         pass
 
 
 class Recorder:
-    """Plays a training loop to a tracker."""
-
     def __init__(self, kind: str) -> None:
         self.boundaries: list[int] = []
         self.tracker = make(kind, self._boundary)

@@ -1,6 +1,5 @@
 """The body of the GitHub Action: reports always, then the gates."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,17 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.report.json.contract import to_contract
-from ddprof.report.model import Report
-
 REAL = f'exec {sys.executable} -m ddprof.cli.main "$@"'
-
-
-@pytest.fixture
-def saved(tmp_path: Path, straggler_report: Report) -> Path:
-    file = tmp_path / "saved.json"
-    file.write_text(json.dumps(to_contract(straggler_report)))
-    return file
 
 
 def _act(root: Path, folder: Path, program: str = REAL, **inputs: str) -> subprocess.CompletedProcess[str]:

@@ -36,7 +36,6 @@ class GitHub(HTTPServer):
         self.reads_only = False
 
     def add(self, body: str, kind: str = "User") -> dict[str, Any]:
-        """A further comment."""
         self.comments.append({"id": 100 + len(self.comments), "body": body, "user": {"type": kind}})
         return self.comments[-1]
 

@@ -48,8 +48,7 @@ def test_the_sdist_has_every_header() -> None:
 
 def test_what_make_setup_installs_is_pinned() -> None:
     pinned = {normal(name) for name in re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE)}
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    extras = re.search(r"^EXTRAS \?= (.*)$", makefile, re.MULTILINE)
+    extras = re.search(r"^EXTRAS \?= (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert extras is not None
     wanted = names(PROJECT["dependencies"])
     for extra in extras[1].split(","):
@@ -84,8 +83,7 @@ def test_the_conda_recipe_says_the_same_as_pyproject() -> None:
 
 def test_the_table_of_extras_is_whole() -> None:
     text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
-    assert told == set(PROJECT["optional-dependencies"])
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(PROJECT["optional-dependencies"])
 
 
 def test_the_licences_can_be_written_again(tmp_path: Path) -> None:

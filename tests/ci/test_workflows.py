@@ -11,7 +11,6 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
 def read(file: Path) -> dict[str, Any]:
-    """A YAML file as plain values."""
     found = pytest.importorskip("yaml").safe_load(file.read_text(encoding="utf-8"))
     assert isinstance(found, dict)
     return found
@@ -23,8 +22,7 @@ def test_a_workflow_can_do_no_more_than_it_says(file: Path) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     jobs = workflow["jobs"]
     assert all(step.keys() & {"run", "uses"} for job in jobs.values() for step in job["steps"])
-    needed = {name for job in jobs.values() for name in job.get("needs", [])}
-    assert needed <= set(jobs)
+    assert {name for job in jobs.values() for name in job.get("needs", [])} <= set(jobs)
 
 
 def test_nothing_is_published_without_a_signed_tag() -> None:

@@ -42,15 +42,12 @@ class Page:
         raise AssertionError(f"never true: {script}")
 
     def css(self, selector: str) -> Any:
-        """The first element that matches."""
         return self.browser.find_element("css selector", selector)
 
     def every(self, selector: str) -> Any:
-        """All elements that match."""
         return self.browser.find_elements("css selector", selector)
 
     def link(self, words: str) -> Any:
-        """The link with these words."""
         return self.browser.find_element("link text", words)
 
     @property
@@ -122,7 +119,6 @@ class Page:
             self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
     def printed(self, **how: bool) -> bytes:
-        """The page as PDF."""
         return base64.b64decode(self.browser.execute_cdp_cmd("Page.printToPDF", how)["data"])
 
     def _leave(self) -> None:

@@ -88,7 +88,6 @@ def running(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def view(straggler: OpenRun) -> View:
-    """The straggler run without filters."""
     return View(straggler, {}, (straggler,))
 
 

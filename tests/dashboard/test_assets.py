@@ -38,12 +38,9 @@ def test_long_functions_are_seen() -> None:
     assert _blocks(lines) == [("  function long() {", 72)]
 
 
-def test_every_file_is_part_of_a_page(straggler: OpenRun) -> None:
+def test_every_file_is_part_of_a_page_and_the_timelines_of_one_with_events(straggler: OpenRun) -> None:
     pages = "\n".join((scripts.styles(), scripts.joined(".js", "shared", "timeline", "dashboard"), render(straggler)))
     assert [file.name for file in FILES if file.read_text(encoding="utf-8") not in pages] == []
-
-
-def test_a_file_without_events_has_no_scripts_of_the_timeline(straggler: OpenRun) -> None:
     assert "ddprof.Timeline = class" in render(straggler)
     assert "ddprof.Timeline = class" not in render(OpenRun(straggler.report))
 

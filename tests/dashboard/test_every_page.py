@@ -52,9 +52,7 @@ def _unfold(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("shown", "theme", "rows"), IN_TURN)
-def test_every_control_has_its_turn_with_tab_and_axe_finds_nothing_serious(
-    page: Page, shown: Any, theme: str, rows: int
-) -> None:
+def test_tab_reaches_every_control_and_axe_finds_nothing_serious(page: Page, shown: Any, theme: str, rows: int) -> None:
     assert _visit(page, shown.path, theme) == []
     assert page.browser.title == "ddprof"
     if shown.path == "/data":
@@ -120,9 +118,7 @@ def test_paper_has_no_controls_and_dark_words(page: Page) -> None:
 
 
 @pytest.mark.parametrize("sample", one_in(4, REAL_RUNS))
-def test_every_page_opens_on_real_runs(
-    page_of: Callable[..., Page], shared_run: Callable[[str], Path], sample: str
-) -> None:
+def test_pages_open_on_real_runs(page_of: Callable[..., Page], shared_run: Callable[[str], Path], sample: str) -> None:
     page = page_of(*load([str(shared_run(sample))]))
     assert page.visit(PAGES[0].path) == []
     assert {shown.path: found for shown in PAGES if (found := page.turn_to(shown.title))} == {}

@@ -1,7 +1,4 @@
-"""Everyday questions, answered from the Overview alone in at most three clicks, in a browser.
-
-Each test says what a reader clicks and what the page then says, against what the run's own tables or its truth say.
-"""
+"""Everyday questions, answered from the Overview in at most three clicks, against the run's own tables or its truth."""
 
 import gzip
 import json
@@ -37,9 +34,7 @@ TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loa
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, sample: Callable[[str], OpenRun]) -> dict[str, OpenRun]:
-    """Yesterday's run of the job that a slow host holds up today, and one run for each other trouble; file names tell
-    the host, and today's has modules recorded.
-    """
+    """Yesterday's run of the job that a slow host holds up today (with modules), and one run for each other trouble."""
     found = {}
     today = scenario(SEED, TODAY)
     for name, job in ((TODAY, today), (YESTERDAY, replace(today, faults=()))):
@@ -57,9 +52,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, sample: Callable[[str], OpenR
 
 
 def _with_modules(traces: Path) -> None:
-    """Modules around every seven products of the forward pass, as with_stack=True records them; readers take frames
-    below a tenth of a millisecond for a part of the one around.
-    """
+    """Modules around every seven products of the forward pass, long enough to be no part of the one around."""
     for file in traces.iterdir():
         document = json.loads(gzip.decompress(file.read_bytes()))
         events = document["traceEvents"]
@@ -150,18 +143,14 @@ def test_what_the_late_rank_does_meanwhile(reader: Opens) -> None:
     assert any(shown[0] <= lo and hi <= shown[1] and shown[1] - shown[0] < 5 * max(hi - lo, 4) for lo, hi in spans)
 
 
-def test_which_layer_is_slow(reader: Opens) -> None:
+def test_which_layer_and_which_kernel_cost_the_most(reader: Opens) -> None:
     one = reader(TODAY)
-    rows = merged(one.view.opened.kernels, ("module",))
-    named = [row for row in rows if "Block_" in row.key[0]]
+    named = [row for row in merged(one.view.opened.kernels, ("module",)) if "Block_" in row.key[0]]
     slow = max(named, key=lambda row: row.busy_us)
     one.click("Kernels", "#navigation")
     one.reads(slow.key[0], within="#exhibit-modules")
     told = one.page.wait("return document.querySelector('#exhibit-modules tbody')?.innerText")
     assert len(named) > 1 and told.index(slow.key[0]) == min(told.index(row.key[0]) for row in named)
-
-
-def test_which_kernel_costs_the_most(reader: Opens) -> None:
     one = reader(TODAY)
     most = max(merged(one.view.opened.kernels, ("kernel",)), key=lambda row: row.busy_us)
     one.click("compute", ".legend")

@@ -39,7 +39,6 @@ def _walk_pages(page: Page) -> dict[str, str]:
 
 
 def _show(page: Page, anchor: str) -> None:
-    """Turn to a page by its address."""
     page.js(f"location.hash = '{anchor}'")
     page.wait(f"return !document.getElementById('{anchor}').hidden")
 
@@ -55,9 +54,7 @@ def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, stra
 
 
 @pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, NAMES)])
-def test_files_of_samples_and_of_real_runs_open(
-    request: pytest.FixtureRequest, file_of: Callable[[OpenRun], Page], name: str
-) -> None:
+def test_files_of_all_runs_open(request: pytest.FixtureRequest, file_of: Callable[[OpenRun], Page], name: str) -> None:
     if name in REAL_RUNS:
         (opened,) = load([str(request.getfixturevalue("shared_run")(name))])
     else:

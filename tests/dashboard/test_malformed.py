@@ -74,7 +74,6 @@ class Served:
 
     @property
     def memory_bytes(self) -> int:
-        """Resident memory of the server."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
 

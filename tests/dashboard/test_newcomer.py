@@ -1,7 +1,4 @@
-"""A newcomer opens each shipped sample: the Overview names the culprit, and two clicks lead to the event.
-
-The first click is "Show in timeline" on the finding's card, the second is on the shaded span.
-"""
+"""Each shipped sample: the Overview names the culprit, two clicks lead to the event ("Show in timeline", the span)."""
 
 import json
 from collections.abc import Callable
@@ -74,8 +71,7 @@ def _click_the_span(page: Page, evidence: Evidence) -> None:
     move = ActionChains(page.browser).move_to_element_with_offset
     move(canvas, round(x - size["width"] / 2), round(y - size["height"] / 2)).click().perform()
     page.wait("return document.querySelector('.tl-panel h3')?.textContent")
-    said = page.css(".tl-panel").text
-    assert f"rank {evidence.rank}" in said
+    assert f"rank {evidence.rank}" in page.css(".tl-panel").text
     details = page.js("return ddprof.timeline.pinned")
     assert details["rank"] == evidence.rank
     middle = (window[1] + window[2]) / 2

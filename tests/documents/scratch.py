@@ -1,7 +1,4 @@
-"""A folder as a reader has it who followed the pages: a script, runs, traces, reports; and programs beside it.
-
-Programs of a cluster or a forge are stand-ins that write down how they were called; what starts something starts it.
-"""
+"""A folder as a reader has it who followed the pages; programs of a cluster or a forge are stand-ins."""
 
 import os
 import pickle
@@ -122,7 +119,6 @@ def quick_start_script() -> str:
 
 
 def stand_in(folder: Path, name: str, text: str) -> None:
-    """A program of this name."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(0o755)

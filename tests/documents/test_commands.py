@@ -1,8 +1,5 @@
-"""Every command line of README and docs is run, in a folder as its reader has it, and ends as it should.
-
-Jobs are started twice: in the fast tests by a `torchrun` that ends at once, in those marked `slow` for real. Lines that
-ask a store, a cluster or a tracker are slow as well.
-"""
+"""Every command line of README and docs, run as a reader would. Jobs end at once in fast tests, train in slow ones;
+lines that ask a store, a cluster or a tracker are slow as well."""
 
 import importlib.util
 import re
@@ -153,11 +150,8 @@ def test_a_gate_ends_as_the_page_says(command: str, code: str, words: str, here:
     assert ended.code == code and words in ended.said, ended.said
 
 
-def test_the_table_of_gates_is_there() -> None:
+def test_the_tables_of_gates_and_of_what_is_not_run_are_of_the_documents() -> None:
     assert len(GATES) >= 5 and {code for _, code, _ in GATES} == {"0", "3"}
-
-
-def test_what_is_not_run_is_in_the_documents() -> None:
     assert sorted(set(NOT_RUN) - set(PAGE_OF)) == []
 
 

@@ -1,7 +1,5 @@
 """Makes the harness of this folder importable."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Analyses of a run folder while its job writes to it: files appear, grow, are renamed and vanish between two looks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Damaged inputs through the command line: a fixed draw of cases, and every input that failed before."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

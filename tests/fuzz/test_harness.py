@@ -1,7 +1,5 @@
 """The harness itself: mutations are pure, and what must not pass is seen."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from random import Random
@@ -15,7 +13,7 @@ from fuzzing.counts import touched
 from fuzzing.judge import Bounds, Failure, Sound
 from fuzzing.minimise import fewer, minimised
 from fuzzing.mutations import MUTATIONS
-from fuzzing.seeds import BUILT, seed
+from fuzzing.seeds import SOUND, seed
 from fuzzing.tree import Fifo, Link, Socket, Unreadable, Vanishing, plant
 
 CHANGES_NOTHING = {"as_it_is"}
@@ -24,7 +22,7 @@ CHANGES_NOTHING = {"as_it_is"}
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_mutations_are_pure_and_follow_from_a_number(name: str) -> None:
     effective = 0
-    for seed_name in BUILT:
+    for seed_name in (path.name for path in SOUND.iterdir() if path.is_dir()):
         before = dict(seed(seed_name))
         for number in range(3):
             first, second = (MUTATIONS[name](seed(seed_name), Random(number)) for _ in range(2))
@@ -129,7 +127,6 @@ def test_an_input_is_made_smaller_while_it_still_fails() -> None:
     tree = {"run/a.json": json.dumps({"x": 1, "traceEvents": [{"n": n} for n in range(50)]}).encode(), "run/b": b"y"}
 
     def fails(candidate: Any) -> bool:
-        text = candidate.get("run/a.json", b"")
-        return b'"n": 7}' in text
+        return b'"n": 7}' in candidate.get("run/a.json", b"")
 
     assert minimised(tree, fails, 10.0) == {"run/a.json": b'{"traceEvents": [{"n": 7}]}'}

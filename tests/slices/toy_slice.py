@@ -15,9 +15,7 @@ from ddprof.slice import Command, Slice
 
 MAGIC = b"# toy trace\n"
 SLICE = Slice(
-    "toy",
-    commands={"toy": Command(__name__, "Write a toy trace.", "Share and automate")},
-    formats=(__name__,),
+    "toy", commands={"toy": Command(__name__, "Write a toy trace.", "Share and automate")}, formats=(__name__,)
 )
 
 

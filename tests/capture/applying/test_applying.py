@@ -1,5 +1,4 @@
-"""Every setting on every workload that has what it sets: the job ends alike and trains to the same parameters, bit by
-bit, or a line says why the setting was not applied."""
+"""Every setting on every workload with what it sets trains to the same bits, or a line says why it is not applied."""
 
 import json
 from pathlib import Path
@@ -71,7 +70,6 @@ _UNCHANGED: dict[tuple[str, int], dict[str, str]] = {}
 
 
 def trained(folder: Path, workload: str, workers: int, *options: str) -> tuple[Captured, dict[str, str]]:
-    """A run of the workload, and each rank's checksum."""
     folder.mkdir()
     script = [str(REPO / "workloads" / f"{workload}.py"), "--steps", STEPS, "--workers", str(workers)]
     command = [*TWO_RANKS, str(SCRIPTS / "checksummed.py"), str(folder), *script]
@@ -89,9 +87,7 @@ def unchanged(folder: Path, workload: str, workers: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("workload", "value", "workers"), CASES, ids=lambda part: str(part))
-def test_a_setting_changes_no_number_or_is_refused_with_a_reason(
-    tmp_path: Path, workload: str, value: str, workers: int
-) -> None:
+def test_a_setting_changes_no_number_or_says_why_not(tmp_path: Path, workload: str, value: str, workers: int) -> None:
     expected = unchanged(tmp_path / "unchanged", workload, workers)
     run, sums = trained(tmp_path / "changed", workload, workers, "--allow-numerics", "--set", value)
     assert run.code == 0, run.output

@@ -19,14 +19,11 @@ def _call(*args: Any, **kwargs: Any) -> ConstructorCall:
     return ConstructorCall(inspect.signature(made), args, kwargs)
 
 
-def test_a_value_goes_where_the_script_gave_it() -> None:
+def test_a_value_goes_where_the_script_gave_it_and_what_raises_is_made_as_it_was() -> None:
     changed = _call(1, 5).with_values({"second": 7, "third": 8})
     assert (changed.args, dict(changed.kwargs)) == ((1, 7), {"third": 8})
     assert _call(1, 5).arguments() == {"first": 1, "second": 5, "third": 3} and _call().arguments() is None
     assert _call(1).takes("third") and not _call(1).takes("fourth")
-
-
-def test_what_raises_is_made_as_the_script_has_it() -> None:
     errors: list[Exception] = []
     call = _call(1)
     assert first_that_works(made, call.with_values({"third": -1}), call, errors.append) == (1, 2, 3)

@@ -67,16 +67,13 @@ def _lists(model: Any, kept: str) -> list[list[int]]:
     return [[layers.index(state) for state in getattr(unit, kept)] for unit in layers]
 
 
-def test_units_prefetch_those_that_come_next(alone: None) -> None:
+def test_units_prefetch_those_that_come_next_and_lists_of_the_scripts_stay(alone: None) -> None:
     with applying(finished.PrefetchApplier, *BOTH, of=(source.__name__,), module=source) as outcomes:
         model = _model(4)
         for _ in range(2):
             model(torch.ones(1, 3)).sum().backward()
     assert _lists(model, KEPT[0]) == [[1, 2], [2, 3], [3], []] and _lists(model, KEPT[1]) == [[], [0], [1], [2]]
     assert [(name, done) for name, done, _, _ in told(outcomes)] == [(text.partition("=")[0], True) for text in BOTH]
-
-
-def test_lists_of_the_scripts_stay(alone: None) -> None:
     with applying(finished.PrefetchApplier, *BOTH, of=(source.__name__,), module=source) as outcomes:
         model = _model(3)
         model[0].set_modules_to_forward_prefetch([model[2]])

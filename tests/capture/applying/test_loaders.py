@@ -19,8 +19,6 @@ HERE = "tests/capture/applying/test_loaders.py"
 
 
 class Numbers(Dataset[int]):
-    """Ten numbers."""
-
     def __len__(self) -> int:
         return 10
 

@@ -24,8 +24,11 @@ node-a:11:99 [0] NCCL INFO Channel 05/0 : 0[0] -> 8[0] [send] via NET/AWS Libfab
 """
 
 
-def test_what_it_chose(tmp_path: Path) -> None:
+def test_what_it_chose_and_a_log_that_says_nothing(tmp_path: Path) -> None:
     path = tmp_path / "nccl.log"
+    assert nccl_log.read(None) is None and nccl_log.read(path) is None
+    path.write_bytes(b"\xff\0 NCCL INFO Channel 00/0 : via")
+    assert nccl_log.read(path) == {"version": None, "network": None, "transports": {}}
     path.write_text(LOG)
     assert nccl_log.read(path) == {
         "version": "2.27.3+cuda12.9",
@@ -34,14 +37,7 @@ def test_what_it_chose(tmp_path: Path) -> None:
     }
 
 
-def test_a_log_that_says_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "nccl.log"
-    assert nccl_log.read(None) is None and nccl_log.read(path) is None
-    path.write_bytes(b"\xff\0 NCCL INFO Channel 00/0 : via")
-    assert nccl_log.read(path) == {"version": None, "network": None, "transports": {}}
-
-
-def test_asks_for_a_file_that_exists_and_takes_it_away_unused(tmp_path: Path) -> None:
+def test_a_file_is_asked_for_where_it_can_be_written_and_nobody_else_has_a_say(tmp_path: Path) -> None:
     environment: dict[str, str] = {"HOME": str(tmp_path)}
     path = nccl_log.ask(tmp_path, environment)
     assert path is not None and path.is_file()
@@ -49,6 +45,13 @@ def test_asks_for_a_file_that_exists_and_takes_it_away_unused(tmp_path: Path) ->
     assert (environment["NCCL_DEBUG"], environment["NCCL_DEBUG_SUBSYS"]) == ("INFO", "INIT")
     nccl_log.clear(path)
     assert not path.exists()
+    settings = tmp_path / "nccl.conf"
+    settings.write_text("NCCL_DEBUG=WARN\n")
+    assert nccl_log.ask(tmp_path, {"NCCL_CONF_FILE": str(settings)}) is None
+    environment: dict[str, str] = {}
+    with pytest.raises(OSError, match="gone"):
+        nccl_log.ask(tmp_path / "gone", environment)
+    assert environment == {}
 
 
 @pytest.mark.parametrize(
@@ -60,13 +63,3 @@ def test_leaves_it_alone(tmp_path: Path, environment: dict[str, str]) -> None:
     before = dict(environment)
     assert nccl_log.ask(tmp_path, environment) is None and environment == before
     assert not list(tmp_path.iterdir())
-
-
-def test_leaves_settings_files_alone_and_changes_nothing_where_it_cannot_write(tmp_path: Path) -> None:
-    settings = tmp_path / "nccl.conf"
-    settings.write_text("NCCL_DEBUG=WARN\n")
-    assert nccl_log.ask(tmp_path, {"NCCL_CONF_FILE": str(settings)}) is None
-    environment: dict[str, str] = {}
-    with pytest.raises(OSError, match="gone"):
-        nccl_log.ask(tmp_path / "gone", environment)
-    assert environment == {}

@@ -29,8 +29,7 @@ def test_the_oldest_calls_make_room_and_a_text_that_does_not_fit_is_left_out(tmp
     log = CallLog(tmp_path / "rank0.calls")
     for number in range(CAPACITY + 5):
         log.leave(log.enter(described(PLACE), number, -1, 20, number + 1), number + 2)
-    numbers = [call["number"] for call in read_calls(log.path)]
-    assert numbers == list(range(5, CAPACITY + 5))
+    assert [call["number"] for call in read_calls(log.path)] == list(range(5, CAPACITY + 5))
     log = CallLog(tmp_path / "rank0.calls")
     log.enter(described((*PLACE[:4], "/" + "x" * 900, "train")), 1, -1, 20, 1)
     log.enter(described(PLACE), 2, -1, 20, 2)

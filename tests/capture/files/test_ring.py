@@ -64,7 +64,12 @@ def test_ring_whose_header_counts_wrong(tmp_path: Path, offset: int, value: int)
         read_ring(path)
 
 
-def test_records_that_no_step_wrote_are_counted(tmp_path: Path) -> None:
+def test_records_that_no_step_wrote_are_counted_and_a_ring_is_not_made_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "a.ring").symlink_to(tmp_path / "mine")
+    StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"}).close()
+    assert (tmp_path / "mine").read_text() == "precious" and (tmp_path / "a.ring").stat().st_mode & 0o022 == 0
+    assert read_ring(tmp_path / "a.ring").rank == 0
     ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h", "started_ns": "soon"}, capacity=8)
     good = [step(0), step(1)._replace(end_ns=90)]  # the clock was set back by 10 ns
     odd = {"number": -1, "end_ns": -5, "data_ns": 1 << 60, "start_ns": -1, "profiled": 7}
@@ -72,11 +77,3 @@ def test_records_that_no_step_wrote_are_counted(tmp_path: Path) -> None:
         ring.write(each)
     content = read_ring(tmp_path / "a.ring")
     assert (list(content.steps), content.damaged, content.started_ns) == (good, 5, None)
-
-
-def test_a_ring_is_made_anew_and_not_through_a_link(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("precious")
-    (tmp_path / "a.ring").symlink_to(tmp_path / "mine")
-    StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"}).close()
-    assert (tmp_path / "mine").read_text() == "precious" and (tmp_path / "a.ring").stat().st_mode & 0o022 == 0
-    assert read_ring(tmp_path / "a.ring").rank == 0

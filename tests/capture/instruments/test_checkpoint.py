@@ -69,9 +69,7 @@ def test_a_distributed_save_is_one_save_whatever_it_calls(job: Job) -> None:
     ],
     ids=["one after another", "a phase between", "a break longer than the writing", "a load"],
 )
-def test_what_belongs_together_is_one_pause(
-    job: Job, calls: list[tuple[str, int]], pauses: list[tuple[str, int, int]]
-) -> None:
+def test_what_belongs_is_one_pause(job: Job, calls: list[tuple[str, int]], pauses: list[tuple[str, int, int]]) -> None:
     for what, ns in calls:
         {"save": job.torch.save, "load": job.torch.load, "wait": job.wait, "phase": job.phase}[what](ns)
     assert job.pauses == pauses

@@ -34,21 +34,6 @@ def count(tasks: Path, thread: int, on_cpu: int, waited: int) -> None:
     (tasks / str(thread) / "schedstat").write_text(f"{on_cpu} {waited} 7\n")
 
 
-def test_the_longest_wait_of_a_thread_that_computes_counts(tasks: Path) -> None:
-    me, waits = threading.get_native_id(), watching()
-    count(tasks, me, 1_000, 100)
-    count(tasks, me + 1, 500, 5_000)
-    waits.window_opened(3, 7)
-    count(tasks, me, 11_000, 400)
-    count(tasks, me + 1, 9_500, 5_900)  # computes with the training thread
-    count(tasks, me + 2, 10, 80_000)  # hardly runs: nobody waits for it
-    waits.window_closed()
-    recorded = waits.recorded()["cpu_waits"]
-    (window,) = recorded["windows"]
-    assert (window["cpu_ns"], window["waited_ns"]) == (10_000, 900)
-    assert (recorded["run"]["cpu_ns"], recorded["run"]["waited_ns"]) == (10_000, 900)
-
-
 def test_a_thread_of_the_script_that_computes_is_named_and_its_waits_are_not_the_trainings(tasks: Path) -> None:
     waits, release = watching(), threading.Event()
     spinning = threading.Thread(target=release.wait, name="spins", daemon=True)
@@ -69,12 +54,24 @@ def test_a_thread_of_the_script_that_computes_is_named_and_its_waits_are_not_the
     assert window["waited_ns"] == 300 and window["beside"] == [{"name": "spins", "cpu_ns": 20_000}]
 
 
-def test_a_machine_that_does_not_count_says_nothing(tasks: Path) -> None:
+def test_the_longest_wait_of_a_thread_that_computes_counts_where_the_machine_counts(tasks: Path) -> None:
     waits = watching()
     assert waits.recorded() == {"cpu_waits": None}
     waits.window_opened(3, 7)
     waits.window_closed()
     assert waits.recorded() == {"cpu_waits": None}
+    me, waits = threading.get_native_id(), watching()
+    count(tasks, me, 1_000, 100)
+    count(tasks, me + 1, 500, 5_000)
+    waits.window_opened(3, 7)
+    count(tasks, me, 11_000, 400)
+    count(tasks, me + 1, 9_500, 5_900)  # computes with the training thread
+    count(tasks, me + 2, 10, 80_000)  # hardly runs: nobody waits for it
+    waits.window_closed()
+    recorded = waits.recorded()["cpu_waits"]
+    (window,) = recorded["windows"]
+    assert (window["cpu_ns"], window["waited_ns"]) == (10_000, 900)
+    assert (recorded["run"]["cpu_ns"], recorded["run"]["waited_ns"]) == (10_000, 900)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel counts no run delay")

@@ -54,9 +54,7 @@ REST = [(name, [kind for kind in DAMAGES if kind not in kinds]) for name, kinds 
 
 
 @pytest.mark.parametrize(("name", "kinds"), [*IN_TURN, *(pytest.param(*each, marks=pytest.mark.slow) for each in REST)])
-def test_each_file_damaged_in_each_way(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, kinds: list[str]
-) -> None:
+def test_every_damaged_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, kinds: list[str]) -> None:
     for kind in kinds:
         damage = DAMAGES[kind]
         prepared, folder = tmp_path / f"{kind}.prepared", tmp_path / kind
@@ -87,8 +85,7 @@ def test_a_chore_that_fails_costs_one_line(
     def fail(*_: object) -> None:
         raise error
 
-    store = f"file://{tmp_path}/store"
-    run = CapturedRun(options(tmp_path / "run", out=store), ["true"])
+    run = CapturedRun(options(tmp_path / "run", out=f"file://{tmp_path}/store"), ["true"])
     monkeypatch.setattr(f"{captured_run.__name__}.{broken}", fail)
     run.end(3)
     err = capfd.readouterr().err.splitlines()

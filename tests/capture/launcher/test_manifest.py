@@ -27,7 +27,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_branch_a_packed_branch_and_no_branch(repository: Path) -> None:
+def test_the_commit_of_a_branch_of_a_packed_one_of_none_and_of_a_worktree(repository: Path, tmp_path: Path) -> None:
     git = repository / ".git"
     (git / "HEAD").write_text("ref: refs/heads/main\n")
     assert commit_of(repository) is None
@@ -37,9 +37,6 @@ def test_a_branch_a_packed_branch_and_no_branch(repository: Path) -> None:
     assert commit_of(repository) == "f" * 40
     (git / "HEAD").write_text(f"{COMMIT}\n")
     assert commit_of(repository) == COMMIT
-
-
-def test_a_worktree_has_its_branches_in_the_repository(repository: Path, tmp_path: Path) -> None:
     own = repository / ".git" / "worktrees" / "w"
     own.mkdir(parents=True)
     (own / "HEAD").write_text("ref: refs/heads/w\n")

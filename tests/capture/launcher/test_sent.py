@@ -127,8 +127,7 @@ def test_one_file_that_cannot_be_read_is_named(run: Path, tmp_path: Path, monkey
 
 def test_a_run_ends_in_the_bucket(bucket: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "ddprof.cli.run", "--out", f"{bucket}/runs", "--name", "t", "--", "true"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.returncode == 0
     address = done.stderr.splitlines()[-1].removeprefix("ddprof: uploaded to ")
     assert names_at(address) == ["manifest.json"]

@@ -20,7 +20,7 @@ def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
     assert (times["step_ns"], times["data_ns"], times["rest_ns"]) == (30, 0, 1)
 
 
-def test_every_field_of_a_sidecar_may_be_damaged(tmp_path: Path) -> None:
+def test_every_field_of_a_sidecar_may_be_damaged_and_none_says_how_many_ranks_there_are(tmp_path: Path) -> None:
     """A note names the file and the effect, and the rank is not missing: its file's name says who it is."""
     path, damaged = tmp_path / "rank0.h.7.0.sidecar.json", 0
     for content in documents():
@@ -32,9 +32,6 @@ def test_every_field_of_a_sidecar_may_be_damaged(tmp_path: Path) -> None:
             damaged += 1
             assert "its steps, windows and overhead are not in this manifest (ranks 0)" in summary.notes[0]
     assert damaged > 100
-
-
-def test_one_damaged_sidecar_does_not_say_how_many_ranks_there_are(tmp_path: Path) -> None:
     for rank, size in enumerate((4, 4, 4, 1 << 20, 1 << 21)):
         write_json(tmp_path / f"rank{rank}.h.7.0.sidecar.json", {"world_size": size})
     write_json(tmp_path / f"rank{1 << 40}.h.7.0.sidecar.json", {"world_size": 4})

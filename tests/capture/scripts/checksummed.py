@@ -1,9 +1,4 @@
-"""Runs a script and leaves a checksum of what its optimizers hold when it ends: `checksummed.py FOLDER SCRIPT ARGS...`.
-
-Each rank writes its own file, named by its rank.
-"""
-
-from __future__ import annotations
+"""Each rank's checksum of what its optimizers hold when a script ends: `checksummed.py FOLDER SCRIPT ARGS...`."""
 
 import hashlib
 import os

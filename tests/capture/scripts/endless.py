@@ -1,7 +1,4 @@
-"""Two ranks that train without end over a loader with workers; FOLDER takes words of each rank from where the script
-would clean up."""
-
-from __future__ import annotations
+"""Two ranks that train without end over a loader with workers; FOLDER takes each rank's words of its clean-up."""
 
 import atexit
 import sys
@@ -14,7 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def main(folder: Path) -> None:
-    """A loop that only the outside ends."""
     dist.init_process_group("gloo")
     torch.manual_seed(1)
     rank = dist.get_rank()

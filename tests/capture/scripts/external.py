@@ -1,7 +1,5 @@
 """One small regression per framework: `external.py trainer|accelerate|lightning|deepspeed [STAGE]`; two ranks, CPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,8 +1,5 @@
-"""Starts a script as the ranks of a job: `forked_ranks.py COUNT SCRIPT [ARGUMENT...]`, all forked from one process that
-has imported what torch imports late. The first rank that fails ends the others as torchrun does, and so does SIGTERM:
-by SIGTERM, and by SIGKILL later on."""
-
-from __future__ import annotations
+"""`forked_ranks.py COUNT SCRIPT [ARGUMENT...]`: ranks of a job, forked from one process that has imported torch's late
+parts. The first rank that fails ends the others as torchrun does, and so does SIGTERM: by SIGTERM, then SIGKILL."""
 
 import os
 import runpy

@@ -1,7 +1,5 @@
 """Every way to train that torch itself has, on two ranks: `framework.py KIND...`."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,8 +1,4 @@
-"""A DDP loop of which one rank goes astray in step 8: `hanging.py FAULT [RANK] [TIMEOUT_S]`.
-
-Ranks wait for one another as long as they like before that: on a busy machine they start many seconds apart."""
-
-from __future__ import annotations
+"""A DDP loop of which one rank goes astray in step 8, however late it starts: `hanging.py FAULT [RANK] [TIMEOUT_S]`."""
 
 import ctypes
 import os
@@ -90,7 +86,6 @@ def await_key() -> None:
 
 
 def main() -> None:
-    """40 steps, or fewer."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE_S))
     rank = dist.get_rank()
     torch.manual_seed(0)

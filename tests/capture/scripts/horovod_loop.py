@@ -1,7 +1,5 @@
 """A small regression under Horovod's DistributedOptimizer: `horovodrun -np 2 python horovod_loop.py`."""
 
-from __future__ import annotations
-
 import json
 
 import horovod.torch as hvd
@@ -14,7 +12,6 @@ STEPS, BATCH, WIDTH = 12, 4, 16
 
 
 def main() -> None:
-    """Train; rank 0 prints the losses."""
     hvd.init()
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, WIDTH))

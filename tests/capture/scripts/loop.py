@@ -1,8 +1,4 @@
-"""A two-layer model under DDP on random data: small, so that a test takes seconds.
-
-`--incident` makes something happen at `--at`."""
-
-from __future__ import annotations
+"""A two-layer model under DDP on random data, a job of seconds; `--incident` happens at step `--at`."""
 
 import argparse
 import itertools

@@ -1,10 +1,4 @@
-"""A Megatron-core GPT, tensor parallel over two CPU ranks, for `STEPS` steps on generated tokens.
-
-Megatron-core has no CPU path. What it asks of torch.cuda is answered here: the current device, its random state, and
-synchronization. Its own code, model and parallel layers run as they are.
-"""
-
-from __future__ import annotations
+"""A Megatron-core GPT, tensor parallel over two CPU ranks; what Megatron asks of torch.cuda is answered here."""
 
 import json
 from typing import Any

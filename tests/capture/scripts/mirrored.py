@@ -1,7 +1,5 @@
 """TensorFlow on two logical CPUs under MirroredStrategy, 16 steps: `mirrored.py fit|loop`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

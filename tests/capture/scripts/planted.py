@@ -1,10 +1,4 @@
-"""Two ranks that train under DDP, with a slow place that only one of them comes to.
-
-`--place`: "evaluation" (rank 0 sleeps in a function of its own), "python" (rank 0 counts in Python), or "lock" (the
-workers of a loader wait for one lock).
-"""
-
-from __future__ import annotations
+"""Two DDP ranks and a slow `--place`: "evaluation" (rank 0 sleeps), "python" (rank 0 counts), "lock" (workers wait)."""
 
 import argparse
 import multiprocessing

@@ -1,7 +1,5 @@
 """DDP of a small model in which one rank does something else before each step."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -1,7 +1,5 @@
 """A job that trains without an error and makes every silent mistake that one model can make."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn

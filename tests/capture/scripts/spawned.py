@@ -1,7 +1,5 @@
 """Two ranks started by multiprocessing from one script: `spawned.py spawn|fork`."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 

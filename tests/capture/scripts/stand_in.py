@@ -1,8 +1,6 @@
 """Writes into the run folder what a rank writes, without torch and the seconds of its import: step ring, sidecar,
 NCCL's log; looks for requests. Ends with 7, or with 99 where a guarded part of that failed."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,9 +1,4 @@
-"""Starts a script as the two ranks of a job, as torchrun does, but without importing torch once more.
-
-The first rank that fails ends the other one; the exit code is 1 then, as torchrun's, and stderr says how each ended.
-"""
-
-from __future__ import annotations
+"""A script as two ranks, without importing torch once more; a rank that fails ends the other as torchrun does."""
 
 import errno
 import os
@@ -33,7 +28,6 @@ def free_port() -> int:
 
 
 def main() -> None:
-    """Both ranks, to their end."""
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         subprocess.Popen(

@@ -1,10 +1,4 @@
-"""Loops that no torch optimizer ends, each in a process of its own: `unmarked.py KIND...`.
-
-Every loop makes STEPS iterations. A child process is forked for each kind; so each is a rank of its own, told by the
-class of its model.
-"""
-
-from __future__ import annotations
+"""Loops of STEPS iterations that no torch optimizer ends: `unmarked.py KIND...`, each kind in a fork of its own."""
 
 import os
 import sys

@@ -1,7 +1,5 @@
 """Trains until it is killed; prints its pid and each finished step."""
 
-from __future__ import annotations
-
 import os
 import time
 

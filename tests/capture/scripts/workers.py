@@ -1,7 +1,5 @@
 """One process, two DataLoader workers started the given way (fork or spawn), one millisecond per sample."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -162,7 +162,7 @@ def test_without_a_thread_or_a_period_there_are_no_samples(collector: Any, chang
     assert samples == [] and (collector.spent_ns == 0 or "thread" in changed)
 
 
-def test_a_period_may_be_longer_than_a_turn(collector: Any) -> None:
+def test_a_period_may_be_longer_than_a_turn_and_a_shorter_one_begins_at_once(collector: Any) -> None:
     collector.period_ns = 60_000_000
     taken: list[Any] = []
     began_ns = time.monotonic_ns()
@@ -176,9 +176,6 @@ def test_a_period_may_be_longer_than_a_turn(collector: Any) -> None:
     thread.start()
     thread.join()
     assert 4 <= len(taken) <= (time.monotonic_ns() - began_ns) / collector.period_ns + 2
-
-
-def test_a_shorter_period_begins_at_once(collector: Any) -> None:
     collector.period_ns = 60 * 10**9
     with sampled(collector):
         time.sleep(0.05)
@@ -244,7 +241,11 @@ def test_nothing_is_asked_after_the_end(collector: Any) -> None:
     assert collector.take() == []
 
 
-def test_a_fork_while_the_collector_is_in_a_hurry_leaves_the_child_the_usual_interval() -> None:
+def test_a_fork_in_a_hurry_leaves_the_child_the_usual_interval_and_the_parent_its_own() -> None:
+    before_s = sys.getswitchinterval()
+    with sampled(make("native")):
+        for_seconds(0.2, pure_python)
+    assert sys.getswitchinterval() == before_s
     collector = make("native")
     collector.period_ns = 500_000
     before_s, worst_s = sys.getswitchinterval(), 0.0
@@ -261,10 +262,3 @@ def test_a_fork_while_the_collector_is_in_a_hurry_leaves_the_child_the_usual_int
                 worst_s = max(worst_s, abs(float(said.read()) - before_s))
             os.wait()
     assert worst_s < 1e-6
-
-
-def test_the_switch_interval_is_what_it_was() -> None:
-    before_s = sys.getswitchinterval()
-    with sampled(make("native")):
-        for_seconds(0.2, pure_python)
-    assert sys.getswitchinterval() == before_s

@@ -28,7 +28,6 @@ class Tracker:
 
 
 def lines(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The lines of a file, by kind."""
     found: dict[str, list[dict[str, Any]]] = {}
     for text in path.read_text().splitlines():
         line = json.loads(text)
@@ -224,8 +223,7 @@ ENDS = {
 @pytest.mark.parametrize("native", ["1", "0"], ids=["in C", "in Python"])
 @pytest.mark.parametrize("end", ENDS)
 def test_a_process_ends_as_it_would(tmp_path: Path, end: str, native: str) -> None:
-    """The sampler is not even stopped: a collector asks without the GIL, and an interpreter that is gone has no queue
-    for it. That was a crash."""
+    """The sampler is not even stopped: a collector that asks without the GIL, with the interpreter gone, crashed."""
     path, names = tmp_path / "a.stacks.jsonl", ["names"] * (end == "returns")
     command = [sys.executable, "-c", SCRIPT + ENDS[end], str(path), *names]
     environment = {**os.environ, "DDPROF_NATIVE": native}

@@ -37,15 +37,12 @@ def test_the_file_is_bounded_and_single_samples_before_counts(tmp_path: Path, mo
     assert 50 < kinds.count("samples") < 200 < kinds.count("counts")
 
 
-def test_a_full_disk_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_a_write_that_fails_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = StackFile(tmp_path / "a.stacks.jsonl", {})
     monkeypatch.setattr(side_file, "free_bytes", lambda folder: 1 << 20)
     file.check_disk()
     file.write({"kind": "counts"})
     assert file.full == "1024 KiB free on the disk of the run folder" and len(lines(file.path)) == 1
-
-
-def test_a_write_that_fails_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = StackFile(tmp_path / "a.stacks.jsonl", {})
 
     def fails(descriptor: int, data: bytes) -> int:

@@ -121,7 +121,7 @@ def test_an_interrupt_between_two_steps_is_the_jobs(ctrl_c: None) -> None:
         recorder.iteration()
 
 
-def test_a_ring_that_cannot_be_mapped_is_refused(tmp_path: Path) -> None:
+def test_a_ring_that_cannot_be_mapped_is_refused_and_a_tracker_in_a_cycle_freed(tmp_path: Path) -> None:
     gone = SimpleNamespace(place=(str(tmp_path / "missing").encode(), 4096, 4))
     wrong = SimpleNamespace(place=(b"x", 4096, 0))
     tracker = native(lambda index: False)
@@ -132,8 +132,6 @@ def test_a_ring_that_cannot_be_mapped_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         tracker.write_to(3)
 
-
-def test_a_tracker_in_a_cycle_is_freed() -> None:
     class Owner:
         def __init__(self) -> None:
             self.tracker = native(self.boundary)

@@ -46,9 +46,7 @@ def test_a_sample_holds_the_hooks_of_one_step_and_one_boundary(monkeypatch: pyte
     assert found_ns == int(HOOKS * HOOK_NS * whole_share())
 
 
-def test_a_job_too_short_for_a_sample_says_nothing_and_steps_beside_a_window_are_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_short_job_says_nothing_and_steps_beside_a_window_are_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(monkeypatch)
     assert job.play(12, unusable=(FIRST_STEP, FIRST_STEP + 2)) is not None
     assert job.timed == [FIRST_STEP + 1, FIRST_STEP + 3]  # the first one is dropped: a window opened at its end

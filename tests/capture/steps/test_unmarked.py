@@ -81,7 +81,7 @@ def test_each_iteration_is_one_step(iteration: Callable[[UnmarkedSteps], None], 
     assert loop.steps.under_way
 
 
-def test_the_root_is_the_first_module_and_one_batch_for_ever_ends_no_step() -> None:
+def test_the_root_is_the_first_module_and_neither_one_batch_nor_evaluation_ends_a_step() -> None:
     loop = Loop()
     loop.play(inference, 12)
     assert loop.roots == [MODEL]
@@ -89,9 +89,6 @@ def test_the_root_is_the_first_module_and_one_batch_for_ever_ends_no_step() -> N
     loop.steps.fetch_begins()
     loop.play(by_hand_without_batches, 200)
     assert loop.every_iteration_from(100)
-
-
-def test_evaluation_between_two_steps_belongs_to_the_step_before_it() -> None:
     loop = Loop()
     loop.play(by_hand, 20)
     known = len(loop.marks)

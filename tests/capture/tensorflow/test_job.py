@@ -37,8 +37,7 @@ def test_tensorflow_profiles_become_chrome_traces(tmp_path: Path, monkeypatch: p
     path = tmp_path / "a" / "vm.xplane.pb"
     path.parent.mkdir()
     path.write_bytes(b"")
-    found = newest_profile(tmp_path)
-    assert found == path
+    assert newest_profile(tmp_path) == path
     trace = to_chrome(path)
     assert trace["profile_start_ns"] == 123
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]

@@ -33,8 +33,7 @@ def test_all_ranks_end_between_the_same_steps_and_the_script_cleans_up(ended: di
     assert [side["state"] for side in run.sidecars] == ["exit", "exit"] and sorted(run.traces) == [0, 1]
     assert {side["stacks"]["collector"] for side in run.sidecars} == {"native" if native == "1" else "thread"}
     for rank in (0, 1):  # peers were there for a collective in `finally`, the groups still for what runs at exit
-        said = (run.folder.parent / f"rank{rank}").read_text()
-        assert said.split("\n")[:2] == ["finally 2", "atexit True"]
+        assert (run.folder.parent / f"rank{rank}").read_text().split("\n")[:2] == ["finally 2", "atexit True"]
         assert [step["index"] for step in run.sidecars[rank]["steps"]] == list(range(11))
     assert run.sidecars[0]["trial"]["loss"] > 0
     assert run.manifest["options"]["end_after"] == 11
@@ -57,8 +56,7 @@ def _held(*tensors: Any) -> dict[str, Any]:
 
 
 def _tensors(dtype: Any) -> Any:
-    values = torch.arange(1.0, 25.0).reshape(2, 3, 4)
-    return values.to(dtype)
+    return torch.arange(1.0, 25.0).reshape(2, 3, 4).to(dtype)
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "float16", "complex64", "float8_e4m3fn"])
@@ -70,31 +68,25 @@ def test_one_element_that_differs_gives_another_digest(name: str) -> None:
     assert _held(before)["digest"] != _held(after)["digest"]
 
 
-def test_exchanged_elements_and_another_order_of_tensors_give_another_digest() -> None:
+def test_another_order_gives_another_digest_and_values_not_in_a_row_are_read_once() -> None:
     first, second = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 1.0, 3.0])
     assert len({_held(*pair)["digest"] for pair in ((first, second), (second, first), (first, first))}) == 3
-
-
-def test_a_chunk_after_the_first_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = _held(torch.arange(100.0))["digest"]
-    monkeypatch.setattr("ddprof.capture.trial.end._CHUNK", 7)
-    assert _held(torch.arange(100.0))["digest"] == whole
-    changed = torch.arange(100.0)
-    changed[99] = 0
-    assert _held(changed)["digest"] != whole
-
-
-def test_values_that_do_not_lie_in_a_row_are_read_and_each_tensor_counts_once() -> None:
     laid = torch.arange(24.0).reshape(2, 3, 4)
     found = _held(laid.transpose(0, 2), laid)
     assert found["tensors"] == 2 and found["size_bytes"] == 2 * 24 * 4
     assert _held(laid, laid) == _held(laid)
 
 
-def test_the_sample_is_small_finite_and_from_fixed_places() -> None:
+def test_a_chunk_after_the_first_counts_too_and_the_sample_is_small_and_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     tensors = [torch.full((100,), float(n)) for n in range(1000)]
     tensors[0][0] = float("nan")
     found = _held(*tensors)
     assert found["sample"] == _held(*tensors)["sample"] and len(found["sample"]) <= 256 * 16
     assert found["sample"][0] == 0.0
     assert _held() == {"tensors": 0, "size_bytes": 0, "digest": _held()["digest"], "sample": []}
+    whole = _held(torch.arange(100.0))["digest"]
+    monkeypatch.setattr("ddprof.capture.trial.end._CHUNK", 7)
+    assert _held(torch.arange(100.0))["digest"] == whole
+    changed = torch.arange(100.0)
+    changed[99] = 0
+    assert _held(changed)["digest"] != whole

@@ -3,7 +3,7 @@
 from ddprof.capture.window.plan import WindowPlan
 
 
-def test_window_plan() -> None:
+def test_windows_open_as_planned_or_asked_for_and_end_where_the_script_says() -> None:
     def windows(plan: WindowPlan, steps: int) -> list[tuple[int, int]]:
         found, opened = [], None
         for index in range(1, steps):
@@ -24,9 +24,6 @@ def test_window_plan() -> None:
     asked = WindowPlan(5, 5, automatic=False)
     asked.request(50, 2, "asked for")
     assert windows(asked, 100) == [(50, 51)]
-
-
-def test_a_plan_is_idle_where_no_window_is_to_come_and_a_window_ends_where_the_script_says() -> None:
     plan = WindowPlan(3, 2, automatic=False)
     assert plan.idle
     plan.request(10, 1, "asked for")

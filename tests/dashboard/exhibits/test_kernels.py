@@ -56,9 +56,7 @@ def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
 
 
 @pytest.mark.parametrize("where", ["dashboard", "file"])
-def test_a_click_on_the_flame_graph_filters_the_table(
-    page: Page, file_page: Page, straggler: OpenRun, where: str
-) -> None:
+def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, straggler: OpenRun, where: str) -> None:
     from selenium.webdriver import ActionChains
 
     if where == "dashboard":
@@ -83,12 +81,9 @@ def test_a_click_on_the_flame_graph_filters_the_table(
     assert page.trouble() == []
 
 
-def test_what_was_not_recorded_names_the_option_that_records_it(view: View) -> None:
+def test_what_was_not_recorded_is_said_and_a_filter_of_ranks_leaves_no_spread(view: View) -> None:
     assert "with_stack=True" in exhibit(view, "modules").reading
     assert "with_stack=True" in exhibit(view, "lines").reading
-
-
-def test_a_filter_of_ranks_changes_the_numbers_and_leaves_no_spread(view: View) -> None:
     one = exhibit(replace(view, query={"ranks": "0"}), "kernels")
     assert "slowest rank (ms)" in exhibit(view, "kernels").sheet.columns
     assert "slowest rank (ms)" not in one.sheet.columns
@@ -121,8 +116,7 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[...,
     assert page.visit("/kernels") == []
     table = "document.querySelector('#exhibit-kernels .sheet table')"
     page.wait(f"return {table} !== null")
-    heads = page.js(f"return [...{table}.tHead.rows[0].cells].map((c) => c.textContent)")
-    column = heads.index("calls/step")
+    column = page.js(f"return [...{table}.tHead.rows[0].cells].map((c) => c.textContent)").index("calls/step")
     rows = f"[...{table}.tBodies[0].rows]"
     values = f"return {rows}.map((r) => Number(r.cells[{column}].textContent.replaceAll(',', '')))"
     press = f"{table}.tHead.rows[0].cells[{column}].querySelector('button').click()"
@@ -142,7 +136,7 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[...,
     assert page.trouble() == []
 
 
-def test_one_step_of_the_kernel_is_profiled() -> None:
+def test_one_step_of_the_kernel_is_profiled_and_a_rare_one_once() -> None:
     words = shlex.split(ncu_command(KERNEL, 24.0, "torchrun train.py"))
     assert words[0] == "ncu" and words[-2:] == ["torchrun", "train.py"]
     option = dict(itertools.pairwise(words))
@@ -151,7 +145,4 @@ def test_one_step_of_the_kernel_is_profiled() -> None:
     assert kind == "regex"
     assert re.search(expression, KERNEL)
     assert not re.search(expression, KERNEL.replace("128", "256")) and not re.search(expression, f"{KERNEL} x")
-
-
-def test_a_kernel_that_few_steps_call_is_profiled_once() -> None:
     assert "--launch-count 1 " in ncu_command("k", 0.2, "python train.py")

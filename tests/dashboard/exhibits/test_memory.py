@@ -18,7 +18,7 @@ def full(sample: Callable[[str], OpenRun]) -> OpenRun:
     return sample("full_memory")
 
 
-def test_the_peak_is_what_was_held_and_what_phases_added(full: OpenRun) -> None:
+def test_the_peak_is_what_was_held_and_what_phases_added_and_what_is_left_is_said(full: OpenRun) -> None:
     exhibit = memory_peak(View(full, {}, (full,)))
     for row in exhibit.sheet.rows:
         assert row[4] + sum(row[5:]) == row[3]
@@ -27,9 +27,6 @@ def test_the_peak_is_what_was_held_and_what_phases_added(full: OpenRun) -> None:
         pytest.approx([row[3] / 2**30 for row in exhibit.sheet.rows])
     )
     assert "parameters, gradients and states of the optimizer are not told apart" in exhibit.reading
-
-
-def test_what_is_left_is_said(full: OpenRun) -> None:
     assert "of the device is left" in next(iter(exhibits(View(full, {}, (full,))))).reading
 
 

@@ -33,7 +33,7 @@ def _slowed(opened: OpenRun, position: int, step: int, factor: float) -> OpenRun
     return with_job(opened, ranks=tuple(ranks))
 
 
-def test_every_rank_and_step_has_its_dot(straggler: OpenRun) -> None:
+def test_every_rank_and_step_has_its_dot_and_filters_leave_theirs(straggler: OpenRun) -> None:
     exhibit, dots = _shown(straggler)
     job = straggler.job
     assert len(dots.values) == len(job.ranks) * step_count(job) == len(exhibit.sheet.rows)
@@ -42,22 +42,16 @@ def test_every_rank_and_step_has_its_dot(straggler: OpenRun) -> None:
     for step, rank, value in zip(dots.steps, dots.ranks, dots.values, strict=True):
         assert value == pytest.approx(times[job.rank_ids.index(rank), step] / 1e3)
     assert dots.outliers == [] and "stand out" not in exhibit.reading
+    _, dots = _shown(straggler, ranks="1,3", steps="0")
+    assert dots.steps == [0, 0] and dots.ranks == [1, 3]
 
 
-def test_the_one_that_stands_out_is_marked_and_named(straggler: OpenRun) -> None:
+def test_what_stands_out_is_named_and_of_too_many_stays(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     rank = straggler.job.rank_ids[2]
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
     assert dots.ranks is not None
     assert [(dots.ranks[i], dots.steps[i]) for i in dots.outliers] == [(rank, 1)]
     assert f"farthest rank {rank} in step 1" in exhibit.reading
-
-
-def test_filters_leave_their_dots(straggler: OpenRun) -> None:
-    _, dots = _shown(straggler, ranks="1,3", steps="0")
-    assert dots.steps == [0, 0] and dots.ranks == [1, 3]
-
-
-def test_of_too_many_dots_the_farthest_stay(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DOTS", 4)
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
     assert len(dots.values) <= 4 and len(dots.outliers) == 1
@@ -65,13 +59,10 @@ def test_of_too_many_dots_the_farthest_stay(straggler: OpenRun, monkeypatch: pyt
     assert f"of {len(exhibit.sheet.rows)} dots" in exhibit.reading
 
 
-def test_a_saved_report_has_the_jobs_steps(straggler_report: Report) -> None:
+def test_a_saved_report_has_the_jobs_steps_and_ranks_stand_side_by_side(straggler_report: Report) -> None:
     exhibit, dots = _shown(OpenRun(straggler_report))
     assert dots.ranks is None and dots.values == [99.0, 101.0, 100.5, 99.5]
     assert "The median of 4 steps is 100 ms" in exhibit.reading
-
-
-def test_ranks_stand_side_by_side_and_steps_apart() -> None:
     dots = Dots([0, 0, 0, 1, 1, 1], [1.0] * 6, 1.0, [4, 5, 9, 4, 5, 9])
     places = np.array(spread(dots))
     assert places[:3] == pytest.approx([-0.35, 0.0, 0.35]) and places[3:] == pytest.approx([0.65, 1.0, 1.35])

@@ -26,7 +26,6 @@ ENDING = "-- torchrun --nproc-per-node=2 acme_train.py --name 'two words'"
 
 @pytest.fixture(scope="module")
 def opened(tuned_folder: Path) -> OpenRun:
-    """The diagnosis of the tuning."""
     return load([str(tuned_folder)])[0]
 
 
@@ -52,7 +51,7 @@ def test_the_answer_comes_first_with_the_command_that_keeps_it(opened: OpenRun, 
     assert listing.text == f"ddprof run --apply {tuned_folder.resolve()}/FIXES.toml {ENDING}" and CWD in listing.words
 
 
-def test_gains_stand_beside_their_predictions_what_is_kept_first(opened: OpenRun) -> None:
+def test_gains_stand_beside_their_predictions_which_are_quoted_if_verified(opened: OpenRun, tmp_path: Path) -> None:
     exhibit = _shown(opened)["tuning-trials"]
     kept, lost, failed = exhibit.sheet.rows
     assert kept[2:] == pytest.approx(("kept", 30, 25, 35, 28, 26, 30, 5))
@@ -61,14 +60,11 @@ def test_gains_stand_beside_their_predictions_what_is_kept_first(opened: OpenRun
     assert list(exhibit.chart.labels) == ["bucket_cap_mb=25", "bucket_cap_mb=50"]
     assert exhibit.chart.measured[0] is not None and exhibit.chart.measured[0].ends == pytest.approx((26, 30))
     assert "12 of 14 similar predictions were within range" in exhibit.reading
-
-
-def test_without_verified_predictions_nothing_is_said_of_them(tmp_path: Path) -> None:
     run = _with(tmp_path / "t", replace(ANSWER, calibration={}))
     assert "like this" not in _shown(run)["tuning-trials"].reading
 
 
-def test_losers_have_their_reason_and_memory_its_headroom(opened: OpenRun) -> None:
+def test_losers_have_their_reason_and_memory_its_headroom_unless_on_cpus(opened: OpenRun, tmp_path: Path) -> None:
     shown = _shown(opened)
     assert [(row[1], row[2]) for row in shown["tuning-lost"].sheet.rows] == [
         ("lost", "gained less than 3.0 % of the step in each of 2 pairs"),
@@ -80,16 +76,12 @@ def test_losers_have_their_reason_and_memory_its_headroom(opened: OpenRun) -> No
     assert memory.sheet.rows[0][0] == "as it is" and len(memory.sheet.rows) == 3
     assert shown["tuning-patch"].listings[0].text == PATCH
     assert [row[1] for row in shown["tuning-runs"].sheet.rows] == ["diagnosis", "baseline", KEPT_ONE.name]
-
-
-def test_ranks_on_cpus_have_no_memory_of_a_device(tmp_path: Path) -> None:
     bare = tuple(replace(tried, memory=None) for tried in ANSWER.tried)
     assert "tuning-memory" not in _shown(_with(tmp_path / "t", replace(ANSWER, baseline_memory=None, tried=bare)))
 
 
 def test_a_tuning_that_goes_on_shows_its_runs_and_how_to_go_on(tmp_path: Path) -> None:
-    run = _with(tmp_path / "t", None)
-    shown = _shown(run)
+    shown = _shown(_with(tmp_path / "t", None))
     assert list(shown) == ["tuning", "tuning-runs"] and len(shown["tuning"].sheet.rows) == 3
     assert "Runs made: 3; 48 s of a budget of 600 s are spent" in shown["tuning"].reading
     assert shown["tuning"].listings[0].text == f"ddprof tune --resume {(tmp_path / 't').resolve()}"
@@ -110,15 +102,6 @@ def test_findings_have_their_trials_and_the_commands_to_try(opened: OpenRun) -> 
     assert "gc_interval=100" not in words  # of another finding
 
 
-def test_what_if_has_them_too_and_names_a_fixes_file_only_if_it_is_there(tmp_path: Path) -> None:
-    run = load([str(run_of_command(tmp_path / "made"))])[0]
-    assert [listing.text for listing in _shown(run, "/what-if")["what-if"].listings] == [f"ddprof tune {ENDING}"]
-    fixes = Path(run.run_folder) / "FIXES.toml"
-    fixes.write_text("schema = 'ddprof.fixes/1'")
-    listed = [listing.text for listing in _shown(run, "/what-if")["what-if"].listings]
-    assert listed[1:] == [f"ddprof run --apply {fixes} {ENDING}"]
-
-
 def test_files_below_the_folder_of_the_job_are_named_as_seen_from_there(tmp_path: Path) -> None:
     folder = tuned(tmp_path / "runs" / "20260101T000000Z-tune-train")
     manifest(folder / "trials" / "000-diagnosis" / "run", "python x.py", str(tmp_path.resolve()))
@@ -126,9 +109,15 @@ def test_files_below_the_folder_of_the_job_are_named_as_seen_from_there(tmp_path
     assert listing.text == "ddprof run --apply runs/20260101T000000Z-tune-train/FIXES.toml -- python x.py"
 
 
-def test_tried_settings_are_on_the_page_what_if(opened: OpenRun) -> None:
+def test_what_if_has_tried_settings_and_names_a_fixes_file_if_it_is_there(opened: OpenRun, tmp_path: Path) -> None:
     exhibit = _shown(opened, "/what-if")["what-if-tried"]
     assert len(exhibit.sheet.rows) == 3 and isinstance(exhibit.chart, Forecasts)
+    run = load([str(run_of_command(tmp_path / "made"))])[0]
+    assert [listing.text for listing in _shown(run, "/what-if")["what-if"].listings] == [f"ddprof tune {ENDING}"]
+    fixes = Path(run.run_folder) / "FIXES.toml"
+    fixes.write_text("schema = 'ddprof.fixes/1'")
+    listed = [listing.text for listing in _shown(run, "/what-if")["what-if"].listings]
+    assert listed[1:] == [f"ddprof run --apply {fixes} {ENDING}"]
 
 
 def test_without_a_tuning_the_page_is_greyed_and_offers_one(tmp_path: Path, straggler: OpenRun) -> None:
@@ -154,18 +143,14 @@ def test_the_address_chooses_among_several_tunings(tmp_path: Path) -> None:
     view = View(run, {"tuning": "20260201T000000Z-tune-train"}, (run,))
     assert [e.id for e in tuning.exhibits(view)] == ["tuning", "tuning-runs"] and view.kept == view.query
     assert len(_shown(run)) > 2  # its own without an address
-    words = " ".join(texts(page_at("/tuning").content(view)))
-    assert "20260201T000000Z-tune-train: shown" in words
+    assert "20260201T000000Z-tune-train: shown" in " ".join(texts(page_at("/tuning").content(view)))
 
 
-def test_the_file_has_the_same_tables_and_commands(opened: OpenRun) -> None:
+def test_the_file_has_the_same_tables_and_commands_and_redacted_neither_nor_names(opened: OpenRun) -> None:
     text = render(opened)
     assert equal_tables(File(text), View(opened, {}, (opened,))) > 100
     assert f"ddprof tune --only bucket_cap_mb {ENDING}".replace("'", "&#x27;") in text
     assert "+model = DDP(net, bucket_cap_mb=25)" in text
-
-
-def test_a_redacted_file_has_neither_commands_nor_names_of_a_tuning(opened: OpenRun) -> None:
     text = render(opened, key=b"key")
     assert "measured" in text and "tuning-trials" in text
     secrets = ("acme_train.py", "two words", "somebody", "secret_module_of_acme", "DDP(net", opened.tunings[0].name)

@@ -66,9 +66,7 @@ def test_what_draws_is_what_was_published() -> None:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: type(chart).__name__)
-def test_every_figure_is_valid_json_of_plotly_in_the_colours_of_the_theme(
-    chart: c.Chart, theme: dict[str, str]
-) -> None:
+def test_every_figure_is_valid_json_of_plotly_in_colours_of_the_theme(chart: c.Chart, theme: dict[str, str]) -> None:
     drawn = draw(chart)
     figure = themed(drawn.figure, theme)
     go.Figure(figure)  # raises ValueError for an attribute or a colour that plotly does not know
@@ -114,26 +112,20 @@ def test_bars_are_solid_and_have_a_letter_where_there_is_room(chart: c.Stacked, 
     assert [bar["marker"]["color"] for bar in drawn.data] == [f"var(--{key.color})" for key in drawn.legend]
 
 
-def test_the_whisker_spans_the_range_where_there_is_one() -> None:
+def test_whiskers_span_the_range_and_a_waterfall_ends_where_the_last_change_does() -> None:
     whisker = draw(CHARTS[2]).data[0]["error_x"]
     assert whisker["array"] == [2.0, None] and whisker["arrayminus"] == [1.0, None]
-
-
-def test_a_waterfall_ends_where_the_last_change_does() -> None:
     bars = draw(c.Waterfall(["now", "less", "more"], [10.0, 7.0, 9.0], "ms")).data[0]
     assert bars["base"] == [0.0, 7.0, 7.0, 0.0] and bars["y"] == [10.0, 3.0, 2.0, 9.0]
     assert bars["text"] == ["10", "-3", "+2", "9"]
     assert bars["marker"]["color"] == ["var(--accent)", "var(--good)", "var(--critical)", "var(--accent)"]
 
 
-def test_a_heatmap_says_what_its_colours_mean() -> None:
+def test_a_heatmap_says_what_colours_mean_and_has_numbers_while_they_can_be_read() -> None:
     drawn = draw(c.Heat(np.array([[1.0, 2.0]]), ["0", "1"], ["rank 0"], "µs", 4.0, axis="step"))
     assert drawn.layout["xaxis"]["title"]["text"] == "step"
     assert [key.words for key in drawn.legend] == ["0 µs", "4 µs or more"]
     assert [key.words for key in draw(HEAT).legend] == ["-2 ms", "0 ms", "+2 ms or more"]
-
-
-def test_cells_have_numbers_while_they_can_be_read() -> None:
     cells, numbers = draw(HEAT).data
     assert cells["z"] == [[0.5, None], [-1.0, 0.0]]
     assert numbers["text"] == ["1.00", "-2.00", "0.00"] and numbers["y"] == ["rank 0", "rank 1", "rank 1"]

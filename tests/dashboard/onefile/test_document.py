@@ -30,7 +30,6 @@ LIMIT_BYTES = 3_000_000
 
 @pytest.fixture(scope="module")
 def file(straggler_text: str) -> File:
-    """The file of the straggler run, read."""
     return File(straggler_text)
 
 
@@ -45,8 +44,7 @@ def test_the_numbers_are_the_json_reports(file: File, straggler: OpenRun) -> Non
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
     shown = {int(row[0]): float(row[3]) for row in file.rows["overview/steps"][1:]}
     assert [shown[i] for i in range(len(per_step))] == pytest.approx(per_step, rel=1e-3)
-    gains = [float(row[3]) for row in file.rows["findings/findings"][1:]]
-    assert gains == pytest.approx(
+    assert [float(row[3]) for row in file.rows["findings/findings"][1:]] == pytest.approx(
         sorted((f["recoverable_us"]["value"] / 1e3 for f in document["findings"]), reverse=True), rel=1e-3
     )
     replayed = [float(row[1]) for row in file.rows["what-if/what-if"][1:]]
@@ -67,20 +65,17 @@ def test_every_change_that_applies_is_replayed_alone(file: File, straggler: Open
     assert "No collections" not in alone and "Stages balanced" not in alone
 
 
-def test_every_picture_is_the_dashboards(file: File, straggler: OpenRun) -> None:
+def test_the_file_asks_for_nothing_and_has_every_picture(file: File, straggler_text: str, straggler: OpenRun) -> None:
+    links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
+    assert links and all(value and value.startswith("#") for value in links)
+    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", straggler_text)
+    assert "default-src &#x27;none&#x27;" in straggler_text
     view = View(straggler, {}, (straggler,))
     drawn = {e.id: draw(e.chart) for s in SUBJECTS for e in s.exhibits(view) if e.chart is not None}
     assert len(drawn) > 8
     for name, figure in drawn.items():
         assert json.loads(file.scripts[f"figure-{name}"]) == json.loads(json.dumps(figure.figure)), name
     assert file.unpacked("plotly").decode() == plotly_script()
-
-
-def test_the_file_asks_for_nothing(file: File, straggler_text: str) -> None:
-    links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
-    assert links and all(value and value.startswith("#") for value in links)
-    assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", straggler_text)
-    assert "default-src &#x27;none&#x27;" in straggler_text
 
 
 def _header(file: File) -> dict[str, Any]:
@@ -92,13 +87,11 @@ def _header(file: File) -> dict[str, Any]:
 def test_the_timeline_is_in_the_file(file: File, straggler: OpenRun) -> None:
     held = json.loads(file.unpacked("timeline-held"))
     assert len(held["info"]["lanes"]) == len(straggler.timeline.lanes) and held["info"]["fixed"] is True
-    header = _header(file)
-    assert sum(header["counts"]) == len(straggler.index)
+    assert sum(_header(file)["counts"]) == len(straggler.index)
     spans = [e for f in straggler.report.ranked_findings() for e in f.evidence if e.start_us is not None]
     assert [s["lo_us"] for s in held["config"]["spans"]] == [e.start_us for e in spans]
     assert len(file.rows["timeline/spans"]) == 1 + len(spans)
-    culprit = straggler.report.ranked_findings()[0].ranks[0]
-    assert held["waits"][0]["culprit"] == culprit
+    assert held["waits"][0]["culprit"] == straggler.report.ranked_findings()[0].ranks[0]
 
 
 def test_many_slices_are_merged_and_said_so(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +111,7 @@ def test_eight_ranks_stay_small(shared_run: Callable[[str], Path]) -> None:
 
 
 def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
-    evil = named(straggler, EVIL + "\x1b[31m")
-    text = render(evil)
+    text = render(named(straggler, EVIL + "\x1b[31m"))
     file = File(text)
     held = {name for name in file.scripts if not name.startswith("figure-")}
     assert held == {"report", "timeline-held", "timeline-tile", "plotly", "code"}
@@ -144,15 +136,12 @@ def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
     assert "waiting for late ranks" in text and "checkpoint/logging" in text
 
 
-def test_two_runs_have_a_compare_page(straggler: OpenRun, pipeline: OpenRun) -> None:
+def test_a_compare_page_and_a_saved_report(straggler: OpenRun, pipeline: OpenRun, straggler_report: Report) -> None:
     file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
     comparison = compare(pipeline.report, straggler.report)
     step = next(row for row in file.rows["compare/compare-causes"] if row[0] == "step")
     assert float(step[3]) == pytest.approx(comparison.step.change_us / 1e3, rel=1e-3)
-
-
-def test_a_saved_report_says_what_it_does_not_hold(straggler_report: Report) -> None:
     text = render(OpenRun(straggler_report))
     file = File(text)
     assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]

@@ -34,13 +34,18 @@ def test_a_saved_report_shows_what_it_holds(page: Page, straggler_report: Report
     assert " ".join(texts(page.content(View(opened, {}, (opened,)))))
 
 
-def test_the_overview_names_the_culprit_and_the_way_to_the_evidence(view: View) -> None:
+def test_the_overview_and_the_ranks_name_the_culprit_and_the_way_to_the_evidence(view: View) -> None:
     finding = view.opened.report.ranked_findings()[0]
     content = page_content(view, "/")
     words = " ".join(texts(content))
     assert view.opened.report.verdict.headline in words
     assert f"rank {finding.ranks[0]}" in words
     assert "/timeline?finding=0" in serialised(content)
+    culprit = view.opened.report.ranked_findings()[0].ranks[0]
+    late = lateness_us(view.opened.job)
+    assert view.opened.job.rank_ids[int(np.nanmedian(late, axis=1).argmax())] == culprit
+    exhibit = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
+    assert exhibit.reading.startswith(f"Rank {culprit} arrives")
 
 
 def test_the_timeline_jumps_to_the_finding_of_the_address(straggler: OpenRun) -> None:
@@ -51,23 +56,12 @@ def test_the_timeline_jumps_to_the_finding_of_the_address(straggler: OpenRun) ->
     assert (span["rank"], span["lo_us"]) == (evidence.rank, evidence.start_us)
 
 
-def test_the_late_rank_is_the_latest(view: View) -> None:
-    culprit = view.opened.report.ranked_findings()[0].ranks[0]
-    late = lateness_us(view.opened.job)
-    assert view.opened.job.rank_ids[int(np.nanmedian(late, axis=1).argmax())] == culprit
-    exhibit = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
-    assert exhibit.reading.startswith(f"Rank {culprit} arrives")
-
-
-def test_filters_narrow_the_tables(straggler: OpenRun) -> None:
+def test_filters_narrow_the_tables_and_a_bad_one_or_address_is_one_sentence(straggler: OpenRun) -> None:
     view = View(straggler, parse_query("?ranks=0-1&steps=1"), (straggler,))
     lateness = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
     assert [row[0] for row in lateness.sheet.rows] == ["rank 0", "rank 1"]
     assert lateness.sheet.columns == ("rank", "step 1 (ms)")
     assert view.link("/host") == "/host?ranks=0-1&steps=1"
-
-
-def test_a_bad_filter_or_address_is_one_sentence(straggler: OpenRun) -> None:
     view = View(straggler, {"ranks": "x"}, (straggler,))
     assert list(texts(page_content(view, "/ranks"))) == ["'x' is not a number or a range such as 0-3"]
     assert list(texts(page_content(view, "/nowhere"))) == ["there is no page /nowhere"]

@@ -1,6 +1,4 @@
-"""The What-if page replays: nothing changed is the measured step, the culprit's cause is the one that pays, and the
-command that it gives to copy says the same number.
-"""
+"""What-if replays: nothing changed is the measured step, the culprit's cause pays, its command says the same."""
 
 import json
 import shlex
@@ -30,12 +28,9 @@ def replayed(opened: OpenRun, **query: str) -> float:
     return what_if.predict(opened, found.settings).after_us
 
 
-def test_as_recorded_is_the_measured_step(straggler: OpenRun) -> None:
+def test_as_recorded_is_the_measured_step_and_removing_the_straggler_pays(straggler: OpenRun) -> None:
     found = what_if.predict(straggler, ())
     assert found.levels == () and found.after_us == pytest.approx(straggler.report.steps.wall_us)
-
-
-def test_removing_the_straggler_pays_and_faster_kernels_pay_more(straggler: OpenRun) -> None:
     before = straggler.report.steps.wall_us
     balanced = replayed(straggler, balance="on")
     assert balanced < before * 0.99
@@ -78,9 +73,14 @@ def test_what_cannot_be_asked_is_refused_in_words(key: str, text: str, why: str,
     assert "less" in said  # the rest is replayed
 
 
-def test_the_result_is_a_sentence_with_both_times(view: View) -> None:
+def test_the_result_is_a_sentence_and_what_does_not_apply_is_hidden_and_says_why(view: View) -> None:
     sentence = what_if.outcome(view, {"balance": "on"})[0].children
     assert "→" in sentence and "less" in sentence
+    keys = {control["key"] for control in what_if.controls_of(view)}
+    assert not keys & {"gc", "stages", "microbatches", "reshard_after_forward"}
+    said = " ".join(texts(what_if.content(view)))
+    assert "no garbage collection in the recorded steps" in said
+    assert "no pipeline stages found in this run" in said
 
 
 def test_controls_say_what_was_recorded_and_what_the_findings_suggest(straggler: OpenRun) -> None:
@@ -90,14 +90,6 @@ def test_controls_say_what_was_recorded_and_what_the_findings_suggest(straggler:
     assert first["key"] == "device" and first["suggested"] == wanted and first["because"] == 1
     loader = next(c for c in what_if.controls_of(View(straggler, {}, (straggler,))) if c["key"] == "loader")
     assert loader["current"].endswith("in the loader per step")
-
-
-def test_what_does_not_apply_is_hidden_and_says_why(view: View) -> None:
-    keys = {control["key"] for control in what_if.controls_of(view)}
-    assert not keys & {"gc", "stages", "microbatches", "reshard_after_forward"}
-    said = " ".join(texts(what_if.content(view)))
-    assert "no garbage collection in the recorded steps" in said
-    assert "no pipeline stages found in this run" in said
 
 
 def test_a_finding_leads_to_its_remedy_which_gains_what_it_says(straggler: OpenRun) -> None:
@@ -145,14 +137,11 @@ def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[s
     assert (document["low_us"], document["high_us"]) == pytest.approx((found.low_us, found.high_us), abs=1e-3)
 
 
-def test_runs_that_no_path_names_alone_offer_no_command(straggler_traces: Path) -> None:
+def test_a_run_that_no_path_names_has_no_command_several_their_folders(straggler_traces: Path, tmp_path: Path) -> None:
     opened = load([str(file) for file in sorted(straggler_traces.iterdir())], workers=1)[0]
     assert opened.argument == "" and try_it.of_settings(opened, [Setting("bandwidth", "2")]) == ()
     said = " ".join(texts(what_if.outcome(View(opened, {}, (opened,)), {"bandwidth": "2"})))
     assert "No single path names this run" in said
-
-
-def test_each_of_several_runs_is_named_by_its_own_folder(tmp_path: Path) -> None:
     for name in ("gc", "slow_gpu"):
         shutil.copytree(SAMPLES / name / "traces", tmp_path / name)
     found = load([str(tmp_path)], workers=1)

@@ -19,7 +19,7 @@ def test_folders_tell_runs_of_one_name_apart(straggler_report: Report) -> None:
     assert run_names([runs[0], runs[0]]) == ["data/mnist/traces (1)", "data/mnist/traces (2)"]
 
 
-def test_a_link_names_the_same_run_in_any_order(straggler_report: Report) -> None:
+def test_a_link_names_the_same_run_in_any_order_also_of_two_readings_of_a_folder(straggler_report: Report) -> None:
     one, other = (_read_from(straggler_report, f"/data/{job}/traces") for job in ("mnist", "gpt"))
     there, back = run_ids([one, other]), run_ids([other, one])
     assert there == back[::-1] and len(set(there)) == 2
@@ -27,9 +27,6 @@ def test_a_link_names_the_same_run_in_any_order(straggler_report: Report) -> Non
     assert named_run("1", [one, other]) == 1 and named_run("nosuch", [one, other]) is None
     longer = replace(one, steps=replace(one.steps, count=9, wall_us=1.0))
     assert run_ids([longer]) == there[:1]  # a job that still writes keeps its link
-
-
-def test_two_readings_of_one_folder_are_two_links(straggler_report: Report) -> None:
     fast = replace(straggler_report, steps=replace(straggler_report.steps, wall_us=1.0))
     assert run_ids([fast, straggler_report]) == run_ids([straggler_report, fast])[::-1]
 

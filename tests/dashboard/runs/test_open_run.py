@@ -10,7 +10,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.report.json.contract import to_contract
 
 
-def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: OpenRun) -> None:
+def test_saved_reports_hold_no_events_and_a_session_the_job_of_the_report(tmp_path: Path, straggler: OpenRun) -> None:
     file = tmp_path / "saved.json"
     file.write_text(json.dumps(to_contract(straggler.report)))
     opened = load([str(file)])[0]
@@ -20,9 +20,6 @@ def test_sessions_of_saved_reports_and_of_nothing(tmp_path: Path, straggler: Ope
     (tmp_path / "empty").mkdir()
     with pytest.raises(NoUsableInput):
         load([str(tmp_path / "empty")])
-
-
-def test_the_session_rebuilds_the_job_of_the_report(straggler: OpenRun) -> None:
     report = straggler.report
     assert straggler.job.rank_ids == report.run.ranks
     assert straggler.job.step_ns / 1e3 == pytest.approx(report.steps.wall_us)

@@ -69,14 +69,13 @@ def _slices(packed: bytes, rank: int) -> list[dict[str, Any]]:
     return [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1 and event["tid"] > 0]
 
 
-def test_a_small_run_is_handed_over_whole(straggler: OpenRun) -> None:
+def test_a_small_run_is_handed_over_whole_a_large_one_in_view(
+    straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     packed, holds = hand_over(straggler, {0, 1}, 0, 1000)
     for rank in (0, 1):
         assert len(_slices(packed, rank)) == straggler.job.ranks[rank].counts["events"]
     assert _slices(packed, 2) == [] and holds.endswith("of ranks 0, 1: the whole run")
-
-
-def test_of_a_large_run_the_view_is_handed_over(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _slices(hand_over(straggler, {1}, 0, 1)[0], 1)
     monkeypatch.setattr(perfetto, "WHOLE_EVENTS", 1)
     lo_us, hi_us = 1_000, 3_000
@@ -152,9 +151,7 @@ def test_one_click_opens_the_same_span(page: Page, home: str, straggler: OpenRun
     assert _Fake.asked == ["/ui/?a=1"]  # it was asked for its page alone
 
 
-def test_where_nobody_answers_the_trace_is_offered(
-    page_of: Callable[..., Page], home: str, address: str, straggler: OpenRun
-) -> None:
+def test_no_answer_and_an_offer(page_of: Callable[..., Page], home: str, address: str, straggler: OpenRun) -> None:
     page = page_of(straggler, perfetto_ui=address + "/data/nothing")  # a page that does not listen
     page.visit("/timeline")
     page.js("ddprof.perfettoPatienceMs = 1")

@@ -13,9 +13,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.slices.live.exhibits import hosts_now
 
 
-def test_a_folder_that_grows_is_read_again(
-    straggler_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_grown_folder_is_read_again(straggler_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "LEAST_PAUSE_S", 0.0)
     files = sorted(straggler_traces.glob("*.gz"))
     for file in files[:2]:

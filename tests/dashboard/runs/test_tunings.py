@@ -17,11 +17,15 @@ def _names(folder: Path, launch: Launch | None = LAUNCH) -> list[str]:
     return [tuning.name for tuning in tunings_of(str(folder), launch)]
 
 
-def test_a_served_tuning_is_its_diagnosis_and_knows_what_was_tried(tuned_folder: Path) -> None:
+def test_a_served_tuning_is_its_diagnosis_and_bare_traces_have_none(tuned_folder: Path, tmp_path: Path) -> None:
     (opened,) = load([str(tuned_folder)])
     assert opened.has_traces and opened.launch == LAUNCH
     assert [tuning.folder for tuning in opened.tunings] == [os.path.realpath(tuned_folder)]
     assert opened.tunings[0].document.result == ANSWER
+    run = run_of_command(tmp_path / "made")
+    (run / "manifest.json").unlink()
+    (opened,) = load([str(run)])
+    assert opened.launch is None and opened.run_folder == "" and opened.tunings == []
 
 
 def test_a_run_has_the_tunings_beside_it_of_the_same_command_the_newest_first(tmp_path: Path) -> None:
@@ -49,10 +53,3 @@ def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
     for number in range(tunings.MOST + 3):
         write_document(state(), tmp_path / f"{number:02d}-tune-train")
     assert _names(tmp_path / "run") == [f"{number:02d}-tune-train" for number in range(tunings.MOST + 2, 2, -1)]
-
-
-def test_traces_without_a_manifest_belong_to_none(tmp_path: Path) -> None:
-    run = run_of_command(tmp_path / "made")
-    (run / "manifest.json").unlink()
-    (opened,) = load([str(run)])
-    assert opened.launch is None and opened.run_folder == "" and opened.tunings == []

@@ -97,9 +97,7 @@ def test_totals_of_a_request_are_bounded(client: Any, query: str) -> None:
     assert answer.status_code == 200 or "\n" not in answer.text
 
 
-def test_operators_of_few_ranks_are_read_at_once(
-    client: Any, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_operators_are_read_at_once(client: Any, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.get("/data/lanes?expanded=0-999999999").status_code == (400 if len(straggler.job.ranks) > 4 else 200)
     monkeypatch.setattr(open_run, "MAX_EXPANDED_EVENTS", 10)
     answer = client.get("/data/lanes?expanded=1")

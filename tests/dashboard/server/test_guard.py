@@ -100,7 +100,10 @@ def test_the_link_leads_nowhere_else(ask: Any, path: str) -> None:
         assert "url=//" not in answer.text and "<script" not in answer.text
 
 
-def test_a_token_is_taken_from_scripts_and_nothing_else_is(ask: Any) -> None:
+def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask: Any) -> None:
+    client = ask(Access(TOKEN))
+    for path in ("/", REPORT, "/_dash-layout", "/data/dashboard.js"):
+        assert [client.get(path + query).status_code for query in ("", "?token=wrong", "?token=ÿ")] == [401] * 3
     client = ask(Access(TOKEN))
     assert client.get(REPORT, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     for value in (f"Basic {TOKEN}", TOKEN, "Bearer ", "Bearer x", "Bearer \xff"):
@@ -109,23 +112,19 @@ def test_a_token_is_taken_from_scripts_and_nothing_else_is(ask: Any) -> None:
     assert client.get("/?token=").status_code == 401
 
 
-def test_a_token_is_demanded_on_every_route(ask: Any) -> None:
-    client = ask(Access(TOKEN))
-    for path in ("/", REPORT, "/_dash-layout", "/data/dashboard.js"):
-        assert [client.get(path + query).status_code for query in ("", "?token=wrong", "?token=ÿ")] == [401] * 3
-
-
-def test_the_page_asks_nobody_else(ask: Any) -> None:
+def test_the_page_asks_nobody_else_and_refusals_are_one_line_of_text(ask: Any) -> None:
     text = ask(Access()).get("/").text
     assert 'lang="en"' in text and "http://" not in text and "https://" not in text
+    client = ask(Access(TOKEN))
+    answers = [client.get("/"), client.get("/", headers={"Host": "x.example"}), client.put("/")]
+    answers += [client.get("/?" + "&".join(f"a{i}=1" for i in range(100)))]
+    assert [answer.status_code for answer in answers] == [401, 403, 401, 400]
+    assert all(a.mimetype == "text/plain" and a.text and "\n" not in a.text for a in answers)
 
 
-def test_is_loopback() -> None:
+def test_is_loopback_and_dashboards_of_one_host_keep_their_own_cookies() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", ""))
-
-
-def test_dashboards_of_one_host_keep_their_own_cookies() -> None:
     assert len({Access(TOKEN).cookie, Access(TOKEN + "2").cookie}) == 2
     assert TOKEN not in Access(TOKEN).cookie
 
@@ -143,14 +142,6 @@ def test_every_answer_is_sealed(ask: Any, path: str, host: str) -> None:
     assert headers["X-Content-Type-Options"] == "nosniff" and headers["X-Frame-Options"] == "DENY"
     assert headers["Referrer-Policy"] == "no-referrer" and headers["Cache-Control"] == "no-store"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
-
-
-def test_refusals_are_one_line_of_text(ask: Any) -> None:
-    client = ask(Access(TOKEN))
-    answers = [client.get("/"), client.get("/", headers={"Host": "x.example"}), client.put("/")]
-    answers += [client.get("/?" + "&".join(f"a{i}=1" for i in range(100)))]
-    assert [answer.status_code for answer in answers] == [401, 403, 401, 400]
-    assert all(a.mimetype == "text/plain" and a.text and "\n" not in a.text for a in answers)
 
 
 @pytest.fixture(scope="module")

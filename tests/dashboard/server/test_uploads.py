@@ -40,7 +40,6 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def runs(straggler: OpenRun) -> Runs:
-    """One served run."""
     return Runs([], [straggler])
 
 
@@ -57,7 +56,6 @@ def post(runs: Runs, private: Path) -> Post:
 
 
 def traces(folder: Path) -> list[tuple[str, bytes]]:
-    """Names and contents of a folder's traces."""
     return [(file.name, file.read_bytes()) for file in sorted(folder.glob("*.gz"))]
 
 
@@ -67,16 +65,7 @@ def is_refused(answer: Any, status: int, words: str) -> bool:
     return answer.status_code == status and plain and words in answer.text
 
 
-def test_files_become_a_further_run(post: Post, runs: Runs, straggler_traces: Path, straggler: OpenRun) -> None:
-    answer = post(*traces(straggler_traces))
-    assert (answer.status_code, answer.json) == (200, {"run": 1})
-    assert [s.report.verdict for s in runs.open_runs] == [straggler.report.verdict] * 2
-    assert runs.open_runs[1].report.run.ranks == straggler.report.run.ranks and runs.version == 2
-
-
-def test_a_saved_report_and_an_archive_are_taken(
-    post: Post, runs: Runs, straggler_traces: Path, straggler: OpenRun
-) -> None:
+def test_reports_and_archives_are_taken(post: Post, runs: Runs, straggler_traces: Path, straggler: OpenRun) -> None:
     assert post(("saved.json", json.dumps(to_contract(straggler.report)).encode())).json == {"run": 1}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -84,7 +73,8 @@ def test_a_saved_report_and_an_archive_are_taken(
             archive.writestr(f"../run/{name}", content)
     assert post(("run.zip", packed.getvalue())).json == {"run": 2}
     assert [s.has_traces for s in runs.open_runs] == [True, False, True]
-    assert {s.report.verdict for s in runs.open_runs} == {straggler.report.verdict}
+    assert {s.report.verdict for s in runs.open_runs} == {straggler.report.verdict} and runs.version == 3
+    assert runs.open_runs[2].report.run.ranks == straggler.report.run.ranks
 
 
 def test_a_run_that_was_added_stays_when_folders_change(
@@ -147,25 +137,18 @@ def test_names_are_plain(stated: str, kept: str) -> None:
     assert stored_names([stated]) == [kept]
 
 
-def test_names_are_kept_apart() -> None:
-    assert stored_names(["a/x.json", "b/x.json", "x.json"]) == ["x.json", "1-x.json", "2-x.json"]
-    assert stored_names(["1-x.json", "x.json", "x.json"]) == ["1-x.json", "x.json", "2-x.json"]
-
-
-def test_hostile_names_stay_inside_the_private_folder(
-    post: Post, private: Path, runs: Runs, straggler_traces: Path
-) -> None:
+def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs: Runs, straggler_traces: Path) -> None:
     content = traces(straggler_traces)[0][1]
     assert post(("../../../x.json.gz", content), ("<img src=x>.json.gz", content)).status_code == 200
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.name for file in folder.glob("*/upload-1/*.gz")} == {"x.json.gz", "_img_src=x_.json.gz"}
     assert "<" not in runs.open_runs[1].report.run.name
+    assert stored_names(["a/x.json", "b/x.json", "x.json"]) == ["x.json", "1-x.json", "2-x.json"]
+    assert stored_names(["1-x.json", "x.json", "x.json"]) == ["1-x.json", "x.json", "2-x.json"]
 
 
-def test_what_is_no_upload_is_one_line_that_names_it(
-    post: Post, private: Path, runs: Runs, straggler_traces: Path
-) -> None:
+def test_what_is_no_upload_is_named_in_one_line(post: Post, private: Path, runs: Runs, straggler_traces: Path) -> None:
     assert is_refused(post(), 400, "no file")
     assert is_refused(post(traces(straggler_traces)[0], headers={}), 403, "own page")  # another site
     for name, content in (
@@ -207,9 +190,7 @@ def test_what_lies_in_the_folder_is_in_nobodys_way(post: Post, private: Path, st
     assert post(*traces(straggler_traces)).json == {"run": 1}
 
 
-def test_so_many_uploads_are_received_at_once(
-    serve: Callable[..., str], straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uploads_are_bounded(serve: Callable[..., str], straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     address = serve([straggler], max_upload_bytes=LIMIT_BYTES).removeprefix("http://")
     headers = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b", "Content-Length": "1000"}
     taken, read = threading.Semaphore(0), uploads_module._sent_files
@@ -240,9 +221,7 @@ def test_no_pickle_runs_code(post: Post, tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "unpickled").exists()
 
 
-def test_only_so_many_are_kept(
-    post: Post, straggler_traces: Path, private: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_are_kept_open(post: Post, straggler_traces: Path, private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads_module, "MAX_UPLOADS", 1)
     file = traces(straggler_traces)[0]
     assert is_refused(post(("x.json", b"no trace")), 400, "x.json")  # what was refused does not count
@@ -269,7 +248,6 @@ def test_beyond_loopback_only_with_a_token(runs: Runs, host: str, token: str | N
         if token:
             assert client.post(UPLOAD_PATH, headers=FROM_OUR_PAGE).status_code == 401
             client.get(f"/?token={token}")
-        answer = client.post(UPLOAD_PATH, headers=FROM_OUR_PAGE)
-        assert answer.status_code == status
+        assert client.post(UPLOAD_PATH, headers=FROM_OUR_PAGE).status_code == status
     finally:
         server.server_close()

@@ -55,12 +55,7 @@ def test_levels_are_shares_of_the_step() -> None:
     assert ("after", "d") not in told
 
 
-def test_one_call_that_became_two_is_no_change() -> None:
-    both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 120_000), ("a", 400_000, 80_000)]))
-    assert {category for category, _ in _told(both).values()} == {"unchanged"}
-
-
-def test_steps_begin_at_the_same_place() -> None:
+def test_steps_begin_at_the_same_place_and_one_call_that_became_two_is_no_change() -> None:
     both = difference(_run([("a", 100_000, 5_000)]), _run([("a", 150_000, 5_000)], late_ns=123_456))
     index = both.index
     starts = {
@@ -72,30 +67,26 @@ def test_steps_begin_at_the_same_place() -> None:
     assert starts["after"].tolist() == [150_000, STEP_NS + 150_000]
     assert starts["befor"].tolist() == [100_000, STEP_NS + 100_000]
     assert [lane.label.split(":")[0] for lane in both.lanes] == ["after", "before"]
+    both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 120_000), ("a", 400_000, 80_000)]))
+    assert {category for category, _ in _told(both).values()} == {"unchanged"}
 
 
-def test_details_say_how_much(straggler: OpenRun) -> None:
+def test_a_run_beside_itself_is_unchanged_and_details_say_how_much(straggler: OpenRun) -> None:
+    both: Any = difference(straggler.timeline, straggler.timeline)
+    used = {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()}
+    assert used == {"unchanged"}
+    assert len(both.lanes) == 2 * sum(1 for lane in straggler.timeline.lanes if lane.slices)
     both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 50_000)]))
     details = difference_details(both, 0)
     assert details["name"] == "a" and "150 µs (15 %) shorter after" in details["facts"][1]
     with pytest.raises(UsageError, match="no such slice"):
         difference_details(both, 10**6)
-
-
-def test_nothing_in_common_is_said_in_words() -> None:
     one = _run([("a", 0, 5_000)])
     with pytest.raises(UsageError, match="no rank is in both"):
         difference(one, _run([("a", 0, 5_000)], rank=3))
     empty = replace(one.steps[0], marked=np.empty(0, int), start_ns=np.empty(0, int), end_ns=np.empty(0, int))
     with pytest.raises(UsageError, match="no step is marked"):
         difference(one, replace(one, steps=(empty,)))
-
-
-def test_a_run_beside_itself_is_unchanged(straggler: OpenRun) -> None:
-    both: Any = difference(straggler.timeline, straggler.timeline)
-    used = {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()}
-    assert used == {"unchanged"}
-    assert len(both.lanes) == 2 * sum(1 for lane in straggler.timeline.lanes if lane.slices)
 
 
 def test_one_click_from_compare(page: Page) -> None:

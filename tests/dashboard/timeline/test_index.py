@@ -59,15 +59,12 @@ def test_rows_of_a_window_are_the_slices_that_overlap_it(
         assert found == wanted
 
 
-def test_a_row_leads_back_to_its_slice() -> None:
+def test_a_row_leads_back_to_its_slice_and_an_index_without_slices_answers() -> None:
     index = SliceIndex([_lane([(5, 1, 0), (7, 2, 1), (3, 0, 0)], 100)], CATEGORIES)
     rows = np.arange(len(index))
     assert sorted(
         zip(index.start_ns(rows).tolist(), index.dur_ns(rows).tolist(), index.ref[rows].tolist(), strict=True)
     ) == [(100, 5, 0), (106, 7, 1), (115, 3, 2)]
-
-
-def test_an_index_without_slices_answers() -> None:
     index = SliceIndex([_lane([], 0)], CATEGORIES)
     groups = index.groups_of(np.array([0]))
     assert len(index) == 0 and len(groups) == 0

@@ -22,8 +22,7 @@ def test_bins_hold_the_busy_share_of_all_ranks(straggler: OpenRun) -> None:
         ]
         groups = index.groups_of(np.array(lanes))
         busy = index.busy(groups, edges.astype(np.int64))
-        found = overview(timeline, ranks)
-        for code, shares in found["shares"].items():
+        for code, shares in overview(timeline, ranks)["shares"].items():
             mine = busy[groups % index.categories == code].sum(axis=0)
             exact = mine / (np.diff(edges) * len(lanes)) * 255
             assert np.allclose(np.array(shares), exact, atol=1.01) and any(shares)

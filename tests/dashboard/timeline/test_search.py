@@ -58,9 +58,13 @@ def test_an_operator_and_a_collective_find_what_they_launched(straggler: OpenRun
         assert search(straggler.timeline, straggler.job, spelled)["count"] == reduced > 0
 
 
-def test_words_without_letters_are_words(straggler: OpenRun) -> None:
+def test_words_without_letters_are_words_and_operators_are_found_once_they_are_read(straggler: OpenRun) -> None:
     for text in ("-", "_", '"""', "\x00", " - rank 0 step 0"):
         assert search(straggler.timeline, straggler.job, text)["count"] >= 0
+    read = straggler.timeline_of(frozenset({0}))
+    lanes = [n for n, lane in enumerate(read.lanes) if lane.kind == "ops"]
+    hits = search(read, straggler.job, "aten::")["hits"]
+    assert any(hit["lane"] in lanes and hit["name"].startswith("aten::") for hit in hits)
 
 
 def test_a_rank_and_a_step_are_found_by_number(straggler: OpenRun) -> None:
@@ -96,13 +100,6 @@ def test_what_is_not_found_says_what_was_searched(straggler: OpenRun) -> None:
     left_out = search(straggler.timeline, straggler.job, "rank 1", ranks=parse_numbers("0"))["said"]
     assert left_out == "No rank 1 among the ranks that are shown, only rank 0"
     assert search(straggler.timeline, straggler.job, "step 12345")["said"].startswith("No step 12345: the run was")
-
-
-def test_operators_are_found_once_they_are_read(straggler: OpenRun) -> None:
-    read = straggler.timeline_of(frozenset({0}))
-    lanes = [n for n, lane in enumerate(read.lanes) if lane.kind == "ops"]
-    hits = search(read, straggler.job, "aten::")["hits"]
-    assert any(hit["lane"] in lanes and hit["name"].startswith("aten::") for hit in hits)
 
 
 def test_places_mark_closed_ranks_and_name_the_slices_of_lanes(straggler: OpenRun) -> None:
@@ -144,7 +141,6 @@ MARKED = """
 
 
 def seek(page: Page, text: str) -> None:
-    """Type words into the search field and press Enter."""
     box = page.css(BOX)
     box.clear()
     box.send_keys(text + ENTER)
@@ -191,8 +187,7 @@ def test_a_closed_group_is_marked_and_selected_as_all_of_its_ranks(page: Page) -
       return t.find().then(() => t.fetch()).then(() => t.lanesOf(t.rows[0]).length);"""
     lanes = page.js(script)
     page.wait("return ddprof.timeline.found.view?.ranks[2]")
-    counted = "return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length"
-    assert page.js(counted) == lanes
+    assert page.js("return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length") == lanes
     drawn = """
       const t = ddprof.timeline, drawn = [], { hitMarks } = t.painter;
       t.painter.hitMarks = (spots, view, row) => drawn.push([row.label, spots.length > 0]);
@@ -209,8 +204,7 @@ def test_next_and_previous_go_round(page: Page, straggler: OpenRun) -> None:
     seek(page, "step 1")
     _shown(page, "step 1")
     count = len(straggler.job.ranks)
-    at = "return ddprof.timeline.found.at"
-    assert page.js(at) == 0
+    assert page.js("return ddprof.timeline.found.at") == 0
     page.css("button[title^='Previous hit']").click()
     page.wait(f"return ddprof.timeline.found.at === {count - 1}")
     page.keys("n")
@@ -223,9 +217,7 @@ def test_next_and_previous_go_round(page: Page, straggler: OpenRun) -> None:
     page.wait("return ddprof.timeline.found.at === 1")
 
 
-def test_hits_beyond_the_first_page_are_fetched(
-    page: Page, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hits_beyond_the_first_are_fetched(page: Page, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.timeline.search.MAX_HITS", 3)
     page.visit("/timeline")
     seek(page, "nccl")

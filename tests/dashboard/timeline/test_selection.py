@@ -55,14 +55,11 @@ def test_the_table_of_streams_is_arithmetic_on_the_device_operations(straggler: 
     assert totals == sorted(totals, reverse=True)
 
 
-def test_kernels_come_before_what_they_are_called_from(straggler: OpenRun) -> None:
+def test_kernels_come_before_what_calls_them_and_shares_of_a_kind_add_up(straggler: OpenRun) -> None:
     found = selection_statistics(straggler.timeline, range(len(straggler.timeline.lanes)), *_window(straggler))
     kinds = [row["kind"] for row in found["names"] if row["calls"]]
     assert kinds[0] == "device" and kinds[-1] == "steps"
     assert len(list(groupby(kinds))) == len(set(kinds))
-
-
-def test_shares_of_a_kind_add_up_with_what_is_idle(straggler: OpenRun) -> None:
     lo, hi = _window(straggler)
     every = list(range(len(straggler.timeline.lanes)))
     found = selection_statistics(straggler.timeline, every, lo, hi)
@@ -73,7 +70,7 @@ def test_shares_of_a_kind_add_up_with_what_is_idle(straggler: OpenRun) -> None:
     assert sum(row["share"] for row in found["causes"]) == pytest.approx(1)
 
 
-def test_causes_are_those_of_the_ledger(straggler: OpenRun) -> None:
+def test_causes_are_those_of_the_ledger_and_the_rows_of_their_own_lane(straggler: OpenRun) -> None:
     job, timeline = straggler.job, straggler.timeline
     steps = job.ranks[1].steps
     shift = job.shift_ns(1)
@@ -85,6 +82,10 @@ def test_causes_are_those_of_the_ledger(straggler: OpenRun) -> None:
         if row["rank"] == 1:
             booked[list(CAUSES.values())[row["cause"]].label] += row["dur_ns"]
     assert found == {cause: ns for cause, ns in booked.items() if ns}
+    lo, hi = _window(straggler)
+    found = selection_statistics(straggler.timeline, _lanes(straggler, "causes")[:1], lo, hi)
+    told = {row["name"]: row["total_ns"] for row in found["names"] if row["calls"]}
+    assert told == {row["cause"]: row["total_ns"] for row in found["causes"]}
 
 
 def test_an_idle_selection_says_so_and_why(straggler: OpenRun) -> None:
@@ -100,13 +101,6 @@ def test_an_idle_selection_says_so_and_why(straggler: OpenRun) -> None:
         assert found["causes"][0]["cause"] in found["idle"]
     before = selection_statistics(timeline, [0], index.lo_ns - 5_000, index.lo_ns - 1_000)
     assert before["causes"] == [{"cause": "outside of the steps", "total_ns": 4_000, "share": 1.0}]
-
-
-def test_the_lane_of_causes_alone_has_their_rows(straggler: OpenRun) -> None:
-    lo, hi = _window(straggler)
-    found = selection_statistics(straggler.timeline, _lanes(straggler, "causes")[:1], lo, hi)
-    told = {row["name"]: row["total_ns"] for row in found["names"] if row["calls"]}
-    assert told == {row["cause"]: row["total_ns"] for row in found["causes"]}
 
 
 def test_names_beyond_the_bound_are_one_row(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:

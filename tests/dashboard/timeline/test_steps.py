@@ -14,7 +14,7 @@ from ddprof.dashboard.timeline.steps import one_step, step_count
 from tests.dashboard.browsing import Page
 
 
-def test_a_step_is_where_each_rank_has_it(straggler: OpenRun) -> None:
+def test_a_step_is_where_each_rank_that_has_it_has_it(straggler: OpenRun) -> None:
     job, steps = straggler.job, straggler.timeline.steps
     assert step_count(steps) == straggler.step_count > 1
     told = one_step(steps, 1)
@@ -24,9 +24,6 @@ def test_a_step_is_where_each_rank_has_it(straggler: OpenRun) -> None:
         shift = job.shift_ns(position)
         assert rank == job.rank_ids[position]
         assert (lo_us, hi_us) == ((table["start_ns"][1] - shift) / 1e3, (table["end_ns"][1] - shift) / 1e3)
-
-
-def test_ranks_without_the_step_are_left_out(straggler: OpenRun) -> None:
     first, *others = straggler.timeline.steps
     cut = replace(first, marked=first.marked[:1], start_ns=first.start_ns[:1], end_ns=first.end_ns[:1])
     assert step_count((cut, *others)) == 1
@@ -65,7 +62,7 @@ def test_names_of_a_folded_range_are_cut_to_it(straggler: OpenRun) -> None:
     assert nothing["causes"] == [] and nothing["names"] == [] and len(timeline.steps) > 1
 
 
-def test_the_address_names_the_step(straggler: OpenRun) -> None:
+def test_the_address_names_the_step_and_a_filter_of_steps_shows_them_on_all_ranks(straggler: OpenRun) -> None:
     def told(query: dict[str, str]) -> tuple[object, object]:
         found = configuration(View(straggler, query, (straggler,)))
         return found["step"], found["fold"]
@@ -74,9 +71,6 @@ def test_the_address_names_the_step(straggler: OpenRun) -> None:
     assert told({"step": "99999"}) == (None, False)
     for wrong in ("-1", "x", "١", "1" * 30):
         assert told({"step": wrong}) == (None, False)
-
-
-def test_the_filter_of_steps_shows_them_on_all_ranks(straggler: OpenRun) -> None:
     found = configuration(View(straggler, {"steps": "1"}, (straggler,)))
     spans = np.array([span[1:] for span in one_step(straggler.timeline.steps, 1)["ranks"]])
     assert (found["from_us"], found["to_us"]) == (spans[:, 0].min(), spans[:, 1].max())
@@ -128,9 +122,7 @@ def test_a_step_is_picked_by_number_slider_and_keys(page: Page, straggler: OpenR
     assert page.trouble() == []
 
 
-def test_folded_every_rank_begins_at_zero_and_ends_with_its_step_until_something_leads_elsewhere(
-    page: Page, straggler: OpenRun
-) -> None:
+def test_folded_every_rank_begins_at_zero_and_ends_with_its_step_until_led_away(page: Page, straggler: OpenRun) -> None:
     page.visit("/timeline?step=1&fold=1")
     page.wait(FOLDED)
     page.js("const t = ddprof.timeline; t.open.clear(); t.layout()")

@@ -33,7 +33,7 @@ def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
+def test_an_exact_tile_holds_the_slices_and_lanes_of_causes_the_ledger(straggler: OpenRun) -> None:
     timeline, job = straggler.timeline, straggler.job
     for lane, info in enumerate(timeline.lanes):
         if info.kind != "causes":
@@ -45,11 +45,7 @@ def test_time_goes_to_lanes_hold_the_ledger(straggler: OpenRun) -> None:
         busy = timeline.index.busy(groups, window)[:, 0]
         mine = job.ledger["rank"] == info.position
         for group, ns in zip(groups % timeline.index.categories, busy, strict=True):
-            booked = job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum()
-            assert ns == booked, CAUSE_IDS[group]
-
-
-def test_an_exact_tile_holds_the_slices(straggler: OpenRun) -> None:
+            assert ns == job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum(), CAUSE_IDS[group]
     index = straggler.index
     lanes = list(range(len(straggler.timeline.lanes)))
     header, arrays = _decode(encode(straggler.timeline, lanes, index.lo_ns, index.hi_ns, 100))
@@ -72,7 +68,7 @@ def test_a_binned_tile_holds_the_busy_share(straggler: OpenRun, monkeypatch: pyt
     assert CATEGORY["compute"] in arrays["dominant"][0]
 
 
-def test_lanes_of_a_kind_are_sent_alike(straggler: OpenRun) -> None:
+def test_lanes_of_a_kind_are_sent_alike_and_bad_requests_are_refused(straggler: OpenRun) -> None:
     timeline, index = straggler.timeline, straggler.index
     causes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
     budget = sum(timeline.lanes[i].slices for i in causes) - 1  # all of them but one would fit
@@ -80,9 +76,6 @@ def test_lanes_of_a_kind_are_sent_alike(straggler: OpenRun) -> None:
     assert header["exact"] == [] and header["binned"] == causes
     header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, budget + 1))
     assert header["exact"] == causes and header["binned"] == []
-
-
-def test_bad_tile_requests_are_refused(straggler: OpenRun) -> None:
     with pytest.raises(UsageError, match="empty"):
         encode(straggler.timeline, [0], 10, 10, 100)
     with pytest.raises(UsageError, match="no such lane"):
@@ -93,8 +86,7 @@ def test_bad_tile_requests_are_refused(straggler: OpenRun) -> None:
 
 def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     culprit = straggler.report.ranked_findings()[0].ranks[0]
-    waits = largest_waits(straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)
-    assert waits[0]["culprit"] == culprit
+    assert largest_waits(straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)[0]["culprit"] == culprit
     index = straggler.index
     streams = np.array([i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream"])
     rows = index.rows(index.groups_of(streams), index.lo_ns, index.hi_ns)

@@ -1,7 +1,5 @@
 """`python -m fuzzing`: run cases, group what fails by its place, keep the smallest input of each group."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -56,7 +54,11 @@ def _report(groups: Sequence[Group], count: int, options: argparse.Namespace) ->
         print(f"{len(group.cases):5}  {group.title}\n       {group.cases[0][0].name}: {group.cases[0][1]}")
     print(f"{sum(len(g.cases) for g in groups)} failures in {len(groups)} groups, of {count} cases")
     if options.json:
-        options.json.write_text(json.dumps([_plain(group) for group in groups], indent=1))
+        listed = [
+            {"kind": g.kind, "place": g.place, "cases": [{"name": case.name, "text": text} for case, text in g.cases]}
+            for g in groups
+        ]
+        options.json.write_text(json.dumps(listed, indent=1))
     if options.keep and groups:
         keep(groups, options.keep)
     return 1 if groups else 0
@@ -93,18 +95,11 @@ def run(cases: Iterable[Case], processes: int, bounds: Bounds) -> list[Group]:
         print(f"stopped after {done} of {total} cases", file=sys.stderr)
     finally:
         pool.close()
-    for group in found.values():
-        group.cases.sort(key=lambda item: (_size(item[0].tree), item[0].name))
+    for group in found.values():  # the smallest first
+        group.cases.sort(
+            key=lambda item: (sum(len(e) for e in item[0].tree.values() if isinstance(e, bytes)), item[0].name)
+        )
     return sorted(found.values(), key=lambda group: (-len(group.cases), group.title))
-
-
-def _plain(group: Group) -> dict[str, object]:
-    cases = [{"name": case.name, "text": text} for case, text in group.cases]
-    return {"kind": group.kind, "place": group.place, "count": len(cases), "cases": cases}
-
-
-def _size(tree: Tree) -> int:
-    return sum(len(entry) if isinstance(entry, bytes) else 100 for entry in tree.values())
 
 
 def keep(groups: Sequence[Group], folder: Path) -> None:

@@ -1,7 +1,5 @@
 """One call of the command line in this process, watched: what it said, what it cost, where it failed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -38,7 +36,7 @@ class Answer:
 _vanishing: dict[str, int] = {}  # path -> how many more times it can be opened
 
 
-def _watch_opens(event: str, arguments: tuple[Any, ...]) -> None:
+def watch_opens(event: str, arguments: tuple[Any, ...]) -> None:
     """An audit hook: deletes a vanishing file just before it is opened."""
     if event != "open" or not _vanishing or not isinstance(arguments[0], str):
         return
@@ -49,11 +47,6 @@ def _watch_opens(event: str, arguments: tuple[Any, ...]) -> None:
             del _vanishing[path]
             with contextlib.suppress(OSError):
                 os.unlink(path)
-
-
-def prepare() -> None:
-    """Once in each process that asks: the hook that makes files vanish."""
-    sys.addaudithook(_watch_opens)
 
 
 @dataclass(frozen=True)
@@ -118,7 +111,8 @@ def _environment(arguments: Sequence[str], folder: Path, setting: Setting) -> It
     sys.argv = ["ddprof", *arguments]
     tempfile.tempdir = str(folder / "tmp")
     os.chdir(folder)
-    drops_rights = setting.as_nobody and os.geteuid() == 0 and _is_open_to_all(REPOSITORY)
+    can_import = all(part.stat().st_mode & 0o5 == 0o5 for part in (REPOSITORY, *REPOSITORY.parents))  # so can nobody
+    drops_rights = setting.as_nobody and os.geteuid() == 0 and can_import
     if drops_rights:
         _hand_over(folder)
         os.seteuid(NOBODY)
@@ -133,11 +127,6 @@ def _environment(arguments: Sequence[str], folder: Path, setting: Setting) -> It
         os.chdir(kept[4])
 
 
-def _is_open_to_all(folder: Path) -> bool:
-    """Whether anybody can import what lies there."""
-    return all(part.stat().st_mode & 0o5 == 0o5 for part in (folder, *folder.parents))
-
-
 def _hand_over(folder: Path) -> None:
     """The folders to nobody; files are readable to all."""
     os.chown(folder, NOBODY, -1)
@@ -150,7 +139,8 @@ def _hand_over(folder: Path) -> None:
 def _limits() -> Iterator[None]:
     """A bound on memory, and a fresh measure of its peak."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_address_bytes() + HEADROOM_BYTES, hard))
+    address_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (address_bytes + HEADROOM_BYTES, hard))
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     try:
@@ -159,11 +149,6 @@ def _limits() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _address_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE_BYTES
-
-
 def peak_bytes() -> int:
     """The most memory this process has had since the peak began anew."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) << 10
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10

@@ -57,12 +57,10 @@ class Case:
 
     @property
     def is_native(self) -> bool:
-        """Whether the native scanner reads, or msgspec does."""
         return self.number % 2 == 0
 
     @property
     def of_cache(self) -> bool:
-        """Whether the cache is damaged, and not the input."""
         return self.mutation.startswith(CACHE)
 
     @property
@@ -72,12 +70,10 @@ class Case:
 
     @cached_property
     def sound(self) -> Tree:
-        """The input before it is mutated."""
         return seed(self.seed)
 
     @cached_property
     def tree(self) -> Tree:
-        """The mutated input."""
         draw, tree = Random(self.name), self.sound
         if not self.of_cache:
             for mutation in self.mutation.split("+"):
@@ -87,7 +83,6 @@ class Case:
         return tree
 
     def damage_cache(self, kept: Tree) -> Tree:
-        """The files of a cache, mutated."""
         return texts.MUTATIONS[self.mutation.removeprefix(CACHE)](kept, Random(self.name))
 
     @cached_property

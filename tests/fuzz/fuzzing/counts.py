@@ -1,7 +1,4 @@
-"""How many events of a file were kept, against how many of them the mutation touched: what is lost beyond is the
-reader's doing."""
-
-from __future__ import annotations
+"""Events of a file that were kept, against those that the mutation touched: the loss beyond is the reader's doing."""
 
 import json
 import os

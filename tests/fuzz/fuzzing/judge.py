@@ -1,7 +1,5 @@
 """What is wrong with an answer: each failure has a kind, a place in ddprof (where it has one) and a sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,8 +38,6 @@ class Failure:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a case may cost."""
-
     cpu_s: float = MOST_CPU_S
     peak_bytes: int = MOST_BYTES
 
@@ -58,8 +54,7 @@ def of_answer(answer: Answer, case: Case, folder: Path, bounds: Bounds) -> Itera
     """Failures that show in one answer alone."""
     if answer.error is not None:
         place, what = answer.error
-        kind = "memory" if what.startswith("MemoryError") else "traceback"
-        yield Failure(kind, place, what)
+        yield Failure("memory" if what.startswith("MemoryError") else "traceback", place, what)
         return
     if answer.code not in GOOD_CODES:
         yield Failure("exit code", "", f"{answer.code}: {answer.stderr[:200]}")
@@ -155,15 +150,12 @@ def of_counts(answer: Answer, case: Case, kept: dict[str, int], sound: Sound) ->
         after, name = kept.get(path, 0), path.rsplit("/", 1)[-1]
         if case.target not in ("run", path) or after >= before:
             continue
-        damage = touched(unpacked(origin), unpacked(entry)) if _is_text(origin, entry) else None
+        damage = None
+        if isinstance(entry, bytes) and (unpacked(origin) is origin) == (unpacked(entry) is entry):
+            damage = touched(unpacked(origin), unpacked(entry))  # the text was changed, and not how it is packed
         yield from _of_loss(
             before, after, name in words or (is_missed and not after), damage, f"{path}: {before} -> {after} events"
         )
-
-
-def _is_text(origin: bytes, entry: bytes | Vanishing) -> bool:
-    """Whether what was changed is the text, and not how it is packed."""
-    return isinstance(entry, bytes) and (unpacked(origin) is origin) == (unpacked(entry) is entry)
 
 
 def _of_loss(before: int, after: int, is_said: bool, damage: Touched | None, text: str) -> Iterator[Failure]:

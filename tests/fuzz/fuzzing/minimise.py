@@ -1,7 +1,5 @@
 """The smallest input that still fails in the same way: files left out, then events and values, then pieces of text."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -43,16 +41,14 @@ def _smaller_document(tree: Tree, name: str, value: Any, holds: Fails) -> Tree:
                 value = smaller
         for key, held in list(value.items()):
             if isinstance(held, list) and len(held) > 1:
-                value = {**value, key: fewer(held, _with_list(tree, name, value, key, holds))}
+                value = {
+                    **value,
+                    key: fewer(held, lambda items, v=value, k=key: holds(put(tree, name, {**v, k: items}))),
+                }
     elif isinstance(value, list):
         value = type(value)(fewer(value, lambda items: holds(put(tree, name, type(value)(items)))))
     smallest = put(tree, name, value)
     return smallest if holds(smallest) else tree
-
-
-def _with_list(tree: Tree, name: str, value: Any, key: str, holds: Fails) -> Callable[[list[Any]], bool]:
-    """Whether it holds of the document with another list under `key`."""
-    return lambda items: holds(put(tree, name, {**value, key: items}))
 
 
 def _smaller_text(tree: Tree, name: str, holds: Fails) -> Tree:

@@ -1,7 +1,5 @@
 """Where in ddprof an error, a warning or a hang is: the innermost frame that is its own."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Iterable
@@ -18,8 +16,7 @@ _FAULT_LINE = re.compile(r'File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)
 
 def of_error(trace: TracebackType | None) -> str:
     """`file:function` of the innermost frame of ours."""
-    frames = traceback.extract_tb(trace)
-    return _innermost((frame.filename, frame.name) for frame in frames)
+    return _innermost((frame.filename, frame.name) for frame in traceback.extract_tb(trace))
 
 
 def of_frame(frame: FrameType | None) -> str:

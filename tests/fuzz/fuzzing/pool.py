@@ -1,7 +1,5 @@
 """Cases over processes that live on: one that hangs is ended and replaced, and its case is a failure too."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import shutil
@@ -52,7 +50,6 @@ class Pool:
         self._workers = [self._start() for _ in range(processes)]
 
     def close(self) -> None:
-        """End all workers and remove what they planted."""
         for worker in self._workers:
             self._end(worker)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -76,8 +73,10 @@ class Pool:
                     continue
                 yield case, failures
                 worker.case = None
-                if worker.done >= CASES_EACH or _is_spent(worker, failures):
-                    worker = self._workers[at] = self._replace(worker)
+                is_spent = worker.done >= CASES_EACH or not worker.process.is_alive()
+                if is_spent or any(failure.kind in ("hang", "died") for failure in failures):
+                    self._end(worker)
+                    worker = self._workers[at] = self._start()
                 self._next(worker, waiting)
 
     def _received(self, worker: _Running) -> list[Failure]:
@@ -94,10 +93,6 @@ class Pool:
             worker.awake = worker.looked = time.monotonic()
             worker.cpu_before_s = worker.cpu_s = _state(worker)[1]
             worker.pipe.send(case.name)
-
-    def _replace(self, worker: _Running) -> _Running:
-        self._end(worker)
-        return self._start()
 
     def _end(self, worker: _Running) -> None:
         worker.process.kill()
@@ -137,10 +132,6 @@ def _failures(worker: Worker, case: Case, bounds: Bounds) -> list[Failure]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(last.filename).name}:{last.name}"
         return [Failure("harness", place, f"{type(error).__name__}: {error}")]
-
-
-def _is_spent(worker: _Running, failures: list[Failure]) -> bool:
-    return not worker.process.is_alive() or any(failure.kind in ("hang", "died") for failure in failures)
 
 
 def _hangs(worker: _Running, bounds: Bounds) -> str:

@@ -1,7 +1,5 @@
 """What must hold of every JSON report, whatever it was made of."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
@@ -95,7 +93,6 @@ def recording(document: dict[str, Any]) -> list[Any]:
 
 
 def notes(document: dict[str, Any]) -> set[str]:
-    """The health notes of all runs."""
     return {item["issue"] for report in runs(document) for item in report["health"]}
 
 

@@ -1,37 +1,21 @@
-"""The sound inputs that are mutated: made in code, shipped samples, and recordings of others where they are there."""
-
-from __future__ import annotations
+"""The sound inputs that are mutated: those of `sound/`, shipped samples, and recordings of others where they exist."""
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 
-from fuzzing import built, databases
-from fuzzing.captured import captured
 from fuzzing.tree import Tree
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-FOUND = Path(__file__).resolve().parents[1] / "found"
+FOUND, SOUND = (Path(__file__).resolve().parents[1] / name for name in ("found", "sound"))
 MAX_SEED_BYTES = 250_000  # larger recordings take seconds each
 _NOT_INPUT = ("label.json", "truth.json", "README.md", "LICENSE")
 _SHARED = ("oracle_samples", "traces", "wild/labelled", "wild/recordings")
 _XPLANE = REPOSITORY / "tests" / "slices" / "xla" / "samples"  # a recording of JAX
 SAVED = "saved"  # its report is made of a sample when it is first asked for
 
-BUILT: Mapping[str, Callable[[], Tree]] = {
-    "on_devices": built.on_devices,
-    "captured": captured,
-    "recorder_json": built.recorder_json,
-    "recorder_pickle": built.recorder_pickle,
-    "horovod": built.horovod,
-    "tensorflow": built.tensorflow,
-    "nccl_profiler": built.nccl_profiler,
-    "op_timeline": built.op_timeline,
-    "nsys": databases.nsys,
-    "rpd": databases.rpd,
-}
 # Each its own parallelism and findings; all twenty-three take too long to load for a short run.
 SAMPLES = ("healthy", "late_loader", "slow_stage", "sync", "unfused_optimizer", "sharding")
 
@@ -44,9 +28,9 @@ def shared_folder() -> Path | None:
 
 
 def of_repository() -> dict[str, Callable[[], Tree]]:
-    """The seeds that every checkout has."""
     samples = {f"sample-{name}": partial(_folder, REPOSITORY / "sample_traces" / name / "traces") for name in SAMPLES}
-    return {**BUILT, SAVED: _saved, "xplane": partial(_folder, _XPLANE), **samples}
+    sound = {path.name: partial(_below, path) for path in sorted(SOUND.iterdir()) if path.is_dir()}
+    return {**sound, SAVED: _saved, "xplane": partial(_folder, _XPLANE), **samples}
 
 
 def kept_inputs() -> dict[str, Callable[[], Tree]]:
@@ -104,7 +88,6 @@ def _below(folder: Path) -> Tree:
 
 
 def _saved() -> Tree:
-    """A saved report of a sample."""
     from ddprof.api import analyze  # only this seed needs ddprof to make it
 
     run = analyze(REPOSITORY / "sample_traces" / "late_loader" / "traces", cache=False)

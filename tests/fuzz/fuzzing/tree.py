@@ -1,7 +1,5 @@
 """A folder of input as a value: relative path -> content. Mutations take one and return another; `plant` writes it."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -94,7 +92,6 @@ def _bind(path: Path) -> None:
 
 
 def files(tree: Tree) -> Iterator[tuple[str, bytes]]:
-    """Plain files of a tree."""
     yield from ((name, entry) for name, entry in tree.items() if isinstance(entry, bytes))
 
 
@@ -116,10 +113,8 @@ def packed_like(before: bytes, text: bytes) -> bytes:
 
 
 def with_file(tree: Tree, name: str, entry: Entry) -> dict[str, Entry]:
-    """The tree with one entry added or replaced."""
     return {**tree, name: entry}
 
 
 def without(tree: Tree, name: str) -> dict[str, Entry]:
-    """The tree without one entry."""
     return {path: entry for path, entry in tree.items() if path != name}

@@ -1,13 +1,12 @@
 """Runs cases in this process: plants the input, asks, judges."""
 
-from __future__ import annotations
-
 import shutil
+import sys
 from functools import cache
 from pathlib import Path
 
 from fuzzing import judge, reports
-from fuzzing.answers import Answer, Setting, ask, prepare
+from fuzzing.answers import Answer, Setting, ask, watch_opens
 from fuzzing.cases import JSON, Case
 from fuzzing.counts import kept_events
 from fuzzing.judge import Bounds, Failure, Sound
@@ -28,7 +27,7 @@ class Worker:
     def __init__(self, base: Path) -> None:
         self._base = base
         self._sound = cache(self._sound_of)
-        prepare()
+        sys.addaudithook(watch_opens)
 
     def warm_up(self) -> None:
         """Import what commands import when they are first called, so that no case pays for it."""
@@ -38,13 +37,9 @@ class Worker:
             ask(line.format("run").split(), folder, Setting())
         shutil.rmtree(folder)
 
-    def folder_of(self, case: Case) -> Path:
-        """Where the input of a case is planted."""
-        return self._base / f"case-{case.number}"
-
     def run(self, case: Case, bounds: Bounds) -> list[Failure]:
         """What is wrong with the answers to a case."""
-        folder = self._new_folder(self.folder_of(case).name)
+        folder = self._new_folder(f"case-{case.number}")
         try:
             return self._run(case, folder, bounds)
         finally:
@@ -68,7 +63,8 @@ class Worker:
             found += judge.of_second(first, second)
         if case.is_kept and case.command == JSON and first.error is None:
             found += self._fewer_than_stated(case, folder)
-        if _is_comparable(case) and first.error is None and not found and not vanishing:
+        is_comparable = case.command == JSON and not case.of_cache and not case.is_kept
+        if is_comparable and first.error is None and not found and not vanishing:
             found += self._against_the_seed(first, case, folder)
         return list(dict.fromkeys(found))
 
@@ -79,8 +75,7 @@ class Worker:
     def _against_the_seed(self, answer: Answer, case: Case, folder: Path) -> list[Failure]:
         sound = self._sound(case.seed, case.is_native)
         found = list(judge.of_recording(answer, case, sound))
-        changed = any(case.tree.get(path) not in (case.sound[path], None) for path in sound.kept)
-        if changed and answer.code == 0:
+        if any(case.tree.get(path) not in (case.sound[path], None) for path in sound.kept) and answer.code == 0:
             kept = _below(folder, kept_events(folder / case.target, case.is_native))
             found += judge.of_counts(answer, case, kept, sound)
         return found
@@ -104,11 +99,6 @@ class Worker:
         return folder
 
 
-def _is_comparable(case: Case) -> bool:
-    """Whether the answer can be held against that of the seed as it is."""
-    return case.command == JSON and not case.of_cache and not case.is_kept
-
-
 def _below(folder: Path, kept: dict[str, int]) -> dict[str, int]:
     """By paths in the tree."""
     return {str(Path(path).relative_to(folder)): count for path, count in kept.items()}
@@ -119,7 +109,6 @@ def _target(seed_name: str) -> str:
 
 
 def _damage_cache(case: Case, folder: Path) -> None:
-    """Mutate what the analysis before has kept."""
     kept = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

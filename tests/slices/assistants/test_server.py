@@ -46,12 +46,12 @@ def test_every_tool_says_that_it_only_reads(server: Any) -> None:
 
     found = asyncio.run(tools())
     assert {tool.name for tool in found} == {
-        *("list_runs", "verdict", "finding", "what_if", "compare", "kernels", "explain_finding", "hang"),
+        *("list_runs", "verdict", "finding", "what_if", "compare", "kernels", "explain_finding", "hang")
     }
     assert all(tool.annotations.read_only_hint and tool.description for tool in found)
 
 
-def test_a_run_is_told_as_the_command_tells_it(server: Any) -> None:
+def test_a_run_its_predictions_comparisons_and_kernels_are_told_as_by_the_commands(server: Any) -> None:
     late = json.loads((SAMPLES / "late_loader" / "truth.json").read_text())["findings"][0]["ranks"]
     runs, verdict, finding, page = asked(
         server,
@@ -68,9 +68,6 @@ def test_a_run_is_told_as_the_command_tells_it(server: Any) -> None:
     assert row["ranks"] == late and row["evidence"] and row["recoverable_us"]["value"] > 0
     assert "How the gain is priced" in page[1]
     assert not any(refused for refused, _ in (runs, verdict, finding, page))
-
-
-def test_predictions_comparisons_and_kernels_are_told(server: Any) -> None:
     what_if, compared, kernels, one = asked(
         server,
         [

@@ -36,15 +36,12 @@ def test_a_regression_over_the_limit_exits_with_3(
     assert err.startswith("ddprof: gate failed: the step is 10 ms (10 %) slower") == (code == 3)
 
 
-def test_a_gate_sees_only_what_is_new(ddprof, tmp_path: Path, before: str, straggler_report: Report) -> None:
+def test_gates_see_news_and_refuse_other_jobs(ddprof, tmp_path: Path, before: str, straggler_report: Report) -> None:
     after = _saved(tmp_path / "after.json", straggler_report, 1.0)
     assert ddprof("compare", before, after, "--fail-on", "warning")[0] == 0
     clean = _saved(tmp_path / "clean.json", dataclasses.replace(straggler_report, findings=()), 1.0)
     code, _, err = ddprof("compare", clean, after, "--fail-on", "warning")
     assert code == 3 and "input.straggler" in err
-
-
-def test_gates_refuse_different_jobs(ddprof, tmp_path: Path, before: str, straggler_report: Report) -> None:
     after = _saved(tmp_path / "after.json", straggler_report, 1.1, world_size=8)
     assert ddprof("compare", before, after)[0] == 0
     code, out, err = ddprof("compare", before, after, "--max-regression", "5%")

@@ -30,16 +30,12 @@ def changes(entries: list[PastRun]) -> list[tuple[str, str]]:
     return [(entry.name, entry.change) for entry in entries if entry.change]
 
 
-def test_a_step_change_is_marked_once_and_at_its_run(straggler_report: Report) -> None:
+def test_a_step_change_is_marked_once_at_its_run_and_variation_is_none(straggler_report: Report) -> None:
     means_us = [100e3, 100.4e3, 99.7e3, 100.1e3, 120e3, 120.3e3, 119.8e3, 90e3]
     entries = runs(straggler_report, means_us)
     assert changes(entries) == [("run-4", "slower"), ("run-7", "faster")]
     assert entries[4].change_us == pytest.approx(19.9e3)
     assert headline(entries).startswith("8 runs, 2 changes of the step; the last at run-7: faster by")
-
-
-def test_runs_that_vary_among_themselves_or_whose_steps_do_are_no_change(straggler_report: Report) -> None:
-    """Each differs from the one before by far more than its own steps do; the fourth is one more run like these."""
     assert changes(runs(straggler_report, [100e3, 103e3, 99e3], 30e3)) == []
     means_us = [100e3, 100.9e3, 100e3, 100.8e3, 102.2e3]
     assert changes(runs(straggler_report, means_us, 50.0)) == [("run-4", "slower")]
@@ -56,22 +52,18 @@ def test_steps_that_creep_are_a_change_told_with_the_run_where_that_began(stragg
 
 def test_runs_that_vary_by_chance_do_not_creep() -> None:
     """Sixty runs each: a false alarm is due in one such history of twenty."""
-    random = np.random.default_rng(7)
-    steps_us = 100e3 * (1 + 0.02 * random.standard_normal((200, 60)))
+    steps_us = 100e3 * (1 + 0.02 * np.random.default_rng(7).standard_normal((200, 60)))
     alarms = [any(_crept_us(row[:n], TAIL / 60) for n in range(1, 61)) for row in steps_us]
     assert np.mean(alarms) < 0.05
     assert _crept_us(100e3 * np.array([1, 1.0004, 1.0008, 1.0012, 1.0016]), TAIL) == 0.0  # certain, and too small
 
 
-def test_order_is_that_of_time_and_runs_without_steps_are_left_out(straggler_report: Report) -> None:
+def test_order_is_that_of_time_and_another_kind_of_job_begins_anew(straggler_report: Report) -> None:
     late, early = run(straggler_report, 9, 1e5), run(straggler_report, 1, 1e5)
     empty = ("empty", replace(straggler_report, steps=Steps(0, "none", float("nan"))))
     undated = ("undated", replace(early[1], run=replace(early[1].run, started_unix_s=None)))
     assert [e.name for e in history([late, early, empty, undated])] == ["undated", "run-1", "run-9"]
     assert history([empty]) == []
-
-
-def test_another_kind_of_job_begins_anew(straggler_report: Report) -> None:
     entries = history([run(straggler_report, 0, 1e5), run(straggler_report, 1, 3e5, world_size=64)])
     assert changes(entries) == [("run-1", "other")]
     assert "ranks" in entries[1].why and entries[1].change_us is None

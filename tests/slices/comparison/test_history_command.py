@@ -15,14 +15,11 @@ def folder(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
-def test_every_run_of_a_folder_has_a_line_and_redaction_hides_its_name(ddprof, folder: Path) -> None:
+def test_every_run_has_a_line_and_its_numbers_and_redaction_hides_its_name(ddprof, folder: Path) -> None:
     code, out, _ = ddprof("history", str(folder))
     assert code == 0 and "healthy" in out and "slow_gpu" in out and "2 runs" in out
     code, out, _ = ddprof("history", str(folder), "--redact")
     assert code == 0 and "slow_gpu" not in out
-
-
-def test_json_has_the_numbers_of_the_reports(ddprof, folder: Path) -> None:
     code, out, _ = ddprof("history", str(folder), "--format", "json")
     runs = {run["name"]: run for run in json.loads(out)["runs"]}
     assert code == 0 and set(runs) == {"healthy", "slow_gpu"}

@@ -74,25 +74,19 @@ def test_an_old_torch_is_told(version: str, state: State) -> None:
     assert next(part for part in _told(FOUND | {"torch": version}) if part.name == "PyTorch").state is state
 
 
-def test_limits_of_a_container_are_told(tmp_path: Path) -> None:
+def test_limits_of_a_container_and_of_the_run_folder_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = tmp_path / "cpu.max"
     assert _quota(limit) is None
     for text, quota in {"max 100000\n": None, "150000 100000\n": 1.5, "nonsense": None}.items():
         limit.write_text(text)
         assert _quota(limit) == quota
     assert "--shm-size" in _shared_memory(64 << 20).remedy and _shared_memory(8 << 30).state is State.OK
-
-
-def test_the_file_system_of_a_run_folder_is_that_of_the_innermost_mount(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounted = ("/dev/sda / ext4", "host:/x /scratch nfs4", "host:/y /scratch/my\\040runs lustre")
     mounts.write_text("".join(f"{line} rw 0 0\n" for line in mounted))
     kinds = {"/home": "ext4", "/scratch/a": "nfs4", "/scratch/my runs/b": "lustre", "/scratchy": "ext4"}
     assert {place: _file_system(Path(place), mounts) for place in kinds} == kinds
     assert _file_system(Path("/home"), tmp_path / "none") is None
-
-
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(c for c in machine(tmp_path / "new" / "runs") if c.name == "run folder").state is State.OK
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert next(c for c in machine(tmp_path) if c.name == "run folder").state is State.MISSING

@@ -30,7 +30,6 @@ class Case:
     before: tuple[Call, ...] = 3 * USUAL
 
     def play(self, job: Job) -> None:
-        """Make the calls."""
         for op, how in (*self.before, *self.calls):
             job.call(op, **how)
 

@@ -1,7 +1,4 @@
-"""Flight-recorder dumps as torch writes them, of jobs that never ran: NCCL of torch 2.4 to 2.13, and gloo.
-
-`Job` plays a script: every rank calls, the collectives complete where all ranks of the group called alike.
-"""
+"""Flight-recorder dumps as torch 2.4 to 2.13 writes them, NCCL and gloo, of jobs that `Job` plays call by call."""
 
 import json
 import pickle
@@ -17,8 +14,6 @@ STARTED_NS = 1_800_000_000_000_000_000
 
 @dataclass
 class Job:
-    """The dumps of a job, call by call."""
-
     world: int
     torch: str = "2.8"
     backend: str = "nccl"

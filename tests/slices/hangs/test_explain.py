@@ -46,16 +46,7 @@ def test_gloo_which_names_no_ranks_and_knows_no_states(name: str, tmp_path: Path
     assert (hang.kind, hang.ranks) == (case.kind, case.ranks), hang.sentence
 
 
-def test_a_rank_without_a_dump_is_named_as_such(tmp_path: Path) -> None:
-    job = Job(4)
-    CASES["not entered"].play(job)
-    hang = explain([str(job.write(tmp_path / "dumps", ranks=[0, 1, 3]))])
-    assert hang.kind == "inside"
-    assert "of rank 2 nothing was recorded" in hang.sentence
-    assert hang.ranks == (2,)
-
-
-def test_dumps_in_a_store(tmp_path: Path) -> None:
+def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -> None:
     job = Job(4)
     CASES["not entered"].play(job)
     folder = job.write(tmp_path / "dumps")
@@ -65,6 +56,10 @@ def test_dumps_in_a_store(tmp_path: Path) -> None:
     assert explain(["memory://hangs/run"]).sentence == explain([str(folder)]).sentence
     with pytest.raises(NoUsableInput, match="memory://hangs/nothing: cannot be read"):
         explain(["memory://hangs/nothing"])
+    hang = explain([str(job.write(tmp_path / "three", ranks=[0, 1, 3]))])
+    assert hang.kind == "inside"
+    assert "of rank 2 nothing was recorded" in hang.sentence
+    assert hang.ranks == (2,)
 
 
 def test_the_text_has_a_line_per_rank_and_no_control_characters(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ddprof.slices.live.exhibits import TAIL_BYTES, exhibits, hosts_now
 from tests.dashboard.conftest import RUNNING_STEPS
 
 
-def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
+def test_a_run_without_a_trace_yet_is_watched_and_opens_every_page(running: Path) -> None:
     (opened,) = load([str(running)])
     assert "no trace yet" in opened.report.verdict.headline and not opened.has_traces
     assert "unknown" not in run_words(opened.report)
@@ -22,10 +22,6 @@ def test_a_run_without_a_trace_yet_is_watched(running: Path) -> None:
     assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
     assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]
     assert len(shown["live-steps"].sheet.rows) == RUNNING_STEPS
-
-
-def test_every_page_opens_before_the_first_trace(running: Path) -> None:
-    (opened,) = load([str(running)])
     for page in PAGES:
         assert page.content(View(opened, {}, (opened,))), page.path
 

@@ -34,7 +34,7 @@ def test_text_says_category_line_and_what_failed_and_analyze_the_same(snapshot: 
     assert "asked for 4 GiB; the device had 5 MiB left" in text and said("analyze", str(snapshot)) == text
 
 
-def test_a_folder_of_ranks_as_json(snapshot: Path) -> None:
+def test_a_folder_of_ranks_as_json_and_one_file_of_html(snapshot: Path, tmp_path: Path) -> None:
     write(snapshot.parent / "rank1.pickle", Allocator().dump())
     (snapshot.parent / "notes.txt").write_text("not a snapshot")
     document = json.loads(said("memory", str(snapshot.parent), "--format", "json"))
@@ -44,9 +44,6 @@ def test_a_folder_of_ranks_as_json(snapshot: Path) -> None:
     assert peak["lines"][0]["file"] == "/home/me/train.py" and peak["lines"][0]["bytes"] == 30 * MIB
     failure = document["snapshots"][0]["devices"][0]["out_of_memory"][0]
     assert failure["at_line"]["line"] == 12 and failure["asked_bytes"] == 4096 * MIB
-
-
-def test_one_file_of_html(snapshot: Path, tmp_path: Path) -> None:
     out = tmp_path / "memory.html"
     said("memory", str(snapshot), "-o", str(out))
     text = out.read_text()
@@ -54,15 +51,12 @@ def test_one_file_of_html(snapshot: Path, tmp_path: Path) -> None:
     assert "http" not in text.split("<script", 1)[0].replace("http-equiv", "")
 
 
-def test_what_needs_steps_and_what_is_no_snapshot_are_refused(snapshot: Path, tmp_path: Path) -> None:
+def test_unfit_files_are_refused(snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="has no steps"):
         CliRunner().invoke(cli, ["analyze", str(snapshot), "--fail-on", "warning"], catch_exceptions=False)
     snapshot.rename(tmp_path / "a.json").write_text("{}")
     with pytest.raises(NoUsableInput, match="no memory snapshot"):
         CliRunner().invoke(cli, ["memory", str(tmp_path)], catch_exceptions=False)
-
-
-def test_a_file_that_cannot_be_opened_is_no_snapshot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     locked = tmp_path / "rank0.json"
     locked.write_text("{}", encoding="utf-8")
 

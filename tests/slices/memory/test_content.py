@@ -35,14 +35,11 @@ def test_events_blocks_and_segments(tmp_path: Path, protocol: int) -> None:
     assert len(snapshot.stacks) == 1 and snapshot.stacks[0][1].line == 12
 
 
-def test_torch_1_13_keeps_stacks_in_the_history_of_a_block(tmp_path: Path) -> None:
+def test_torch_1_13_keeps_stacks_in_a_blocks_history_and_odd_values_are_left_out(tmp_path: Path) -> None:
     block = {"size": 4096, "state": "active_allocated", "history": [{"real_size": 4000, "frames": FORWARD}]}
     segment = {"device": 0, "address": 4096, "total_size": 2 * MIB, "blocks": [block]}
     (device,) = read(tmp_path, {"segments": [segment], "device_traces": []}).devices
     assert device.blocks["address"].tolist() == [4096] and device.blocks["stack"].tolist() == [0]
-
-
-def test_odd_values_are_left_out(tmp_path: Path) -> None:
     events = [{"action": "alloc", "addr": 1, "size": -5}, {"action": "alloc"}, {"action": ["x"], "addr": "y"}, "text"]
     events += [{"action": "alloc", "addr": 64, "size": 8, "frames": "none", "category": [1]}]
     segment = {"device": "x", "blocks": [{"state": ["odd"], "size": "big"}, 7]}

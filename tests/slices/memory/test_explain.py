@@ -50,14 +50,11 @@ def test_the_peak_by_category_and_line(tmp_path: Path) -> None:
     assert device.unknown_bytes == 3 * MIB and device.lineless_bytes == 0 and not device.notes
 
 
-def test_what_the_optimizer_frees_is_not_its_state(tmp_path: Path) -> None:
+def test_what_the_optimizer_frees_is_not_its_state_and_what_was_before_keeps_its_stack(tmp_path: Path) -> None:
     allocator = Allocator()
     allocator.alloc(8 * MIB, OPTIMIZER)
     allocator.free(allocator.alloc(2 * MIB, OPTIMIZER))
     assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "optimizer_temporary": 2 * MIB}
-
-
-def test_what_was_there_before_keeps_the_stack_of_its_block(tmp_path: Path) -> None:
     allocator = Allocator()
     allocator.alloc(8 * MIB, PARAMETERS)
     gone = allocator.alloc(4 * MIB, FORWARD)
@@ -161,8 +158,7 @@ def _compare_with_torch(content: dict[str, Any], device: DeviceMemory) -> None:
     if len(device.curve.held_bytes) == device.events + 1:
         assert device.curve.held_bytes[-1] == held
         assert f"total_reserved: {viz.Bytes(device.curve.reserved_bytes[-1])}" in said
-    entries = re.findall(r"(\d+) entries", viz.trace(content))
-    assert entries == [str(device.events)] or device.events == 0
+    assert re.findall(r"(\d+) entries", viz.trace(content)) == [str(device.events)] or device.events == 0
 
 
 def frame(file: str, function: str) -> CodeFrame:

@@ -1,7 +1,7 @@
 """Blocks against a replay event by event."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ddprof.slices.memory.replay import Blocks, held_bytes, pair
@@ -15,6 +15,7 @@ def paired(events: list[tuple[bool, int, int]]) -> Blocks:
 
 
 @given(EVENTS)
+@example([])
 def test_any_events_give_what_a_replay_one_by_one_gives(events: list[tuple[bool, int, int]]) -> None:
     held: dict[int, int] = {}
     seen: set[int] = set()
@@ -35,7 +36,3 @@ def test_any_events_give_what_a_replay_one_by_one_gives(events: list[tuple[bool,
     assert found.tolist() == curve and (found >= 0).all() and blocks.lost == lost
     for number in range(-1, len(events)):
         assert int(blocks.size_bytes[blocks.at(number)].sum()) == curve[number + 1]
-
-
-def test_no_events_hold_nothing() -> None:
-    assert held_bytes(paired([]), 0).tolist() == [0]

@@ -5,18 +5,15 @@ import json
 import pytest
 
 
-def test_a_setting_without_a_value_is_one_line_and_code_2(ddprof, sample) -> None:
-    code, out, err = ddprof("plan", "buckets", sample("starved_loader"), "--now", "bucket_cap_mb")
-    assert (code, out) == (2, "") and "KEY=VALUE" in err and len(err.strip().splitlines()) == 1
-
-
-def test_plans_print_a_curve_and_json(ddprof, sample) -> None:
+def test_plans_print_a_curve_and_json_and_a_setting_without_a_value_is_refused(ddprof, sample) -> None:
     asked = ("plan", "loader", sample("starved_loader"), "--now", "num_workers=2")
     code, out, _ = ddprof(*asked)
     assert code == 0 and "num_workers" in out and "advised" in out
     document = json.loads(ddprof(*asked, "--format", "json")[1])
     assert document["schema"] == "ddprof.plan.loader/1" and document["advised_workers"] >= 1
     assert document["workers"]["best"] in document["workers"]["flat"]
+    code, out, err = ddprof("plan", "buckets", sample("starved_loader"), "--now", "bucket_cap_mb")
+    assert (code, out) == (2, "") and "KEY=VALUE" in err and len(err.strip().splitlines()) == 1
 
 
 SHAPE = ("--params", "7e9", "--layers", "32", "--hidden", "4096", "--batch", "64")

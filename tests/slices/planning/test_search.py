@@ -27,14 +27,11 @@ def test_the_scenarios_have_an_answer(shape: Shape, gpu: str, world: int, batch:
     assert kinds[0] == best and len(kinds) >= 5
 
 
-def test_seven_billion_with_adam_do_not_fit_four_times_24_gb() -> None:
+def test_what_does_not_fit_and_what_cannot_be_laid_out_is_said() -> None:
     full = search(Shape(6.74e9, 32, 4096, 2048, 32_000), cluster("RTX4090-24GB"), 4, 16)
     small = search(Shape(6.74e9, 32, 4096, 2048, 32_000, optimizer_bytes=6.0), cluster("RTX4090-24GB"), 4, 16)
     assert not any(e.fits for e in full)
     assert small[0].fits and small[0].layout.sharding == "zero3"
-
-
-def test_what_cannot_be_laid_out_is_said() -> None:
     with pytest.raises(UsageError, match="known: A100-80GB"):
         cluster("abacus")
     with pytest.raises(NoUsableInput, match="cannot be divided"):

@@ -40,8 +40,7 @@ def test_what_was_not_measured_is_not_said(straggler_report: Report) -> None:
 def test_more_ranks_than_a_person_looks_at_are_told_by_their_extremes() -> None:
     steps_ms = {rank: 100.0 + rank for rank in range(MOST_RANKS)}
     assert len(rank_steps("x", steps_ms)) == MOST_RANKS
-    many = rank_steps("x", {**steps_ms, 99: 50.0, 100: 400.0})
-    assert many == {
+    assert rank_steps("x", {**steps_ms, 99: 50.0, 100: 400.0}) == {
         "x/fastest_rank": 99.0,
         "x/fastest_rank_step_ms": 50.0,
         "x/slowest_rank": 100.0,
@@ -57,8 +56,7 @@ def live(rank: int, step_ms: int, data_ms: int) -> LiveRank:
         start_ns = number * 1_000_000_000
         return Step(number, start_ns, start_ns + step_ms * MS, data_ms * MS, MS, 0, 0, 0, False)
 
-    steps = tuple(step(number) for number in range(5))
-    return LiveRank(rank, "h", steps, 5, 0)
+    return LiveRank(rank, "h", tuple(step(number) for number in range(5)), 5, 0)
 
 
 def test_a_running_job_is_told_by_its_step_timers() -> None:

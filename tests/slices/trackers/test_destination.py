@@ -62,8 +62,7 @@ def test_a_report_to_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
     code, _, err = ddprof("report", str(saved), "-o", str(file), "--to", f"tensorboard:{tmp_path / 'tb'}")
     assert code == 0 and f"wrote {file}" in err and "tensorboard --logdir" in err, err
     (folder,) = (tmp_path / "tb").iterdir()
-    read = logged(folder)
-    assert read.Scalars("ddprof/step_ms")[0].value == 100
+    assert logged(folder).Scalars("ddprof/step_ms")[0].value == 100
     assert (folder / "ddprof-report.html").read_bytes() == file.read_bytes()
 
 

@@ -82,9 +82,7 @@ def test_a_new_run(content: Content, send: Any, address: str, monkeypatch: pytes
     assert Path(fetched).read_text() == "<!doctype html><title>the report</title>"
 
 
-def test_the_run_of_the_script_goes_on(
-    content: Content, send: Any, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_scripts_run_goes_on(content: Content, send: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow.tracking import MlflowClient
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)

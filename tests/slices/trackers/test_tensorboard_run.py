@@ -29,9 +29,7 @@ def test_numbers_sentences_and_the_file(content: Content, send: Any, tmp_path: P
     assert (folder / "ddprof-report.html").read_text() == "<!doctype html><title>the report</title>"
 
 
-def test_it_writes_where_vertex_ai_says(
-    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_writes_for_vertex_ai(content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIP_TENSORBOARD_LOG_DIR", str(tmp_path / "vertex"))
     for place, folder in (("", tmp_path / "vertex"), (str(tmp_path / "own"), tmp_path / "own")):
         assert send(Target("tensorboard", place), "mnist", (content, 0))[0] == []

@@ -77,9 +77,7 @@ def sent(
     return run, history, summary, artifacts, told
 
 
-def test_a_new_run_named_like_ours(
-    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_run_named_like_ours(content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, history, summary, artifacts, told = sent(content, send, tmp_path, monkeypatch)
     assert (run.display_name, run.project) == ("late run", "vision")
     (row,) = history
@@ -104,9 +102,7 @@ def test_a_second_writer_beside_the_script_shares_the_run_where_there_is_a_serve
     assert "mode" not in settings(False, {}) and "mode" not in settings(True, {"WANDB_MODE": "offline"})
 
 
-def test_without_a_login_one_line_says_so(
-    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_login_is_one_line(content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"WANDB_MODE": "online", "WANDB_API_KEY": "", "HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))

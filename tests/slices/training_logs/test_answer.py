@@ -19,7 +19,7 @@ def analyze(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["analyze", *arguments])
 
 
-def test_text_json_and_markdown_and_a_folder_of_logs(tmp_path: Path) -> None:
+def test_text_json_markdown_a_folder_of_logs_and_redaction(tmp_path: Path) -> None:
     assert "An iteration takes 5.65 s" in analyze(str(LOG)).stdout
     document = json.loads(analyze(str(LOG), "--format", "json").stdout)
     assert document["schema"] == "ddprof.training_log/1" and document["logs"][0]["iteration"]["median_us"] == 5_650_300
@@ -30,6 +30,10 @@ def test_text_json_and_markdown_and_a_folder_of_logs(tmp_path: Path) -> None:
     for name in ("megatron_mixtral.log", "deepspeed_summary_2025.log"):
         shutil.copy(SAMPLES / name, (tmp_path / name).with_suffix(".out"))
     assert len(json.loads(analyze(str(tmp_path), "--format", "json").stdout)["logs"]) == 2
+    secret = tmp_path / "secret-customer.log"
+    shutil.copy(LOG, secret)
+    shown = analyze(str(secret), "--redact").stdout
+    assert "secret-customer" not in shown and "An iteration takes" in shown
 
 
 def test_what_only_traces_have_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -60,10 +64,3 @@ def test_numbers_that_begin_late(tmp_path: Path) -> None:
     assert "An iteration takes 5.65 s" in analyze(str(late)).stdout
     late.write_text(head)
     assert "no iteration, timer or call is whole" in str(analyze(str(late)).exception)
-
-
-def test_redacted(tmp_path: Path) -> None:
-    secret = tmp_path / "secret-customer.log"
-    shutil.copy(LOG, secret)
-    shown = analyze(str(secret), "--redact").stdout
-    assert "secret-customer" not in shown and "An iteration takes" in shown

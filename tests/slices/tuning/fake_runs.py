@@ -14,7 +14,6 @@ PLAN = RunPlan(10, 40)
 
 
 def candidate(name: str, value: int, group: str = "0", share: float = 0.5, is_variant: bool = False) -> TrialCandidate:
-    """A fix of one setting."""
     predicted = Predicted(share, share - 0.05, share + 0.05, "finding")
     return TrialCandidate(f"{name}={value}", group, {name: value}, "train.py:7", "input.starved", predicted, is_variant)
 
@@ -54,8 +53,6 @@ class Job:
 
 
 class Silent:
-    """Watches and says nothing."""
-
     def began(self, label: str, number: int, left_s: float) -> None:
         """A run begins."""
 

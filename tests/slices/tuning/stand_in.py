@@ -13,8 +13,6 @@ WAIT_S = 0.03
 
 
 class Stored(Dataset[torch.Tensor]):
-    """Batches that wait."""
-
     def __len__(self) -> int:
         return 100_000
 
@@ -24,7 +22,6 @@ class Stored(Dataset[torch.Tensor]):
 
 
 def main() -> None:
-    """Trains for as long as it is let."""
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
     torch.manual_seed(1)

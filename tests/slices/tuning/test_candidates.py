@@ -69,8 +69,7 @@ def test_what_a_recording_is_not_believed_on_is_told_and_leaves_the_answer_open(
 def test_values_of_one_thing_are_one_group_and_the_suggested_one_is_known(monkeypatch: Any) -> None:
     run = _run(_fix(bucket_cap_mb=25.0), _fix((), gc_interval=1000), monkeypatch=monkeypatch)
     found = candidates(run, (), False).candidates
-    groups = {candidate.name: (candidate.group, candidate.is_variant) for candidate in found}
-    assert groups == {
+    assert {candidate.name: (candidate.group, candidate.is_variant) for candidate in found} == {
         "bucket_cap_mb=25.0 at train.py:7": ("0", False),
         "bucket_cap_mb=50.0 at train.py:7": ("0", True),
         "bucket_cap_mb=12.5 at train.py:7": ("0", True),

@@ -37,8 +37,7 @@ def test_the_chosen_settings_are_a_fixes_file_and_a_patch(tmp_path: Path) -> Non
     (fix,) = read_fixes(left.fixes)
     assert dict(fix.values) == {"num_workers": 4} and fix.at == "train.py:3" and fix.finding == "input.starved"
     assert (tmp_path / handover.PATCH).read_text() == left.diff
-    lines = result_text(answer, left)
-    words = "\n".join(lines)
+    words = "\n".join(result_text(answer, left))
     assert words.startswith("KEEP: ") and "100 ms -> 49.9 ms" in words and "the same in every bit" in words
     assert "+loader = DataLoader([1], batch_size=2, num_workers=4)  # of all" in words
     assert "predicted 50 % (range 45 % to 55 %)" in " ".join(words.split()) and "95 % interval" in words

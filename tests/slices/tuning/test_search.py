@@ -10,7 +10,7 @@ from ddprof.slices.tuning.handover import records
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
 from ddprof.slices.tuning.result import result
-from ddprof.slices.tuning.search import Search, _is_borne_out, search, shortened, with_warm_up
+from ddprof.slices.tuning.search import _is_borne_out, search, shortened, with_warm_up
 from ddprof.trials.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer
 from ddprof.trials.document import read_state
 from ddprof.trials.model import RunPlan, Trial
@@ -30,7 +30,7 @@ def _states(answer: TuningAnswer) -> dict[str, str]:
     return {" + ".join(tried.settings): tried.state for tried in answer.tried}
 
 
-def test_the_best_value_of_a_setting_is_kept_with_an_interval_around_its_true_gain(tmp_path: Path) -> None:
+def test_the_best_value_is_kept_with_its_interval_and_of_equal_ones_the_smaller(tmp_path: Path) -> None:
     job = Job({"num_workers=2": 0.3, "num_workers=4": 0.5, "num_workers=8": 0.45})
     answer, _ = _searched(tmp_path, job, FOUR, EIGHT, TWO)
     assert answer.verdict == KEEP and [c.name for c in answer.chosen] == ["num_workers=4"]
@@ -41,9 +41,6 @@ def test_the_best_value_of_a_setting_is_kept_with_an_interval_around_its_true_ga
     assert job.made[:5] == ["diagnosis", "baseline", "num_workers=4", "num_workers=8", "num_workers=2"]
     assert job.made.count("num_workers=2") == 2  # clearly behind: given up after two rounds
     assert answer.tried[0].results.kind == "same"
-
-
-def test_of_values_that_gain_the_same_the_smaller_is_kept(tmp_path: Path) -> None:
     job = Job({"num_workers=4": 0.5, "num_workers=8": 0.5}, noise=0.001)
     answer, _ = _searched(tmp_path, job, FOUR, EIGHT)
     assert [c.name for c in answer.chosen] == ["num_workers=4"]
@@ -102,8 +99,7 @@ def test_a_trial_that_fails_is_a_loser_with_its_reason(tmp_path: Path) -> None:
     job = Job({"num_workers=8": 0.9, "num_workers=4": 0.5}, fails={"num_workers=8": "out of memory: 3 GiB wanted"})
     answer, _ = _searched(tmp_path, job, FOUR, EIGHT)
     assert [c.name for c in answer.chosen] == ["num_workers=4"] and job.made.count("num_workers=8") == 1
-    failed = next(tried for tried in answer.tried if tried.state == "failed")
-    assert failed.why == "out of memory: 3 GiB wanted"
+    assert next(tried for tried in answer.tried if tried.state == "failed").why == "out of memory: 3 GiB wanted"
 
 
 def test_a_setting_that_changes_what_is_trained_is_rejected_unless_that_is_allowed(tmp_path: Path) -> None:
@@ -172,8 +168,7 @@ def test_it_is_resumed_with_another_budget_and_loses_no_run(tmp_path: Path, firs
 
 def test_a_folder_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
     _, made = _searched(tmp_path, Job({"num_workers=4": 0.5}), FOUR)
-    state = read_state(tmp_path)
-    resumed = TrialJournal(tmp_path, state, Job().run, Silent())
+    resumed = TrialJournal(tmp_path, read_state(tmp_path), Job().run, Silent())
     resumed.baseline("diagnosis")
     with pytest.raises(UsageError, match="of another plan"):
         search(resumed, (EIGHT,))
@@ -206,7 +201,3 @@ def test_which_steps_are_timed() -> None:
     assert with_warm_up(RunPlan(10, 19, 30), [deep]) == RunPlan(13, 16, 30)
     assert with_warm_up(RunPlan(5, 9, 15), [deep]) == RunPlan(5, 9, 15)
     assert with_warm_up(RunPlan(10, 40), [BUCKETS]) == RunPlan(10, 40)
-
-
-def test_an_empty_search_says_nothing_to_change() -> None:
-    assert Search().verdict == NOTHING

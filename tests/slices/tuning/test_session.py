@@ -171,8 +171,7 @@ def test_a_whole_tuning_keeps_or_says_why_not(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_random_moments_it_leaves_no_process_and_resumes(tmp_path: Path) -> None:
-    """Each tuning is killed several times, at any moment of its start, its diagnosis or its trials, and goes on each
-    time; then it is let finish."""
+    """Each tuning is killed several times, in its start, diagnosis or trials, and goes on; then it finishes."""
     generator = random.Random(int(os.environ.get("DDPROF_SEED", "1")))
     for number in range(int(os.environ.get("DDPROF_ROUNDS", "4"))):
         place, made = tmp_path / str(number), 0

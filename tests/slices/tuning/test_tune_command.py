@@ -32,8 +32,7 @@ def _refusal(*arguments: str) -> str:
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
-    out = ["--out", str(tmp_path), *arguments]
-    assert words in _refusal(*out) and not list(tmp_path.iterdir())
+    assert words in _refusal("--out", str(tmp_path), *arguments) and not list(tmp_path.iterdir())
 
 
 def test_a_folder_of_another_place_or_another_user_is_not_resumed(tmp_path: Path, monkeypatch: object) -> None:

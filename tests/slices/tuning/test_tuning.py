@@ -1,7 +1,4 @@
-"""`ddprof tune` on the workloads: a fault that a setting removes is found, proven and handed over; a healthy job stays.
-
-For a quiet machine: DDPROF_ROUNDS times each (default once), every one of them must be right.
-"""
+"""`ddprof tune` on the workloads, on a quiet machine, DDPROF_ROUNDS times: a fault is removed; a healthy job stays."""
 
 import json
 import os

@@ -38,6 +38,5 @@ class PlaneMaker:
     def _key(self, table: Any, known: dict[str, int], name: str) -> int:
         if name not in known:
             known[name] = len(known) + 1
-            entry = table.add(key=known[name])
-            entry.value.name = name.encode()
+            table.add(key=known[name]).value.name = name.encode()
         return known[name]

@@ -13,13 +13,10 @@ pytestmark = pytest.mark.torch
 
 
 def compress(state: Any, bucket: Any) -> tuple[Any, Any]:
-    """A hook of the script."""
     return state, bucket
 
 
 class Counter:
-    """A hook that is an object."""
-
     def __call__(self, state: Any, bucket: Any) -> tuple[Any, Any]:
         return state, bucket
 
@@ -53,14 +50,12 @@ def test_a_call_in_a_window_is_named_by_file_line_and_function(hook: Any, functi
     assert ranges[1:] == ["closed"]
 
 
-def test_outside_windows_and_of_torchs_hooks_nothing_is_recorded() -> None:
+def test_outside_windows_and_of_torchs_hooks_nothing_is_recorded_and_a_failure_ends_its_range() -> None:
     given, ranges = registered(compress, listening=False)
     assert given("state", "bucket") == ("state", "bucket") and ranges == []
     hooks = pytest.importorskip("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
     assert registered(hooks.fp16_compress_hook)[0] is hooks.fp16_compress_hook
 
-
-def test_a_hook_that_fails_ends_its_range() -> None:
     def fails(state: Any, bucket: Any) -> None:
         raise ValueError(state, bucket)
 

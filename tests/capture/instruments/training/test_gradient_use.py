@@ -63,7 +63,7 @@ def test_a_layer_without_gradients_is_named(make: Callable[[Any], Any]) -> None:
     assert loop.record["stateful"] == (make is adam)
 
 
-def test_what_gets_a_gradient_before_or_later_is_used() -> None:
+def test_what_gets_a_gradient_once_is_used_frozen_parameters_want_none_and_watching_ends() -> None:
     loop = Loop(sgd)
     loop.window(("used",), ("used",))
     loop.step("used", "idle")
@@ -73,9 +73,6 @@ def test_what_gets_a_gradient_before_or_later_is_used() -> None:
     loop.step("used", "idle")
     loop.window(("used",))
     assert loop.never() == []
-
-
-def test_watching_ends() -> None:
     loop = Loop(sgd)
     loop.window(("used", "idle"))
     assert loop.hub.observed.step_watchers == [] and loop.record["missing"] == []
@@ -84,9 +81,6 @@ def test_watching_ends() -> None:
         assert loop.hub.observed.step_watchers
         loop.step("used")
     assert loop.hub.observed.step_watchers == []
-
-
-def test_frozen_and_empty_parameters_want_no_gradient() -> None:
     loop = Loop(sgd)
     loop.model["idle"].requires_grad_(False)
     loop.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.empty(0))]})  # a shard that lies elsewhere

@@ -25,8 +25,7 @@ class Played:
     def __init__(self, folder: Path, explained: Explained | None, abort: bool, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.now = folder, 1000.0
         patch.setattr(watch.time, "monotonic", lambda: self.now)
-        identity = {"rank": 0, "host": host_label(), "started_ns": FIRST_NS}
-        self.ring = StepRing(folder / f"{STEM}.ring", identity)
+        self.ring = StepRing(folder / f"{STEM}.ring", {"rank": 0, "host": host_label(), "started_ns": FIRST_NS})
         self.explained = explained
         self.watch = HangWatch(folder, lambda _: self.explained, abort)
         self.line, self.cpu_ns, self.number = 10, 0, 0
@@ -34,7 +33,6 @@ class Played:
             self.step()
 
     def step(self) -> None:
-        """One step of 0.1 s."""
         start_ns = FIRST_NS + self.number * 100_000_000
         self.ring.write(Step._make((self.number, start_ns, start_ns + 100_000_000, 0, 0, 0, 0, 0, False)))
         self.number += 1
@@ -70,9 +68,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield lambda explained, abort=False: Played(tmp_path, explained, abort, monkeypatch)
 
 
-def test_what_is_proven_is_told_once_within_seconds(
-    played: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proof_is_told_at_once(played: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[int, int]] = []
     monkeypatch.setattr(watch.os, "kill", lambda *given: ended.append(given))
     monkeypatch.setattr(watch, "runs_here", lambda pid: False)
@@ -99,9 +95,7 @@ def test_what_is_not_proven_waits_for_half_of_the_time_out(played: Any) -> None:
     assert job.watch.found["kind"] == "not_entered" and job.watch.found["still_s"] >= 60
 
 
-def test_what_is_found_is_taken_back_by_steps_and_not_by_the_end_of_ranks(
-    played: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_steps_take_back_what_is_found_the_end_of_ranks_not(played: Any, capfd: pytest.CaptureFixture[str]) -> None:
     job = played(Explained("crossed", "Ranks wait for one another."))
     job.pass_time(40)
     job.step()

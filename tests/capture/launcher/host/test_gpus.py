@@ -49,7 +49,7 @@ def watch(samples: list[tuple[int, int, int]], busy_percent: int = 90) -> GpuWat
     return gpus
 
 
-def test_busy_samples_are_counted_by_reason() -> None:
+def test_busy_samples_are_counted_by_reason_and_an_idle_gpu_or_no_driver_says_nothing() -> None:
     first, second = watch([(SW_POWER_CAP, 90, 1200), (SW_POWER_CAP | HW_THERMAL, 90, 1300), (0, 90, 1400)]).summary()
     assert (first["uuid"], first["power_limit_mw"], first["throttled"]) == ("GPU-0", 700_000, {})
     assert (second["samples"], second["busy_samples"]) == (3, 3)
@@ -57,9 +57,6 @@ def test_busy_samples_are_counted_by_reason() -> None:
     assert (second["sm_clock_mhz"], second["power_mw"], second["power_limit_mw"]) == (1300, 300_000, 310_000)
     assert second["temperature_max_c"] is None  # the driver does not say
     assert "max_sm_clock_mhz" not in second  # a library that does not know the query
-
-
-def test_an_idle_gpu_and_a_host_without_the_driver_say_nothing() -> None:
     _, second = watch([(SW_POWER_CAP | GPU_IDLE, 0, 300)], busy_percent=0).summary()
     assert (second["samples"], second["busy_samples"], second["throttled"]) == (1, 0, {})
     assert "sm_clock_mhz" not in second

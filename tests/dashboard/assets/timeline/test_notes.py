@@ -14,7 +14,6 @@ ENTER = "\ue007"
 
 
 def _mark(page: Page, note: str) -> None:
-    """Press m on the picture and type a note."""
     page.keys("m")
     page.wait("return document.activeElement.closest('.tl-notes') !== null")
     page.browser.switch_to.active_element.send_keys(note + ENTER)
@@ -46,7 +45,7 @@ def test_a_mark_and_its_note_come_back_with_the_link(page: Page) -> None:
     assert page.trouble() == []
 
 
-def test_flags_do_not_cover_one_another(page: Page) -> None:
+def test_flags_do_not_cover_one_another_and_the_link_is_bounded(page: Page) -> None:
     page.visit("/timeline")
     script = """
       const t = ddprof.timeline, drawn = [], middle = (t.lo + t.hi) / 2;
@@ -62,6 +61,14 @@ def test_flags_do_not_cover_one_another(page: Page) -> None:
       return drawn;"""
     flags = page.js(script)
     assert len(flags) == 3 and len({flag["top"] for flag in flags}) == 3
+    page.visit("/timeline")
+    script = """
+      const t = ddprof.timeline;
+      for (let i = 0; i < 30; i++) { t.addNote(); t.notes.forEach((n) => { n.text = '\\u2602'.repeat(120); }); }
+      return [t.notes.length, t.say.textContent, location.hash.length]"""
+    count, said, length = page.js(script)
+    assert 0 < count <= 20 and said.startswith("The link holds no more marks") and length < 12_000
+    page.js(NONE)
 
 
 def test_a_long_name_does_not_widen_the_page(page: Page) -> None:
@@ -71,7 +78,7 @@ def test_a_long_name_does_not_widen_the_page(page: Page) -> None:
         assert page.js("const d = document.documentElement; return d.scrollWidth - d.clientWidth") <= 1
 
 
-def test_marks_stay_while_other_pages_are_read(page: Page) -> None:
+def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page: Page) -> None:
     page.visit("/timeline")
     _mark(page, "kept")
     for title in ("Findings", "Timeline"):
@@ -79,9 +86,6 @@ def test_marks_stay_while_other_pages_are_read(page: Page) -> None:
     page.wait("return location.hash.endsWith('~kept')")
     assert page.js(TEXTS) == ["kept"]
     page.js(NONE)
-
-
-def test_a_mark_is_where_the_pointer_is(page: Page) -> None:
     from selenium.webdriver import ActionChains
 
     page.visit("/timeline")
@@ -112,17 +116,6 @@ def test_a_link_can_only_mark(page: Page, hash_: str, texts: list[str]) -> None:
     assert page.js(TEXTS) == texts
     assert page.browser.title == "ddprof"
     assert page.js("return document.querySelector('img, [onerror], #content script')") is None
-    page.js(NONE)
-
-
-def test_the_link_is_bounded(page: Page) -> None:
-    page.visit("/timeline")
-    script = """
-      const t = ddprof.timeline;
-      for (let i = 0; i < 30; i++) { t.addNote(); t.notes.forEach((n) => { n.text = '\\u2602'.repeat(120); }); }
-      return [t.notes.length, t.say.textContent, location.hash.length]"""
-    count, said, length = page.js(script)
-    assert 0 < count <= 20 and said.startswith("The link holds no more marks") and length < 12_000
     page.js(NONE)
 
 

@@ -29,14 +29,11 @@ def _with_groups(job: JobFacts, *groups: tuple[str, str]) -> JobFacts:
     return replace(job, groups=GROUPS.table(columns))
 
 
-def test_lateness_is_that_of_the_page_ranks(straggler: OpenRun) -> None:
+def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(straggler: OpenRun) -> None:
     late = dict(arrangement(straggler.job)["lateness_us"])
     by_step = lateness_us(straggler.job)
     assert late == pytest.approx(dict(zip(straggler.job.rank_ids, np.nanmedian(by_step, axis=1), strict=True)))
     assert max(late, key=lambda rank: late[rank]) in straggler.report.ranked_findings()[0].ranks
-
-
-def test_groups_of_a_role_divide_the_ranks(straggler: OpenRun) -> None:
     job = _with_groups(straggler.job, ("0,1", "tp"), ("2,3", "tp"), ("2,3", "tp"), ("0,1,2,3", "dp"))
     groups = _grouping(job, "tp")["groups"]
     assert groups[:2] == [["tensor-parallel group: ranks 0, 1", [0, 1]], ["tensor-parallel group: ranks 2, 3", [2, 3]]]
@@ -97,8 +94,7 @@ def test_groups_fold_to_their_latest_rank(page: Page, pipeline: OpenRun) -> None
     _open(page, "/timeline?run=1&by=pp")
     job = pipeline.job
     assert job.pipeline is not None
-    heads = page.js(HEADS)
-    assert [head[:9] for head in heads] == [f"▾ stage {n}" for n in range(len(job.pipeline.stages))]
+    assert [head[:9] for head in page.js(HEADS)] == [f"▾ stage {n}" for n in range(len(job.pipeline.stages))]
     page.js("const t = ddprof.timeline; t.toggleRank(t.rows.find((r) => r.isHost))")
     first = page.js("return ddprof.timeline.rows.filter((r) => r.isHost)[0]")
     stage = [job.rank_ids[position] for position in job.pipeline.stages[0]]

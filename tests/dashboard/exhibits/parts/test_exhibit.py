@@ -8,17 +8,14 @@ import pytest
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
 
 
-def test_csv_is_quoted_and_never_a_formula() -> None:
+def test_csv_is_quoted_and_never_a_formula_and_rows_left_out_state_their_share() -> None:
     text = sheet(("name (x)", "value"), [('=HYPERLINK("x")', 1.5), ("a,b\nc", None)]).csv()
     rows = list(csv.reader(io.StringIO(text)))
     assert rows == [["name (x)", "value"], ['\'=HYPERLINK("x")', "1.5"], ["a,b?c", ""]]
-
-
-def test_rows_that_are_not_shown_state_their_share() -> None:
-    sheet = Sheet(("kernel", "% of the step"), tuple((Named(f"k{n}"), 10.0 - n) for n in range(10)), True, 1)
-    assert sheet.rest(10) == ""
-    assert sheet.rest(8) == "2 more rows, together 3 % of the step"
-    assert sheet.rest(9) == "1 more row, together 1 % of the step"
+    ranked = Sheet(("kernel", "% of the step"), tuple((Named(f"k{n}"), 10.0 - n) for n in range(10)), True, 1)
+    assert ranked.rest(10) == ""
+    assert ranked.rest(8) == "2 more rows, together 3 % of the step"
+    assert ranked.rest(9) == "1 more row, together 1 % of the step"
 
 
 @pytest.mark.parametrize(

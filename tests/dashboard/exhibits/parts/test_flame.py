@@ -46,7 +46,7 @@ def check(found: list[TreeFrame], rows: list[Merged]) -> None:
             assert right.start_us == pytest.approx(left.start_us + left.busy_us, abs=NS)
 
 
-def test_modules_hold_operators_and_these_hold_kernels() -> None:
+def test_modules_hold_operators_these_hold_kernels_and_what_is_too_narrow_is_one_frame() -> None:
     found = frames(ROWS)
     check(found, ROWS)
     named = [(f.depth, f.level, f.words, f.busy_us) for f in found]
@@ -59,22 +59,16 @@ def test_modules_hold_operators_and_these_hold_kernels() -> None:
     assert (1, "module", "no module", 230.0) in named and (2, "operator", "no operator", 230.0) in named
     assert next(f.name for f in found if f.words == "Layer_1") == "Net > Layer_1"
     assert next(f.kind for f in found if f.words == "no module") == "communication"
-
-
-def test_what_is_too_narrow_is_one_frame() -> None:
     rest = [f for f in frames(ROWS) if f.level == "more"]
     assert [(f.words, f.busy_us, f.name) for f in rest] == [("2 more", 0.75, "")]
     assert all(f.busy_us >= LEAST_SHARE * 1000.75 for f in frames(ROWS) if f.level != "more")
 
 
-def test_levels_that_no_row_has_are_left_out() -> None:
+def test_a_sample_sums_to_its_table_and_levels_that_no_row_has_are_left_out(repo_root: Path) -> None:
     bare = [replace(r, key=("", "", *r.key[2:])) for r in ROWS]
     assert {f.level for f in frames(bare)} == {"all", "kernel", "more"}
     check(frames(bare), bare)
     assert frames([]) == []
-
-
-def test_a_sample_sums_to_its_table(repo_root: Path) -> None:
     (run,) = load_runs([str(repo_root / "sample_traces" / "late_loader" / "traces")], Options(cache=False))
     rows = merged(kernels_of(run), BY)
     found = frames(rows)
@@ -83,5 +77,4 @@ def test_a_sample_sums_to_its_table(repo_root: Path) -> None:
     assert found[0].busy_us == pytest.approx(sum(r.busy_us for r in table), abs=NS)
     by_kernel = {r.key[0]: r.busy_us for r in table}
     for name in {f.name for f in found if f.level == "kernel"}:
-        drawn = sum(f.busy_us for f in found if f.level == "kernel" and f.name == name)
-        assert drawn <= by_kernel[name] + NS
+        assert sum(f.busy_us for f in found if f.level == "kernel" and f.name == name) <= by_kernel[name] + NS

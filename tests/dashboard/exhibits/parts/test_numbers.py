@@ -29,13 +29,10 @@ def test_groups_hold_the_traffic_of_the_steps(straggler: OpenRun) -> None:
     assert sum(g.calls * g.size for g in groups) / ranks == pytest.approx(sum(t.count for t in traffic))
 
 
-def test_communication_outside_the_steps_is_in_no_group(straggler: OpenRun) -> None:
+def test_communication_outside_the_steps_is_in_no_group_and_makes_nobody_late(straggler: OpenRun) -> None:
     whole, cut = group_times(straggler.job)[0], group_times(_without_last_step(straggler.job))[0]
     assert cut.calls == pytest.approx(whole.calls)  # per step, and there is one step less
     assert cut.transfer_us == pytest.approx(whole.transfer_us, rel=0.1)
-
-
-def test_communication_outside_the_steps_makes_nobody_late(straggler: OpenRun) -> None:
     whole, cut = lateness_us(straggler.job), lateness_us(_without_last_step(straggler.job))
     np.testing.assert_allclose(cut, whole[:, : cut.shape[1]], equal_nan=True)
 
@@ -60,7 +57,7 @@ def test_short_times_are_drawn_in_microseconds() -> None:
     assert readable_times(np.array([[np.nan]]), 50.0)[1] == "µs"
 
 
-def test_a_defect_of_many_ranks_is_one_line(straggler: OpenRun) -> None:
+def test_a_defect_of_many_ranks_is_one_line_and_a_table_of_zeros_is_not_shown(straggler: OpenRun) -> None:
     items = [HealthItem("the trace ends early", "its last step is left out", "warning", rank) for rank in range(4)]
     report = replace(straggler.report, health=(*items, HealthItem("no settings", "none are advised", "info")))
     opened = OpenRun(report, straggler.loaded)
@@ -70,9 +67,6 @@ def test_a_defect_of_many_ranks_is_one_line(straggler: OpenRun) -> None:
         ("info", "the run", "no settings"),
     ]
     assert "conclusions: 1; remarks: 1" in health.reading
-
-
-def test_a_table_of_zeros_is_not_shown(straggler: OpenRun) -> None:
     nothing = np.empty(0, np.int64)
     ranks = tuple(replace(f, gaps=f.gaps.take(nothing)) for f in straggler.job.ranks)
     idle = with_job(straggler, ranks=ranks, ledger=straggler.job.ledger.take(nothing))

@@ -52,8 +52,7 @@ def _press_copy(page: Page) -> str:
 
 def test_a_button_copies_the_command_or_selects_it_without_a_clipboard(page: Page, tuned_folder: Path) -> None:
     page.visit("/tuning")
-    copied = _press_copy(page)
-    assert copied.startswith(f"ddprof run --apply {tuned_folder.resolve()}/FIXES.toml -- torchrun")
+    assert _press_copy(page).startswith(f"ddprof run --apply {tuned_folder.resolve()}/FIXES.toml -- torchrun")
     page.wait("return document.querySelector('button.copy').textContent === 'Copied'")
     page.js("Object.defineProperty(navigator, 'clipboard', { configurable: true, value: undefined })")
     page.js("getSelection().removeAllRanges(); document.querySelector('button.copy').click()")

@@ -29,10 +29,7 @@ def test_a_host_of_which_all_ranks_are_named_is_suspected(straggler: OpenRun) ->
     assert [row[-1] for row in found.sheet.rows] == pytest.approx(by_rank.reshape(-1, 2).sum(axis=1))
 
 
-def test_a_rank_of_a_host_is_suspected_before_the_host(straggler: OpenRun) -> None:
+def test_a_rank_is_suspected_before_its_host_and_one_host_is_not_compared(straggler: OpenRun) -> None:
     found = by_host(on_hosts(straggler, 4))
     assert found is not None and "names ranks 2, 3 of its 4: look at that device or process first" in found.reading
-
-
-def test_one_host_is_not_compared(straggler: OpenRun) -> None:
     assert by_host(on_hosts(straggler, 8)) is None

@@ -33,12 +33,9 @@ def test_hosts_are_blocks_that_begin_with_their_name(straggler: OpenRun) -> None
     assert np.isnan(chart.values[[0, 5]]).all() and np.isnan(chart.values[:, [0, 5]]).all()
 
 
-def test_more_ranks_than_can_be_read_are_compared_host_by_host(
-    straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_ranks_are_compared_host_by_host(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "MOST_RANKS", 7)
-    chart = heat_of(shown(on_hosts(straggler, 2))["waits"])
-    assert chart.lines == ["node0", "node1", "node2", "node3"]
+    assert heat_of(shown(on_hosts(straggler, 2))["waits"]).lines == ["node0", "node1", "node2", "node3"]
     chosen = on_hosts(straggler, 2)
     assert heat_of(shown(replace(chosen, query={"ranks": "0-3"}))["waits"]).lines[1] == "rank 0"
     nowhere = replace(straggler, report=replace(straggler.report, run=replace(straggler.report.run, hosts={})))
@@ -46,13 +43,10 @@ def test_more_ranks_than_can_be_read_are_compared_host_by_host(
     assert only.chart is None and "choose up to 7 ranks" in only.reading
 
 
-def test_what_a_cell_of_collectives_is_is_said(straggler: OpenRun) -> None:
+def test_what_a_cell_is_is_said_of_collectives_and_of_messages(straggler: OpenRun, pipeline: OpenRun) -> None:
     reading = shown(View(straggler, {}, (straggler,)))["shared"].reading
     assert "what goes from the one to the other depends on the algorithm, which is not recorded" in reading
     assert "sent" not in shown(View(straggler, {}, (straggler,)))  # no messages, no matrix of them
-
-
-def test_messages_of_a_pipeline_have_a_sender_and_a_receiver(pipeline: OpenRun) -> None:
     exhibit = shown(View(pipeline, {}, (pipeline,)))["sent"]
     assert "Lines send, columns receive" in exhibit.reading and heat_of(exhibit).is_amount
 

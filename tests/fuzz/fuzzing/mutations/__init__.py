@@ -1,7 +1,5 @@
 """Mutations by family: small pure functions of a tree and a source of random numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 

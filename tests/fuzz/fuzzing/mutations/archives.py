@@ -1,7 +1,5 @@
 """Mutations of packing: the run inside an archive, or inside one that is odd, hostile or enormous."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -10,6 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import Random
 
 from fuzzing.tree import Tree, files, with_file
@@ -46,7 +45,6 @@ def _zip(members: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _alone(tree: Tree, name: str, content: bytes) -> Tree:
-    """The archive in place of the run's files."""
     return {**{path: entry for path, entry in tree.items() if not path.startswith("run/")}, f"run/{name}": content}
 
 
@@ -55,7 +53,7 @@ def archive(tree: Tree, draw: Random) -> Tree:
     inside = _inputs(tree)
     how = draw.choice(("tar", "tar.gz", "tar.xz", "tar.bz2", "zip"))
     content = _zip(inside) if how == "zip" else _tar(inside)
-    pack = {"tar.gz": gzip.compress, "tar.xz": lzma.compress, "tar.bz2": bz2.compress}.get(how)
+    pack = {"tar.gz": partial(gzip.compress, mtime=0), "tar.xz": lzma.compress, "tar.bz2": bz2.compress}.get(how)
     return _alone(tree, f"run.{how}", pack(content) if pack else content)
 
 
@@ -71,7 +69,6 @@ def damaged_archive(tree: Tree, draw: Random) -> Tree:
 
 
 def nested_archive(tree: Tree, draw: Random) -> Tree:
-    """An archive in an archive in an archive."""
     content = _tar(_inputs(tree))
     for depth in range(draw.choice((1, 3, 30))):
         content = draw.choice((_tar, _zip))([(f"inner{depth}.tar", content)])
@@ -93,7 +90,6 @@ def links_in_archive(tree: Tree, draw: Random) -> Tree:
 
 
 def many_members(tree: Tree, draw: Random) -> Tree:
-    """Thousands of small members."""
     extra = [(f"{n}/note{n}.json", b'{"a": 1}') for n in range(draw.choice((200, 3_000)))]
     return _alone(tree, "run.zip", draw.choice((_tar, _zip))([*_inputs(tree), *extra]))
 

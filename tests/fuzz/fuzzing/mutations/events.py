@@ -1,8 +1,7 @@
 """Mutations of a trace's events: still whole JSON, but another or an impossible recording."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,14 +12,13 @@ Events = list[dict[str, Any]]
 Change = Callable[[Events, Random], Events]
 
 
-def changed(tree: Tree, draw: Random, change: Change) -> Tree:
+def changed(change: Change, tree: Tree, draw: Random) -> Tree:
     """The tree with the events of one of its traces changed."""
     traces = [(name, value) for name, value in documents(tree) if _events(value) is not None]
     if not traces:
         return tree
     name, value = draw.choice(traces)
-    events = [event for event in _events(value) or [] if isinstance(event, dict)]
-    after = change(events, draw)
+    after = change([event for event in _events(value) or [] if isinstance(event, dict)], draw)
     return put(tree, name, {**value, "traceEvents": after} if isinstance(value, dict) else type(value)(after))
 
 
@@ -45,23 +43,15 @@ def some(events: Events, draw: Random) -> Events:
 
 
 def drop(events: Events, draw: Random) -> Events:
-    """Some events missing."""
     gone = {id(event) for event in some(events, draw)}
     return [event for event in events if id(event) not in gone]
 
 
-def keep_only(events: Events, draw: Random) -> Events:
-    """Only some events there."""
-    return some(events, draw)
-
-
 def repeat(events: Events, draw: Random) -> Events:
-    """Some events there twice, or ten times."""
     return events + [dict(event) for event in some(events, draw) for _ in range(draw.choice((1, 9)))]
 
 
 def shuffle(events: Events, draw: Random) -> Events:
-    """All events in another order."""
     return draw.sample(events, len(events))
 
 
@@ -85,7 +75,6 @@ def scale_times(events: Events, draw: Random) -> Events:
 
 
 def shift_times(events: Events, draw: Random) -> Events:
-    """Some events much earlier or later."""
     by_us = draw.choice((-1e9, -1e4, -1.0, 0.0005, 1e4, 1e9, 1e13, 4e15, 9e15))
     for event in some(events, draw):
         if isinstance(event.get("ts"), int | float):
@@ -94,7 +83,6 @@ def shift_times(events: Events, draw: Random) -> Events:
 
 
 def swap_labels(events: Events, draw: Random) -> Events:
-    """Names or categories of two kinds of event swapped."""
     key = draw.choice(("name", "cat", "pid", "tid"))
     one, other = (draw.choice(events).get(key) if events else None for _ in range(2))
     for event in events:
@@ -136,28 +124,18 @@ def renumber(events: Events, draw: Random) -> Events:
 
 
 def steps_elsewhere(events: Events, draw: Random) -> Events:
-    """Step marks missing, nested in one another, on another thread, of no length or with odd numbers."""
+    """Step marks missing, of no or of great length, nested in one another, on another thread or with odd numbers."""
     marks = [event for event in events if str(event.get("name", "")).startswith("ProfilerStep")]
-    how = draw.randrange(6)
+    numbers = ("ProfilerStep#", "ProfilerStep#-1", "ProfilerStep#1e3", f"ProfilerStep#{2**70}")
+    key = draw.choice(("name", "dur", "ts", "tid", "odd name", "great dur"))
     for number, mark in enumerate(marks):
-        if how == 0:
-            mark["name"] = "step"
-        elif how == 1:
-            mark["dur"] = 0
-        elif how == 2:
-            mark["ts"] = marks[0]["ts"]
-        elif how == 3:
-            mark["tid"] = number
-        elif how == 4:
-            mark["name"] = draw.choice(
-                ("ProfilerStep#", "ProfilerStep#-1", "ProfilerStep#1e3", f"ProfilerStep#{2**70}")
-            )
-        else:
-            mark["dur"] = 1e10
+        new = {"name": "step", "dur": 0, "ts": marks[0]["ts"], "tid": number, "great dur": 1e10}
+        mark[key.split()[-1]] = new.get(key, draw.choice(numbers))
     return events
 
 
 _SETS = {
+    "keep_only": some,
     "no_duration": _set("dur", (0, -1, -1e9, None, "", "5")),
     "phase": _set("ph", ("B", "E", "i", "M", "b", "e", "C", "", "XX", None, 5)),
     "other_pid": _set("pid", (0, 1, -1, "", None, 2**40, [1], {"a": 1}, 0.5, "\ud800")),
@@ -167,15 +145,11 @@ _SETS = {
     "no_arguments": _set("args", (None, [], {}, "x", 5, [{}])),
     "same_time": _set("ts", (0, -1, None, 1e18, "1000.5", 2**62, 9.3e15)),
 }
-_CHANGES = (drop, keep_only, repeat, shuffle, scale_times, shift_times, swap_labels, swap_arguments, set_argument)
+_CHANGES = (drop, repeat, shuffle, scale_times, shift_times, swap_labels, swap_arguments, set_argument)
 _CHANGES += (renumber, steps_elsewhere)
 
 
-def _mutation(change: Change) -> Callable[[Tree, Random], Tree]:
-    return lambda tree, draw: changed(tree, draw, change)
-
-
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
-    f"events_{name}": _mutation(change)
+    f"events_{name}": partial(changed, change)
     for name, change in [*((change.__name__, change) for change in _CHANGES), *_SETS.items()]
 }

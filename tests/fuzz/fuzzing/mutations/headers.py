@@ -1,7 +1,5 @@
 """Mutations of what a trace says of itself, and of what its file name says: rank, world size, groups, clock base."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -22,74 +20,48 @@ def _headers(tree: Tree) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in found if isinstance(value, dict) and "traceEvents" in value]
 
 
-def _with_header(tree: Tree, draw: Random, change: Callable[[dict[str, Any], Random], dict[str, Any]]) -> Tree:
-    """One trace with its header changed, or all traces."""
-    found = _headers(tree)
-    if not found:
+Header = dict[str, Any]
+
+
+def _changing(change: Callable[[Header, Random], Header]) -> Callable[[Tree, Random], Tree]:
+    """One trace with some values of its header replaced by those of `change`, or all traces alike."""
+
+    def mutation(tree: Tree, draw: Random) -> Tree:
+        found, alike = _headers(tree), draw.randrange(1 << 30)
+        for name, value in found if draw.random() < 0.3 else draw.sample(found, min(1, len(found))):
+            tree = put(tree, name, {**value, **change(value, Random(alike))})
         return tree
-    for name, value in found if draw.random() < 0.3 else [draw.choice(found)]:
-        tree = put(tree, name, change(value, draw))
-    return tree
+
+    return mutation
 
 
-def header_rank(tree: Tree, draw: Random) -> Tree:
-    """Another rank or world size."""
-    key, new = draw.choice(("rank", "world_size")), draw.choice(_NUMBERS)
-
-    def change(value: dict[str, Any], draw: Random) -> dict[str, Any]:
-        info = value.get("distributedInfo")
-        return {**value, "distributedInfo": {**(info if isinstance(info, dict) else {}), key: new}}
-
-    return _with_header(tree, draw, change)
+def _distributed(value: Header, key: str, new: Any) -> Header:
+    info = value.get("distributedInfo")
+    return {"distributedInfo": {**(info if isinstance(info, dict) else {}), key: new}}
 
 
-def header_shape(tree: Tree, draw: Random) -> Tree:
-    """A top-level value of another type, or missing."""
-
-    def change(value: dict[str, Any], draw: Random) -> dict[str, Any]:
-        key = draw.choice(sorted(set(value) - {"traceEvents"} | {"distributedInfo", "deviceProperties"}))
-        return {**value, key: draw.choice(_SHAPES)}
-
-    return _with_header(tree, draw, change)
+def _shape(value: Header, draw: Random) -> Header:
+    keys = set(value) - {"traceEvents"} | {"distributedInfo", "deviceProperties"}
+    return {draw.choice(sorted(keys)): draw.choice(_SHAPES)}
 
 
-def header_groups(tree: Tree, draw: Random) -> Tree:
-    """Process groups of another shape: ranks beyond the world, a group of a billion, text for lists."""
-
-    def change(value: dict[str, Any], draw: Random) -> dict[str, Any]:
-        group: dict[str, Any] = {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}
-        group[draw.choice(sorted(group))] = draw.choice((*_NUMBERS, *_SHAPES, [0, 10**9], [-1, 2**64], "[0, 1]"))
-        config = draw.choice(([group], [group] * 500, group, [group, None]))
-        info = value.get("distributedInfo")
-        return {**value, "distributedInfo": {**(info if isinstance(info, dict) else {}), "pg_config": config}}
-
-    return _with_header(tree, draw, change)
+def _groups(value: Header, draw: Random) -> Header:
+    """Ranks beyond the world, a group of a billion, text for lists."""
+    group: Header = {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 2, "ranks": [0, 1]}
+    group[draw.choice(sorted(group))] = draw.choice((*_NUMBERS, *_SHAPES, [0, 10**9], [-1, 2**64], "[0, 1]"))
+    return _distributed(value, "pg_config", draw.choice(([group], [group] * 500, group, [group, None])))
 
 
-def header_base_time(tree: Tree, draw: Random) -> Tree:
-    """Another base of the clock: hosts centuries apart."""
-    new = draw.choice(_BASES)
-    return _with_header(tree, draw, lambda value, _: {**value, "baseTimeNanoseconds": new})
-
-
-def header_device(tree: Tree, draw: Random) -> Tree:
-    """Odd properties of the devices."""
-
-    def change(value: dict[str, Any], draw: Random) -> dict[str, Any]:
-        keys = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "warpSize", "numSms")
-        odd = [{draw.choice(keys): draw.choice((*_NUMBERS, *_SHAPES))} for _ in range(2)]
-        return {**value, "deviceProperties": odd}
-
-    return _with_header(tree, draw, change)
+def _device(value: Header, draw: Random) -> Header:
+    keys = ("id", "name", "totalGlobalMem", "computeMajor", "computeMinor", "warpSize", "numSms")
+    return {"deviceProperties": [{draw.choice(keys): draw.choice((*_NUMBERS, *_SHAPES))} for _ in range(2)]}
 
 
 def header_last(tree: Tree, draw: Random) -> Tree:
     """The header after the events, as some writers have it: the same recording."""
-
-    def change(value: dict[str, Any], draw: Random) -> dict[str, Any]:
-        return {"traceEvents": value["traceEvents"], **value}
-
-    return _with_header(tree, draw, change)
+    for name, value in draw.sample(found := _headers(tree), min(draw.choice((1, 2)), len(found))):
+        tree = put(tree, name, {"traceEvents": value["traceEvents"], **value})
+    return tree
 
 
 def no_header(tree: Tree, draw: Random) -> Tree:
@@ -109,11 +81,17 @@ def rank_in_name(tree: Tree, draw: Random) -> Tree:
 
 
 def same_rank(tree: Tree, draw: Random) -> Tree:
-    """One file there twice by different names."""
     name = draw.choice(sorted(path for path in tree if path.startswith("run/")))
     return {**tree, f"run/copy/{name.removeprefix('run/')}": tree[name]}
 
 
-_ALL = (header_rank, header_shape, header_groups, header_base_time, header_device, header_last, no_header)
-_ALL += (rank_in_name, same_rank)
-MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {mutation.__name__: mutation for mutation in _ALL}
+MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
+    "header_rank": _changing(
+        lambda value, draw: _distributed(value, draw.choice(("rank", "world_size")), draw.choice(_NUMBERS))
+    ),
+    "header_shape": _changing(_shape),
+    "header_groups": _changing(_groups),
+    "header_base_time": _changing(lambda value, draw: {"baseTimeNanoseconds": draw.choice(_BASES)}),
+    "header_device": _changing(_device),
+    **{mutation.__name__: mutation for mutation in (header_last, no_header, rank_in_name, same_rank)},
+}

@@ -1,7 +1,5 @@
 """Mutations of the folder itself: what lies beside or in place of a file and is no plain file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from random import Random
 
@@ -23,8 +21,7 @@ def special(tree: Tree, draw: Random) -> Tree:
     entry: Entry = draw.choice(
         (Fifo(), Socket(), Link("/dev/zero"), Link("/dev/null"), Link("/dev/tty"), Unreadable(), Unreadable(b"{}"))
     )
-    name = _name(tree, draw)
-    return with_file(tree, name[:180], entry)
+    return with_file(tree, _name(tree, draw)[:180], entry)
 
 
 def loop(tree: Tree, draw: Random) -> Tree:
@@ -53,7 +50,6 @@ def odd_name(tree: Tree, draw: Random) -> Tree:
 
 
 def folder_for_file(tree: Tree, draw: Random) -> Tree:
-    """A folder where a file is expected."""
     name = _name(tree, draw)
     return {**{path: entry for path, entry in tree.items() if path != name}, f"{name}/inside.json": b"{}"}
 
@@ -68,7 +64,6 @@ def beside(tree: Tree, draw: Random) -> Tree:
 
 
 def missing(tree: Tree, draw: Random) -> Tree:
-    """A file of the run missing."""
     name = draw.choice(sorted(path for path in tree if path.startswith("run/")))
     return {**{path: entry for path, entry in tree.items() if path != name}, "run/README.md": b"x"}
 

@@ -1,12 +1,11 @@
 """Mutations of databases and pickles: sound containers whose values are not what a reader expects."""
 
-from __future__ import annotations
-
 import pickle
 import sqlite3
 import struct
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,17 +20,7 @@ _CODE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
 _RING_FIELDS = (b"\0" * 8, b"\xff" * 8, struct.pack("<q", 2**62), struct.pack("<q", -(2**62)), struct.pack("<q", 7))
 
 
-def database_cell(tree: Tree, draw: Random) -> Tree:
-    """One value, or one column, of a database replaced."""
-    return _with_database(tree, draw, _set_cell)
-
-
-def database_shape(tree: Tree, draw: Random) -> Tree:
-    """A table or a column missing, renamed or empty."""
-    return _with_database(tree, draw, _reshape)
-
-
-def _with_database(tree: Tree, draw: Random, change: Callable[[sqlite3.Connection, Random], None]) -> Tree:
+def _with_database(change: Callable[[sqlite3.Connection, Random], None], tree: Tree, draw: Random) -> Tree:
     found = [(name, content) for name, content in files(tree) if content.startswith(b"SQLite format 3")]
     if not found:
         return tree
@@ -67,6 +56,7 @@ def _set_cell(connection: sqlite3.Connection, draw: Random) -> None:
 
 
 def _reshape(connection: sqlite3.Connection, draw: Random) -> None:
+    """A table or a column missing, renamed, empty or twice."""
     table = draw.choice(_tables(connection))
     how = draw.randrange(4)
     if how == 0:
@@ -80,7 +70,6 @@ def _reshape(connection: sqlite3.Connection, draw: Random) -> None:
 
 
 def pickle_value(tree: Tree, draw: Random) -> Tree:
-    """One value of a pickled dump replaced."""
     found = [(name, content) for name, content in files(tree) if content.startswith(b"\x80\x04")]
     if not found:
         return tree
@@ -120,6 +109,9 @@ def ring_field(tree: Tree, draw: Random) -> Tree:
     return with_file(tree, name, content[:at] + draw.choice(_RING_FIELDS) + content[at + 8 :])
 
 
-DATABASES: Mapping[str, Callable[[Tree, Random], Tree]] = {m.__name__: m for m in (database_cell, database_shape)}
+DATABASES: Mapping[str, Callable[[Tree, Random], Tree]] = {
+    "database_cell": partial(_with_database, _set_cell),
+    "database_shape": partial(_with_database, _reshape),
+}
 PICKLES: Mapping[str, Callable[[Tree, Random], Tree]] = {m.__name__: m for m in (pickle_value, pickle_code)}
 RINGS: Mapping[str, Callable[[Tree, Random], Tree]] = {ring_field.__name__: ring_field}

@@ -1,12 +1,10 @@
 """Mutations of bytes: of any one file, packed or not, whatever it holds."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable, Mapping
 from random import Random
 
-from fuzzing.tree import Entry, Tree, files, packed_like, unpacked, with_file
+from fuzzing.tree import Tree, files, packed_like, unpacked, with_file
 
 Edit = Callable[[bytes, Random], bytes]
 _LENGTHS = (1, 1, 2, 3, 8, 40, 300)
@@ -15,26 +13,18 @@ _ODD_WORDS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"nul", b"tru", b"0x1
 _PUNCTUATION = b'[]{}",:\\'
 
 
-def edited(tree: Tree, draw: Random, edit: Edit, is_packed: bool = False) -> dict[str, Entry]:
-    """The tree with one of its files edited: its text or, `is_packed`, the bytes on disk."""
-    name, content = draw.choice(sorted(files(tree)))
-    if is_packed:
-        return with_file(tree, name, edit(content, draw))
-    return with_file(tree, name, packed_like(content, edit(unpacked(content), draw)))
+def _mutation(edit: Edit, is_packed: bool = False) -> Callable[[Tree, Random], Tree]:
+    """One file of a tree edited: its text or, `is_packed`, the bytes on disk."""
 
+    def mutation(tree: Tree, draw: Random) -> Tree:
+        name, content = draw.choice(sorted(files(tree)))
+        new = edit(content, draw) if is_packed else packed_like(content, edit(unpacked(content), draw))
+        return with_file(tree, name, new)
 
-def on_text(edit: Edit) -> Callable[[Tree, Random], dict[str, Entry]]:
-    """The edit as a mutation of a file's text."""
-    return lambda tree, draw: edited(tree, draw, edit)
-
-
-def on_disk(edit: Edit) -> Callable[[Tree, Random], dict[str, Entry]]:
-    """The edit as a mutation of a file as it is stored."""
-    return lambda tree, draw: edited(tree, draw, edit, is_packed=True)
+    return mutation
 
 
 def flip(content: bytes, draw: Random) -> bytes:
-    """One bit of one byte changed."""
     if not content:
         return content
     at = draw.randrange(len(content))
@@ -42,13 +32,11 @@ def flip(content: bytes, draw: Random) -> bytes:
 
 
 def overwrite(content: bytes, draw: Random) -> bytes:
-    """Some bytes replaced by random ones."""
     at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
     return content[:at] + draw.randbytes(length) + content[at + length :]
 
 
 def cut_out(content: bytes, draw: Random) -> bytes:
-    """Some bytes missing."""
     at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
     return content[:at] + content[at + length :]
 
@@ -59,7 +47,6 @@ def cut_off(content: bytes, draw: Random) -> bytes:
 
 
 def double(content: bytes, draw: Random) -> bytes:
-    """Some bytes there twice."""
     at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
     return content[: at + length] + content[at:]
 
@@ -89,7 +76,9 @@ def drop_punctuation(content: bytes, draw: Random) -> bytes:
 def odd_word(content: bytes, draw: Random) -> bytes:
     """A number replaced by a word that is none in JSON, or by one of 5,000 digits."""
     places = [
-        at for at in range(1, min(len(content), 1 << 20)) if content[at - 1 : at] in b": [" and _is_digit(content, at)
+        at
+        for at in range(1, min(len(content), 1 << 20))
+        if content[at - 1 : at] in b": [" and content[at : at + 1].isdigit()
     ]
     if not places:
         return content
@@ -98,10 +87,6 @@ def odd_word(content: bytes, draw: Random) -> bytes:
     while end < len(content) and content[end : end + 1] in b"0123456789.-":
         end += 1
     return content[:at] + draw.choice(_ODD_WORDS) + content[end:]
-
-
-def _is_digit(content: bytes, at: int) -> bool:
-    return content[at : at + 1].isdigit()
 
 
 def nest(content: bytes, draw: Random) -> bytes:
@@ -128,7 +113,6 @@ def empty(content: bytes, draw: Random) -> bytes:
 
 
 def other_encoding(content: bytes, draw: Random) -> bytes:
-    """The text in another encoding."""
     text = content.decode("utf-8", "replace")
     return text.encode(draw.choice(("utf-16", "utf-16-be", "utf-32", "utf-8-sig", "utf-7")), "replace")
 
@@ -143,6 +127,6 @@ _ON_DISK = (flip, overwrite, cut_out, cut_off, double, zero_block, empty)
 _ON_TEXT = (*_ON_DISK[:5], insert_odd_byte, insert_punctuation, drop_punctuation, odd_word, nest, swap_halves)
 _ON_TEXT += (zero_block, empty, other_encoding, pack_again)
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
-    **{f"text_{edit.__name__}": on_text(edit) for edit in _ON_TEXT},
-    **{f"disk_{edit.__name__}": on_disk(edit) for edit in _ON_DISK},
+    **{f"text_{edit.__name__}": _mutation(edit) for edit in _ON_TEXT},
+    **{f"disk_{edit.__name__}": _mutation(edit, is_packed=True) for edit in _ON_DISK},
 }

@@ -1,7 +1,5 @@
 """Mutations of JSON values: one value of a document replaced by one that its reader may not expect."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -97,79 +95,50 @@ def chosen_slot(tree: Tree, draw: Random, wanted: Callable[[Any], bool]) -> tupl
     return None
 
 
-def replaced(tree: Tree, draw: Random, wanted: Callable[[Any], bool], offered: tuple[Any, ...]) -> Tree:
-    """The tree with one value that is `wanted` replaced by one of those offered."""
-    found = chosen_slot(tree, draw, wanted)
-    if found is None:
-        return tree
-    name, value, (holder, key) = found
-    holder[key] = draw.choice(offered)
-    return put(tree, name, value)
+Mutation = Callable[[Tree, Random], Tree]
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def number_to_odd_number(tree: Tree, draw: Random) -> Tree:
-    """A number replaced by a huge, negative, fractional or undefined one."""
-    return replaced(tree, draw, _is_number, NUMBERS)
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def number_to_other(tree: Tree, draw: Random) -> Tree:
-    """A number replaced by text, null, a list or an object."""
-    return replaced(tree, draw, _is_number, (*SHAPES, *TEXTS))
+def _replacing(wanted: Callable[[Any], bool], *offered: Any) -> Mutation:
+    """One value that is `wanted` replaced by one of those offered."""
+
+    def mutation(tree: Tree, draw: Random) -> Tree:
+        if (found := chosen_slot(tree, draw, wanted)) is None:
+            return tree
+        name, value, (holder, key) = found
+        holder[key] = draw.choice(offered)
+        return put(tree, name, value)
+
+    return mutation
 
 
-def text_to_odd_text(tree: Tree, draw: Random) -> Tree:
-    """A text replaced by an empty, long, escaped or half one."""
-    return replaced(tree, draw, lambda value: isinstance(value, str), TEXTS)
+def _of_a_key(change: Callable[[dict[str, Any], str, Random], None]) -> Mutation:
+    """One key of one object changed."""
+
+    def mutation(tree: Tree, draw: Random) -> Tree:
+        found = chosen_slot(tree, draw, lambda value: True)
+        if found is None or not isinstance(found[2][0], dict):
+            return tree
+        change(*found[2], draw)
+        return put(tree, *found[:2])
+
+    return mutation
 
 
-def text_to_other(tree: Tree, draw: Random) -> Tree:
-    """A text replaced by a number, null, a list or an object."""
-    return replaced(tree, draw, lambda value: isinstance(value, str), (*SHAPES, *NUMBERS))
-
-
-def holder_to_other(tree: Tree, draw: Random) -> Tree:
-    """A list or object replaced by something that is none, or by an empty or odd one."""
-    return replaced(tree, draw, lambda value: isinstance(value, list | dict), (*SHAPES, 7, "x", NAN))
-
-
-def null_to_other(tree: Tree, draw: Random) -> Tree:
-    """A null or a truth value replaced."""
-    return replaced(tree, draw, lambda value: value is None or isinstance(value, bool), (*SHAPES, *NUMBERS, *TEXTS))
-
-
-def drop_key(tree: Tree, draw: Random) -> Tree:
-    """A key missing."""
-    found = chosen_slot(tree, draw, lambda value: True)
-    if found is None or not isinstance(found[2][0], dict):
-        return tree
-    name, value, (holder, key) = found
-    del holder[key]
-    return put(tree, name, value)
-
-
-def swap_keys(tree: Tree, draw: Random) -> Tree:
-    """The values of two keys of one object swapped."""
-    found = chosen_slot(tree, draw, lambda value: True)
-    if found is None or not isinstance(found[2][0], dict):
-        return tree
-    name, value, (holder, key) = found
+def _swap(holder: dict[str, Any], key: str, draw: Random) -> None:
     other = draw.choice(sorted(holder))
     holder[key], holder[other] = holder[other], holder[key]
-    return put(tree, name, value)
 
 
-def rename_key(tree: Tree, draw: Random) -> Tree:
-    """A key by another name: of the other case, empty, or odd."""
-    found = chosen_slot(tree, draw, lambda value: True)
-    if found is None or not isinstance(found[2][0], dict):
-        return tree
-    name, value, (holder, key) = found
+def _rename(holder: dict[str, Any], key: str, draw: Random) -> None:
     holder[draw.choice((key.upper(), "", "\ud800", f"{key} ", "0"))] = holder.pop(key)
-    return put(tree, name, value)
 
 
 def repeat_key(tree: Tree, draw: Random) -> Tree:
@@ -217,6 +186,18 @@ def _content(tree: Tree, name: str) -> bytes:
     return entry
 
 
-_ALL = (number_to_odd_number, number_to_other, text_to_odd_text, text_to_other, holder_to_other, null_to_other)
-_ALL += (drop_key, swap_keys, rename_key, repeat_key, all_of_a_key)
-MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {mutation.__name__: mutation for mutation in _ALL}
+MUTATIONS: Mapping[str, Mutation] = {
+    "number_to_odd_number": _replacing(_is_number, *NUMBERS),
+    "number_to_other": _replacing(_is_number, *SHAPES, *TEXTS),
+    "text_to_odd_text": _replacing(_is_text, *TEXTS),
+    "text_to_other": _replacing(_is_text, *SHAPES, *NUMBERS),
+    "holder_to_other": _replacing(lambda value: isinstance(value, list | dict), *SHAPES, 7, "x", NAN),
+    "null_to_other": _replacing(
+        lambda value: value is None or value is True or value is False, *SHAPES, *NUMBERS, *TEXTS
+    ),
+    "drop_key": _of_a_key(lambda holder, key, draw: holder.pop(key)),
+    "swap_keys": _of_a_key(_swap),
+    "rename_key": _of_a_key(_rename),
+    "repeat_key": repeat_key,
+    "all_of_a_key": all_of_a_key,
+}

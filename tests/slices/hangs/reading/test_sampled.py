@@ -62,9 +62,7 @@ def test_a_killed_rank_was_last_where_it_was_sampled_last(tmp_path: Path) -> Non
         ("Connection closed by peer [127.0.0.1]:20712.", "killed"),
     ],
 )
-def test_a_rank_that_a_launcher_killed_because_it_did_not_end_is_no_cause(
-    tmp_path: Path, message: str, kind: str
-) -> None:
+def test_a_rank_that_the_launcher_killed_as_it_did_not_end_is_no_cause(tmp_path: Path, message: str, kind: str) -> None:
     """A rank that hangs in C code does not answer SIGTERM. Whether it died first is told by what its peers say."""
     sidecar(tmp_path, 0, end={"at_ns": T0 + 60 * 10**9, "error": {"type": "RuntimeError", "message": message}})
     sidecar(tmp_path, 1, state="killed")

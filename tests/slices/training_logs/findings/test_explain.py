@@ -43,15 +43,19 @@ def of_ranks(timer: str, times: dict[int, list[float]], sizes: dict[str, int]) -
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=tuple(by_rank), sizes=sizes))
 
 
-def test_the_usual_iteration_leaves_the_first_out() -> None:
+def test_the_usual_iteration_leaves_the_first_out_and_slow_ones_are_told_by_number_and_cost() -> None:
     report = of_sample("megatron_deepspeed_aurora")
     assert report.iterations is not None and report.iterations.median_ms == 20298.3
     rows = {row.name: row for row in report.timers}
     assert rows["fwd"].share == pytest.approx(4022.73 / 20298.3)
     assert (rows["bwd_inner"].depth, rows["bwd"].depth, rows["optimizer_allgather"].depth) == (1, 0, 1)
+    report = of_sample("megatron_gpt2")
+    (finding,) = report.findings
+    assert finding.id == "uneven_iterations" and "190 (1.27 s)" in finding.evidence[0]
+    assert report.iterations is not None and report.iterations.every == 10
 
 
-def test_outermost_timers_and_the_rest_are_the_iteration() -> None:
+def test_outermost_timers_and_the_rest_are_the_iteration_unless_they_hold_several() -> None:
     report = of_timers(
         {
             "forward-backward": (790.0, 800.0),
@@ -62,36 +66,41 @@ def test_outermost_timers_and_the_rest_are_the_iteration() -> None:
             "optimizer-inner-step": (60.0, 60.0),
         }
     )
-    depths = {row.name: row.depth for row in report.timers}
-    assert depths == {
+    assert {row.name: row.depth for row in report.timers} == {
         **{"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2},
         **{"optimizer": 0, "optimizer-inner-step": 1},
     }
     assert sum(row.share or 0 for row in report.timers if row.depth == 0) == pytest.approx(0.9)
     assert "(in no timer)" in render_log(report) and report.findings == ()
-
-
-def test_timers_that_hold_several_iterations_are_no_share_of_one() -> None:
     report = of_sample("deepspeed_pipeline")
     assert sum(row.share or 0 for row in report.timers if row.depth == 0) == pytest.approx(1)
     assert any("more than one iteration takes" in said for said in report.abstained)
 
 
-def test_a_third_of_the_iteration_in_the_loader() -> None:
+def test_what_the_loader_takes_is_data_loading_and_not_the_passes_fault() -> None:
     report = of_timers({"forward-backward": (880.0, 900.0), "batch-generator": (300.0, 333.0)})
     (finding,) = [f for f in report.findings if f.id == "data_loading"]
     assert (finding.severity, finding.share, finding.page) == ("critical", pytest.approx(0.333), "input_starved")
     assert "Loading data takes 33 % of an iteration" in report.sentence
+    timers = {"forward-backward": (880.0, 900.0), "forward-compute": (300.0, 420.0), "batch-generator": (1.0, 121.0)}
+    report = of_timers(timers, ALONE)
+    assert {f.id for f in report.findings if f.severity != "info"} == {"data_loading"}
+    assert [f.summary for f in report.findings if f.id == "ranks_apart" and "forward-compute" in f.summary] == []
 
 
-def test_exposed_communication_counts_what_lies_inside_once() -> None:
-    report = of_sample("megatron_t5_2021")
-    (finding,) = report.findings
+def test_exposed_communication_counts_once_and_most_of_it_may_be_waiting() -> None:
+    (finding,) = of_sample("megatron_t5_2021").findings
     assert finding.id == "exposed_communication" and finding.share == pytest.approx(0.51, abs=0.02)
     nested = of_timers({"backward-reduce-model-grads": (50.0, 200.0), "backward-params-all-reduce": (50.0, 190.0)})
     (finding,) = nested.findings
     assert finding.share == pytest.approx(0.2)
     assert any("up to 150 ms of it is waiting" in told for told in finding.evidence)
+    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
+    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
+    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
+    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
+    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
+    assert finding.severity == "critical"
 
 
 @pytest.mark.parametrize(("sizes", "severity"), [(ALONE, "critical"), ({**ALONE, "pipeline": 2}, "info"), ({}, "info")])
@@ -99,13 +108,6 @@ def test_ranks_that_are_apart_are_judged_only_where_they_do_the_same_work(sizes:
     report = of_timers({"forward-backward": (880.0, 900.0), "forward-compute": (300.0, 420.0)}, sizes)
     (finding,) = [f for f in report.findings if f.id == "ranks_apart"]
     assert (finding.severity, finding.ranks) == (severity, ())
-
-
-def test_what_the_loader_takes_is_not_the_passes_fault() -> None:
-    timers = {"forward-backward": (880.0, 900.0), "forward-compute": (300.0, 420.0), "batch-generator": (1.0, 121.0)}
-    report = of_timers(timers, ALONE)
-    assert {f.id for f in report.findings if f.severity != "info"} == {"data_loading"}
-    assert [f.summary for f in report.findings if f.id == "ranks_apart" and "forward-compute" in f.summary] == []
 
 
 def test_a_rank_that_is_longest_every_time_is_named() -> None:
@@ -144,13 +146,6 @@ def test_ranks_are_named_among_those_that_do_the_same_work(
     assert "expert" not in sizes or any("expert" in said for said in report.abstained)
 
 
-def test_slow_iterations_by_number_and_cost() -> None:
-    report = of_sample("megatron_gpt2")
-    (finding,) = report.findings
-    assert finding.id == "uneven_iterations" and "190 (1.27 s)" in finding.evidence[0]
-    assert report.iterations is not None and report.iterations.every == 10
-
-
 def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
     rows = {(row.op, row.size_bytes): row for row in of_sample("deepspeed_summary_2025").calls}
     row = rows["broadcast", 50 * 2**20]
@@ -173,18 +168,8 @@ def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
 def test_formulas(op: str, size: int, factor: float) -> None:
     tput = {"all_gather_into_tensor": 8.0}.get(op, 1.0) * size / 10e6 * 8
     call = LoggedCalls(op, size, 4, 40.0, 10.0, tput, size * factor / 10e6 * 8)
-    report = explain_tables(TrainingLog("a.log", ("DeepSpeed",), calls=(call,), sizes={"world": 8}))
-    (row,) = report.calls
+    (row,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), calls=(call,), sizes={"world": 8})).calls
     assert row.busbw_gbs == pytest.approx(size * factor / 10e6) and row.logged_ratio == pytest.approx(1)
-
-
-def test_most_of_the_communication_is_waiting() -> None:
-    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
-    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
-    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
-    assert finding.severity == "critical"
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)

@@ -88,7 +88,7 @@ def test_timers_of_the_step_stand_for_those_of_its_micro_steps_and_tell_shortest
     assert readings["optimizer"].of_all_ranks
 
 
-def test_named_ranks_the_sizes_of_the_job_and_the_longest_alone(tmp_path: Path) -> None:
+def test_ranks_sizes_and_the_longest_alone_and_no_numbers_is_one_line(tmp_path: Path) -> None:
     log = read_text(tmp_path, OF_ALL_RANKS)
     found = [(r.name, r.rank, r.ms) for r in log.by_rank]
     assert found[:2] == [("forward-compute", 0, 800.10), ("forward-compute", 1, 812.20)]
@@ -97,17 +97,16 @@ def test_named_ranks_the_sizes_of_the_job_and_the_longest_alone(tmp_path: Path) 
     text = "max time across ranks (ms):\n    optimizer ......................................: 3409.92\n"
     (reading,) = read_text(tmp_path, text).timers
     assert (reading.shortest_ms, reading.longest_ms) == (None, 3409.92)
+    with pytest.raises(NoUsableInput, match="no iteration, timer or call is whole"):
+        read_text(tmp_path, "(min, max) time across ranks (ms):\n    optimizer ....: (x, y)\n")
 
 
-def test_sizes_are_powers_of_1024_and_rates_stay_as_logged() -> None:
+def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_path: Path) -> None:
     calls = {(c.op, c.size_bytes): c for c in read(BY_NAME["deepspeed_summary_2025"]).calls}
     call = calls["broadcast", 50 * 2**20]
     assert (call.count, call.total_ms, call.mean_ms, call.busbw_gbps) == (1, 6.61, 6.61, 63.47)
     verbose = {c.op: c for c in read(BY_NAME["deepspeed_verbose_2022"]).calls}
     assert (verbose["all_gather_base"].count, verbose["all_gather_base"].total_ms) == (2, pytest.approx(0.19))
-
-
-def test_a_table_counts_what_its_lines_said_and_tells_stragglers(tmp_path: Path) -> None:
     both = BY_NAME["deepspeed_verbose_2022"].read_text() + BY_NAME["deepspeed_summary_2025"].read_text()
     assert {call.op for call in read_text(tmp_path, both).calls} == {"broadcast", "barrier"}
     log = read_text(tmp_path, STRAGGLING)
@@ -149,9 +148,7 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_cut_anywhere_keeps_the_numbers_before_it(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_cut_keeps_the_numbers_before_it(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = data.draw(st.sampled_from(SAMPLES))
     content = path.read_bytes()
     at = data.draw(st.integers(0, len(content)))
@@ -186,8 +183,3 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
     except NoUsableInput:
         return
     assert all(iteration.mean_ms > 0 for iteration in log.iterations)
-
-
-def test_a_log_without_numbers_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(NoUsableInput, match="no iteration, timer or call is whole"):
-        read_text(tmp_path, "(min, max) time across ranks (ms):\n    optimizer ....: (x, y)\n")

@@ -21,7 +21,6 @@ def _patch(folder: Path, source: str, values: dict[str, Value], line: int = 2) -
 
 
 def _applied(folder: Path, patch: ScriptPatch) -> str:
-    """The script after `git apply`."""
     (folder / "fix.patch").write_bytes(patch.diff.encode())
     subprocess.run(["git", "apply", "--whitespace=nowarn", "fix.patch"], cwd=folder, check=True, capture_output=True)
     return (folder / "train.py").read_bytes().decode()
@@ -59,9 +58,7 @@ def _applied(folder: Path, patch: ScriptPatch) -> str:
         ),
     ],
 )
-def test_a_call_gets_its_values_and_keeps_its_form(
-    tmp_path: Path, call: str, values: dict[str, Value], expected: str
-) -> None:
+def test_a_call_gets_values_keeps_its_form(tmp_path: Path, call: str, values: dict[str, Value], expected: str) -> None:
     patch = _patch(tmp_path, f"{DATA}loader = DataLoader{call}", values)
     assert patch.by_hand == () and _applied(tmp_path, patch) == f"{DATA}loader = DataLoader{expected}"
 

@@ -36,16 +36,13 @@ def test_one_hiccup_in_twenty_steps_is_left_out_and_what_occurs_more_often_count
     assert evidence.run_step_us([100.0] * 7) is None and evidence.run_step_us([]) is None
 
 
-def test_what_ranks_held_counts_only_after_the_planned_steps(tmp_path: Path) -> None:
+def test_a_rank_holds_after_the_planned_steps_and_of_many_every_digest_and_few_values_stay(tmp_path: Path) -> None:
     ended = {"steps": 5, "loss": 0.5, "parameters": {"digest": "a", "sample": [1.0]}, "took_ns": 1}
     _rank(tmp_path, 0, [1, 2, 3], trial=ended)
     _rank(tmp_path, 1, [1, 2, 3], trial=None)
     ranks = evidence.ranks_left(tmp_path)
     assert set(evidence.held_by_rank(ranks, RunPlan(2, 3))) == {"0"}
     assert evidence.held_by_rank(ranks, RunPlan(2, 4)) == {}
-
-
-def test_of_many_ranks_every_digest_and_the_values_of_a_few_are_kept(tmp_path: Path) -> None:
     for rank in range(20):
         parameters = {"digest": f"d{rank}", "sample": [1.0]}
         _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": parameters})

@@ -11,6 +11,8 @@ from ddprof.remembered import remembered
 from ddprof.units import format_us
 
 MOST = 0.5  # of the recording: what is left is the smaller part, and start-up goes on between its calls
+# All steps together: issuing one operation takes a host longer (2 to 10 us, kernel launches on A100 and H100).
+LEAST_NS = 10_000
 COMMUNICATION_ONLY = "the trace records communication only"
 NOTHING_COMPUTED = "only start-up was recorded: nothing is computed in the one step; record later steps"
 ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
@@ -19,6 +21,9 @@ ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds 
 @remembered
 def out_of_scope(job: JobFacts) -> str | None:
     """Why nothing but communication can be judged, in words; None where steps of the job were recorded whole."""
+    recorded_ns = max((int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks), default=0)
+    if recorded_ns < LEAST_NS:
+        return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one launch takes"
     if all(f.top.get("records") == "communication" for f in job.ranks):
         return COMMUNICATION_ONLY
     if all(lost_device(f, job.ranks) for f in job.ranks):

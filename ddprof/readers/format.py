@@ -83,3 +83,5 @@ class Format:
     chosen: Callable[[list[Source]], tuple[list[Source], list[HealthNote]]] | None = None
     holds_events: bool = True
     missing: Callable[[], str | None] | None = None
+    is_late: Callable[[bytes], bool] | None = None
+    aside: Callable[[Source], str | None] | None = None

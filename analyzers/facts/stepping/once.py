@@ -35,6 +35,7 @@ _HOSTS_OWN = ("host_launch", "host_sync", "allocator", "dataloader", "unknown")
 WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
 NEVER = np.iinfo(np.int64).max
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
+_STEP_MARK = re.compile(r"^ProfilerStep[#*]")  # an operator in traces of PyTorch 1.8 and 1.9
 
 
 def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
@@ -100,11 +101,12 @@ def _loads(ops: Table, held: Intervals) -> Table:
 
 def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
     """From the first mark to the first work, and from the last work to the last mark: the profiler starts and stops
-    there. Work is what the training threads do, waits for the whole device excepted, and what the device does.
+    there. Work is what the training threads do, marks of steps and waits for the whole device excepted, and what the
+    device does.
     """
     events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
-    waits = matches(_DEVICE_SYNC, trace.strings)[events["name"]]
-    does = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & ~waits
+    idle = matches(_DEVICE_SYNC, trace.strings) | matches(_STEP_MARK, trace.strings)
+    does = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & ~idle[events["name"]]
     does &= among(events["track"], threads)
     if not len(steps) or not does.any():
         return ONCE.empty()

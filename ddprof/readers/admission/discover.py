@@ -18,8 +18,8 @@ from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import together
 from ddprof.readers.admission.runs import group_runs
-from ddprof.readers.admission.sniff import TAR, UNREMARKABLE, ZIP, Sniffed, sniff
-from ddprof.readers.admission.walk import is_skipped, walk
+from ddprof.readers.admission.sniff import OTHER_TEXT, TAR, UNREMARKABLE, ZIP, Sniffed, sniff
+from ddprof.readers.admission.walk import is_skipped, may_be_anything, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, open_member, shown_members
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
 from ddprof.readers.files.remote import is_url
@@ -31,7 +31,8 @@ from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.source import Inventory, OnlyLogs, Source
 
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
-LATE_EVENTS_BYTES = 64 << 20  # how far to look for "traceEvents" in JSON that starts with something else
+# How far to look for "traceEvents" in JSON that starts with something else, and for iterations below settings.
+LATE_EVENTS_BYTES = 64 << 20
 LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
 _EVENTS = b'"traceEvents"'
 
@@ -59,7 +60,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
     logs = tuple(f.source for f in found if _holds_events(f) is False)
     sources, ignored = attach([f.source for f in found if _holds_events(f) or f.sniffed.format == "run_file"])
     sources, left_out = _split_parts(sources)
-    notes += _ignored_notes(found) + ignored + left_out + _log_notes(logs)
+    notes += _ignored_notes(found) + ignored + left_out + (_log_notes(logs) if sources else [])
     if not sources and logs:
         raise OnlyLogs(f"{logs[0].label}: a training log, which holds no events: `ddprof analyze` alone reads it", logs)
     if not sources:
@@ -137,9 +138,12 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
 def _sniffed(
     source: Source, stored: IO[bytes], root: str, late_bytes: int, budget: MemberBudget | None = None
 ) -> Found:
-    """What a file is. JSON objects may hold megabytes of metadata before their events: looked for in `late_bytes`."""
+    """What a file is. JSON objects may hold megabytes of metadata before their events, logs of settings before their
+    iterations: looked for in `late_bytes`.
+    """
     blocks = ByteStream(stored, source.label, budget)
     head, recent, looked_bytes, result = b"", b"", 0, None
+    cut, late = b"", [(name, form) for name, form in formats().items() if form.is_late]
     for block in blocks:
         looked_bytes += len(block)
         if result is None:
@@ -149,8 +153,15 @@ def _sniffed(
             result, recent = sniff(Sample(head[:HEAD_BYTES])), head
         else:
             recent = recent[1 - len(_EVENTS) :] + block
-        has_events = _EVENTS in recent
-        if result.format is not None or has_events or not Sample(head).is_object or looked_bytes > late_bytes:
+        if result.format is not None or looked_bytes > late_bytes:
+            break
+        if result.what == OTHER_TEXT and late and b"\0" not in head[:HEAD_BYTES]:
+            lines, _, cut = (cut + (recent if recent is head else block)).rpartition(b"\n")
+            cut = cut[-HEAD_BYTES:]
+            result = next(
+                (Sniffed(name, form.what) for name, form in late if form.is_late and form.is_late(lines)), result
+            )
+        elif _EVENTS in recent or not Sample(head).is_object:
             break
     result, recent = (result, recent) if result else (sniff(Sample(head)), head)
     if result.format is None and result.what not in (TAR, ZIP) and _EVENTS in recent:
@@ -182,7 +193,7 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
             notes.append(HealthNote(issue, effect, where=where))
         elif item.sniffed.format is None and item.sniffed.what in UNREMARKABLE:
             other[item.sniffed.what, item.root] += 1
-        elif item.sniffed.format is None:
+        elif item.sniffed.format is None and not (may_be_anything(where) and _absolute(item.root) != where):
             notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out", where=where))
     for (what, root), count in other.items():
         issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
@@ -197,8 +208,15 @@ def _holds_events(file: Found) -> bool | None:
 
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
-    effect = "left out beside traces: `ddprof analyze` tells what it says where it is named alone"
-    return [HealthNote(f"{log.label}: a training log", effect, "info", where=log.path) for log in logs]
+    """What each log says of the whole run, beside the traces of some steps."""
+    effect = "not used for the verdict; `ddprof analyze` tells more where the log is named alone"
+    notes = []
+    for log in logs:
+        aside = formats()[log.format].aside
+        said = aside(log) if aside is not None else None
+        issue = f"{log.label}: a training log" + (f": {said}" if said else "")
+        notes.append(HealthNote(issue, effect, "info", where=log.path))
+    return notes
 
 
 def _absolute(root: str) -> str:

@@ -17,6 +17,8 @@ _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
 _OTHER_JSON = "JSON, but not a trace"
+_JSON_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
+OTHER_TEXT = "not a trace (neither JSON nor SQLite)"
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",
@@ -92,9 +94,9 @@ def _otherwise(sample: Sample) -> str:
             return what
     if _HTML.match(sample.head):
         return "an HTML page, not a trace"
-    if sample.is_list or sample.is_object:
+    if sample.is_object or _JSON_LIST.match(sample.text):
         return _OTHER_JSON
-    return "not a trace (neither JSON nor SQLite)"
+    return OTHER_TEXT
 
 
 def _foreign(sample: Sample) -> str | None:

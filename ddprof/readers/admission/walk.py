@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 
@@ -16,17 +15,21 @@ from ddprof.readers.source import Source
 
 # Written by capture while it runs, by analysis (fixes), or by people: no traces, and not worth a note each.
 _SKIPPED_SUFFIXES = (
-    *(".tmp", ".ring", ".bin", ".py", ".md", ".txt", ".log", ".html", ".csv", ".yaml", ".yml", ".sh"),
-    *(".toml", ".patch", ".diff"),
+    *(".tmp", ".ring", ".bin", ".py", ".md", ".html", ".csv", ".yaml", ".yml", ".sh", ".toml", ".patch", ".diff"),
 )
-_INSPECTOR_LOG = re.compile(r"-pid\d+\.log$")  # HOST-pidN.log, as NCCL's Inspector plugin names its output
+_TEXT_SUFFIXES = (".txt", ".log", ".out", ".err")
 _LEFT_OUT = "left out"
 _LOCAL = "file://"
 
 
 def is_skipped(name: str) -> bool:
     """Whether a file of this name, where nobody named it, is no trace."""
-    return name.endswith(_SKIPPED_SUFFIXES) and not _INSPECTOR_LOG.search(name)
+    return name.endswith(_SKIPPED_SUFFIXES)
+
+
+def may_be_anything(name: str) -> bool:
+    """Whether a file of this name is worth no note where it turns out to be nothing that is read."""
+    return name.endswith(_TEXT_SUFFIXES)
 
 
 def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:

@@ -1,4 +1,5 @@
-"""Text logs of training jobs (Megatron, NeMo, DeepSpeed): numbers, and no events; `ddprof analyze` reads them alone."""
+"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning): numbers, and no events;
+`ddprof analyze` reads them alone, and beside traces says how long iterations took in the whole run."""
 
 from __future__ import annotations
 
@@ -8,30 +9,27 @@ from typing import NoReturn
 from ddprof.errors import NoUsableInput
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
+from ddprof.slices.training_logs.reading.lines import plain, wanted
 
 _MARKS = re.compile(
-    rb"comm op: [^|\r\n]{1,200}? \| time \(ms\): [\d.]{1,20} \| msg size: "
-    rb"|Comm\. Op\s+Message Size\s+Count\s+Total "
-    rb"|times? across ranks \(ms\):[ \r\n]"
-    rb"|elapsed[ _]time[ _]per[ _]iteration[ _]\(?ms\)?\s*[:=]\s*\d"
-    rb"|train_step_timing in s[:=]\s*\d"
-    rb"|time \(ms\) \| (?:forward|fwd|optimizer|model-and|pipe|batch_input)[\w-]*: "
-    # What is printed at the start: megabytes of others' lines may lie between it and the first number.
-    rb"|using world size: \d{1,7}, data-parallel size: \d"
-    rb"|\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]"
-    rb"|iter time \(s\): [\d.]{1,20} samples/sec:"
+    r"comm op: [^|\r\n]{1,200}? \| time \(ms\): [\d.]{1,20} \| msg size: "
+    r"|Comm\. Op\s+Message Size\s+Count\s+Total "
+    r"|times? across ranks \(ms\):[ \r\n]?"
+    r"|elapsed[ _]time[ _]per[ _]iteration[ _]\(?m?s\)?\s*[:=]\s*\d"
+    r"|train_step_timing in s[:=]\s*\d"
+    r"|time \(ms\) \| (?:forward|fwd|optimizer|model-and|pipe|batch_input)[\w-]*: "
+    r"|using world size: \d{1,7}, data-parallel size: \d"
+    r"|iter time \(s\): [\d.]{1,20} samples/sec:"
+    r"|(?:global_step=|\s\d{1,9}/)\d{1,12}, (?:RunningAvg)?SamplesPerSec=\d"
+    r"|\bstep:\s{1,12}\d{1,12}\s.{0,200}?\btps: \d"
+    r"|'train_runtime': '?\d|'loss': '?\d.{0,400}'epoch': '?\d|Total optimization steps = \d"
+    r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
 )
-_WORDS = (
-    b"comm op: ",
-    b"Comm. Op",
-    b"across ranks (ms)",
-    b"per iteration",
-    b"per_iteration",
-    b"train_step_timing",
-    b"time (ms) |",
-    b"iter time (s)",
-    b"using world size",
-    b"[INFO] [",
+# What is printed at the start by programs that print thousands of lines before the first number.
+_STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
+_FAILED, _OF_TRAINING = (
+    (b"Traceback (most recent call last)", b"ut of memory"),
+    (b"torch", b"deepspeed", b"megatron", b"lightning"),
 )
 
 
@@ -44,8 +42,31 @@ def _refuse(source: Source) -> NoReturn:
 
 
 def _recognise(sample: Sample) -> bool:
-    is_text = b"\0" not in sample.head[:4096]
-    return is_text and not (sample.is_object or (sample.is_list and sample.has_events)) and sample.has(_MARKS, _WORDS)
+    """Not JSON, in whose texts such lines may lie; the Trainer's lines are dicts as Python prints them."""
+    is_json = (sample.is_object and not sample.text.startswith(b"{'")) or (sample.is_list and sample.has_events)
+    return not is_json and b"\0" not in sample.head[:4096] and _is_of_training(sample.text)
 
 
-FORMAT = Format("training_log", "a training log (Megatron, NeMo, DeepSpeed)", _recognise, _refuse, holds_events=False)
+def _is_of_training(text: bytes) -> bool:
+    if any(_MARKS.search(plain(line).text) for line in wanted(text.replace(b"\r", b"\n"))):
+        return True
+    if b"[INFO] [" in text and _STARTS.search(text):
+        return True
+    return any(word in text for word in _FAILED) and any(word in text.lower() for word in _OF_TRAINING)
+
+
+def _aside(source: Source) -> str | None:
+    from ddprof.slices.training_logs.findings.explain import said_aside
+
+    return said_aside(source)
+
+
+FORMAT = Format(
+    "training_log",
+    "a training log (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning)",
+    _recognise,
+    _refuse,
+    holds_events=False,
+    is_late=_is_of_training,
+    aside=_aside,
+)

@@ -70,7 +70,11 @@ class LoggedStraggling:
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them."""
+    """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them.
+
+    `means`: (iteration, ms printed, ms by the clock) where what was printed is no time of that iteration. `error`: what
+    the log ends in, after its last iteration; empty where that is nothing.
+    """
 
     label: str
     writers: tuple[str, ...]
@@ -80,7 +84,8 @@ class TrainingLog:
     calls: tuple[LoggedCalls, ...] = ()
     straggling: tuple[LoggedStraggling, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    means: tuple[tuple[int, float, float], ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ddprof.analyzers.engine import analyze
 from ddprof.analyzers.job.scope import NOTHING_COMPUTED, ONE_STEP_LEFT
 from ddprof.report.model import Report
@@ -69,3 +71,26 @@ def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_p
     found = analyze([tmp_path])[0]
     assert not found.findings
     assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
+
+
+@pytest.mark.parametrize(("length_us", "says"), [(0.13, True), (6.0, True), (60.0, False)])
+def test_nothing_is_said_of_less_than_a_launch(tmp_path: Path, length_us: float, says: bool) -> None:
+    kernel = span("kernel", "ampere_sgemm_128x64_tn", 0, length_us / 8)
+    found = report_of(json.dumps([kernel, span("cpu_op", "aten::mm", 0, length_us)]), tmp_path / "sample")
+    assert ("too little was recorded" in found.verdict.headline) == says
+    assert not (says and found.findings)
+
+
+@pytest.mark.parametrize(("category", "tail_us", "name"), [("cpu_op", 80_000, "#"), ("Operator", 150_000, "#")])
+def test_the_end_of_the_profiler_is_no_part_of_a_step(tmp_path: Path, category: str, tail_us: int, name: str) -> None:
+    """Traces of PyTorch 1.8 mark steps by operators."""
+    found: list[dict[str, Any]] = []
+    for step in range(5):
+        begin = step * STEP_US
+        length = STEP_US + (tail_us if step == 4 else 0)
+        found.append(span(category, f"ProfilerStep{name}{step + 1}", begin, length))
+        for at in range(begin, begin + STEP_US, OPERATOR_US):
+            found.append(span(category, "aten::mm", at, OPERATOR_US))
+            found.append({**span("kernel", "ampere_sgemm_128x64_tn", at, 900), "pid": 0, "tid": 7})
+    report = report_of(json.dumps({"traceEvents": found}), tmp_path / "tail")
+    assert report.steps.wall_us == pytest.approx(STEP_US, rel=0.02)

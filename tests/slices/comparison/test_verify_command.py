@@ -25,7 +25,7 @@ def test_a_true_prediction_is_kept_and_quoted_unless_it_is_not_wanted(ddprof, ru
     assert document["measured_low_us"] is None or document["measured_low_us"] <= document["measured_us"]
     for folder in ("data", "before"):
         assert (tmp_path / folder / "calibration.jsonl").read_text().count("\n") == 1
-    assert "of 2 predictions like this, 2 fell inside" in ddprof(*asked)[1]
+    assert "2 of 2 similar predictions were within range" in ddprof(*asked)[1]
 
 
 def test_a_false_prediction_is_said_and_the_finding_remembers(ddprof, runs) -> None:

@@ -53,7 +53,7 @@ def test_beside_traces_it_is_left_out_with_a_note(tmp_path: Path) -> None:
     inventory = discover([tmp_path])
     assert len(inventory.sources) == 1
     (note,) = inventory.health
-    assert "a training log" in note.issue and note.severity == "info"
+    assert "An iteration takes 5.65 s" in note.issue and note.severity == "info"
 
 
 def test_numbers_that_begin_late(tmp_path: Path) -> None:
@@ -64,3 +64,10 @@ def test_numbers_that_begin_late(tmp_path: Path) -> None:
     assert "An iteration takes 5.65 s" in analyze(str(late)).stdout
     late.write_text(head)
     assert "no iteration, timer or call is whole" in str(analyze(str(late)).exception)
+    settings = "[rank0]: optimizer ................. adam\n" * 20_000  # in a folder, below settings without any mark
+    late.write_text(settings + LOG.read_text(encoding="utf-8"))
+    (tmp_path / "notes.txt").write_text("[rank0]: nothing\n")
+    result = analyze(str(tmp_path))
+    assert "An iteration takes 5.65 s" in result.stdout and result.stderr == ""
+    late.write_text("import torch\nTraceback (most recent call last):\n  x\nValueError: no data\n")
+    assert "ends before the first iteration in ValueError: no data" in analyze(str(tmp_path)).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ddprof.errors import NoUsableInput
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings import communication, ranks, timers
@@ -32,6 +33,16 @@ def explain_log(source: Source) -> LogReport:
     return explain_tables(read_training_log(source))
 
 
+def said_aside(source: Source) -> str | None:
+    """What a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
+    try:
+        log = read_training_log(source)
+    except NoUsableInput:
+        return None
+    summary = summarise(log.iterations)
+    return ". ".join([*_usual(summary), *_ended(log)]) or None
+
+
 def explain_tables(log: TrainingLog) -> LogReport:
     """The reading of a log's tables."""
     summary = summarise(log.iterations)
@@ -46,6 +57,7 @@ def explain_tables(log: TrainingLog) -> LogReport:
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
         *_uneven(summary),
+        *_printed_means(log),
     ]
     found.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
     abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
@@ -57,7 +69,9 @@ def _outermost(rows: tuple[TimerRow, ...]) -> float | None:
 
 
 def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
-    if summary is None or summary.slow_share < WARNING_SHARE:
+    if summary is None or not summary.slow:
+        return
+    if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
         return
     worst = sorted(summary.slow, key=lambda iteration: -iteration.mean_ms)[:_NAMED]
     told = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
@@ -70,15 +84,42 @@ def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
     yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (told,))
 
 
+def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
+    """Times that their lines print and that cannot be of one iteration: a note, and the clock is believed."""
+    if not log.means:
+        return
+    number, printed_ms, ms = log.means[0]
+    more = f", and {len(log.means) - 1} more" if len(log.means) > 1 else ""
+    text = (
+        f"The time printed for iteration {number}{more} is a mean over earlier ones: {format_us(printed_ms * 1e3)}, "
+        f"where the time stamps of the lines leave {format_us(ms * 1e3)}"
+    )
+    yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
+
+
+def _usual(summary: IterationSummary | None) -> Iterator[str]:
+    if summary is None:
+        return
+    spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
+    spread += " in eight of ten" if summary.has_deciles else ""
+    usual = f"An iteration takes {format_us(summary.median_ms * 1e3)}"
+    yield f"{usual} ({spread})" if summary.counted > 1 else usual
+
+
+def _ended(log: TrainingLog) -> Iterator[str]:
+    if log.error:
+        after = f"after iteration {log.iterations[-1].number}" if log.iterations else "before the first iteration"
+        yield f"The log ends {after} in {log.error}"
+
+
 def _sentence(
     log: TrainingLog, summary: IterationSummary | None, calls: tuple[CallRow, ...], found: list[LogFinding]
 ) -> str:
-    parts = []
+    parts = [*_ended(log), *_usual(summary)]
+    if log.error and summary is None and not log.timers and not calls:
+        return f"{parts[0]}."
     if summary is not None:
-        spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
-        spread += " in eight of ten" if summary.has_deciles else ""
-        usual = format_us(summary.median_ms * 1e3)
-        parts.append(f"An iteration takes {usual} ({spread})" if summary.counted > 1 else f"An iteration takes {usual}")
+        pass
     elif calls:
         total = sum(row.total_ms for row in calls)
         parts.append(f"{sum(row.count for row in calls)} calls of communication take {format_us(total * 1e3)} in all")

@@ -15,14 +15,18 @@ OUTLIER = 5 * 1.4826
 
 
 def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
-    """The iterations without the first line of each start, which holds the warm-up; all of them where that is all."""
+    """The iterations without the warm-up: the first line of each start and the slow ones that follow the very first;
+    all of them where that is all.
+    """
     if not iterations:
         return None
     later = [now for before, now in pairwise(iterations) if now.number > before.number]
     counted = later or list(iterations)
+    bound = _usual_ms(counted)
+    warm = next((at for at, iteration in enumerate(counted) if iteration.mean_ms <= bound), 0) if later else 0
+    counted = counted[warm:]
     times = [iteration.mean_ms for iteration in counted]
-    middle = median(times)
-    bound = middle + OUTLIER * median(abs(time - middle) for time in times)
+    middle, bound = median(times), _usual_ms(counted)
     slow = [iteration for iteration in counted if len(counted) > 2 and iteration.mean_ms > bound]
     steps = Counter(now.number - before.number for before, now in pairwise(iterations))
     deciles = quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
@@ -40,3 +44,10 @@ def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
         tflops=median(rates) if rates else None,
         samples_per_s=median(batches) if batches else None,
     )
+
+
+def _usual_ms(iterations: Sequence[LoggedIteration]) -> float:
+    """What takes longer is an outlier."""
+    times = [iteration.mean_ms for iteration in iterations]
+    middle = median(times)
+    return middle + OUTLIER * median(abs(time - middle) for time in times)

@@ -24,15 +24,13 @@ _SINGLE = re.compile(
     r"busbw \(Gbps\): (?P<bus>[\d.]{1,20})(?=\s|$))?"
 )
 _HEAD = re.compile(r"Comm\. Op\s+Message Size\s+Count\s+Total (?P<what>Latency|comm lat)\(ms\)")
-# Nothing else that stands alone in a line is taken for an operation: other ranks write into the same file.
-_OP = re.compile(
-    r"^\s{0,3}(?P<op>(?:inference_)?(?:all_|reduce|broadcast|i?send|i?recv|gather|scatter|barrier|monitored_barrier|batch_)"
-    r"\w{0,60}(?: \| \[Caller Func: [^\]]{1,80}\])?)\s*$"
-)
+# What stands alone in a line of a table is an operation, of whatever backend, if a row follows it.
+_OP = re.compile(r"^\s{0,3}(?P<op>[A-Za-z]\w{0,60}(?: \| \[Caller Func: [^\]]{1,80}\])?)\s*$")
 _ROW = re.compile(
     r"^\s{4,}(?P<size>[\d.]{1,20}) ?(?P<unit>[KMGTP]?B)\s+(?P<count>\d{1,12})\s+"
     r"(?P<total>[\d.]{1,20})\s+(?P<mean>[\d.]{1,20})(?:\s+(?P<third>[\d.]{1,20})\s+(?P<fourth>[\d.]{1,20}))?\s*$"
 )
+_MOST_BETWEEN = 100  # lines of other ranks between two rows
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB"))}
 
 
@@ -45,6 +43,12 @@ class CommunicationLines:
         self._straggling: dict[str, list[LoggedStraggling]] = {}
         self._in: dict[str, str] = {}  # who -> the table that it is writing
         self._op: dict[str, str] = {}
+        self._since = 0  # lines since the last of any table
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the next lines may be of a table."""
+        return bool(self._in) and self._since < _MOST_BETWEEN
 
     @property
     def calls(self) -> list[LoggedCalls]:
@@ -66,6 +70,7 @@ class CommunicationLines:
                     self._single[found["op"], size].append((ms, one_float(found["tput"]), one_float(found["bus"])))
         elif (head := _HEAD.search(text)) is not None:
             self._in[who] = head["what"]
+            self._since = 0
             self._op.pop(who, None)
             if head["what"] == "Latency":
                 self._tables[who] = []
@@ -78,6 +83,7 @@ class CommunicationLines:
         if (named := _OP.match(text)) is not None:
             self._op[who] = named["op"]
         row = _ROW.match(text)
+        self._since = 0 if row is not None else self._since + 1
         if row is None or who not in self._op:
             return
         size, count = _size(row["size"], row["unit"]), one_int(row["count"])

@@ -1,46 +1,100 @@
-"""Lines about iterations: of Megatron-LM and its offspring (Megatron-DeepSpeed, GPT-NeoX), NeMo, DeepSpeed's pipeline.
+"""Lines about iterations: of Megatron-LM and its offspring (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
+torchtitan, and of Hugging Face's Trainer.
 
 iteration       72/     100 | consumed samples: 9216 | elapsed time per iteration (ms): 5470.7 | ... |
 iteration=       1/  635782 | consumed_samples=  768 | elapsed_time_per_iteration_ms=29570.0 | ... |
 Training epoch 0, iteration 120/149 | ... | global_step: 120 | ... | train_step_timing in s: 0.03146 | ...
 Epoch 0: :   3%|▎   | 9000/301500 [..., global_step=9e+3, ..., train_step_timing in s=0.615, ...]
 steps: 20 loss: 4.6178 iter time (s): 0.994 samples/sec: 257.601
+[2023-07-25 21:03:17,269] [INFO] ... epoch=0/micro_step=34/global_step=34, RunningAvgSamplesPerSec=7.86, Curr...
+[titan] 2025-06-16 22:31:04,970 - root - INFO - step: 210  loss:  6.0388  ...  tps: 5,593  tflops: 323.92  mfu: 32.75%
+{'train_runtime': 408.6, 'train_samples_per_second': 1.958, 'train_steps_per_second': 0.245, ...}
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from ddprof.slices.training_logs.model import LoggedIteration
-from ddprof.slices.training_logs.reading.fields import fields, number
+from ddprof.readers.numbers import one_float
+from ddprof.slices.training_logs.reading.fields import number
+from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
 
 _LINE = re.compile(r"iteration[ =]\s*(?P<number>\d{1,12})\s*/\s*\d{1,12}\s*\|")
+_ELAPSED = re.compile(
+    r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?(?P<unit>ms|s)\)?\s*[:=]\s*(?P<time>\d[\d.]{0,20})(?=[\s/|]|$)"
+)
+_NEMO = re.compile(r"train_step_timing in s\s*[:=]\s*(?P<s>\d[\d.e+-]{0,20})(?=[\s,|\]]|$)")
+_NEMO_STEP = re.compile(r"global_step\s*[:=]\s*(?P<number>\d[\d.e+]{0,15})(?=[\s,|\]]|$)")
 _BAR = re.compile(r"global_step=(?P<number>\d[\d.e+]{0,15})[,\]].*?train_step_timing in s=(?P<s>\d[\d.e+-]{0,20})[,\]]")
 _PIPELINE = re.compile(r"steps: (?P<number>\d{1,12}) loss: \S{1,40} iter time \(s\): (?P<s>\d[\d.]{0,20}) samples/sec:")
-_TFLOPS = ("throughputpergputflopsgpu", "tflops", "[lm]tflops", "tflopspergpu")
+_DEEPSPEED = re.compile(r"(?:global_step=|(?<=\s)\d{1,9}/)(?P<number>\d{1,12}), (?:RunningAvg)?SamplesPerSec=\d")
+_TITAN = re.compile(r"\bstep:\s{1,12}(?P<number>\d{1,12})\s.*?\btps: [\d,.]+(?:\s+tflops: (?P<tflops>[\d,.]+))?")
+_RUNTIME = re.compile(
+    r"'train_runtime': '?(?P<s>\d[\d.e+]{0,20})'?,.*?'train_steps_per_second': '?(?P<rate>\d[\d.e+-]{0,20})'?[,}]"
+)
+_LOGGED = re.compile(r"\{'loss': .*'step': (?P<number>\d{1,12})[,}]")
+_TFLOPS = re.compile(
+    r"(?:throughput per GPU \(TFLOPs?/s/GPU\)|throughput \(TFLOPs?/s/GPU\)|tflops|\[LM\]TFLOPs|TFLOPs?(?: per GPU)?)"
+    r"\s*[:=]\s*(?P<value>\d[\d.]{0,20})",
+    re.IGNORECASE,
+)
+_BATCH = re.compile(r"global[ _]batch[ _]size\s*[:=]\s*(?P<value>\d{1,12})")
 _MOST_MS = 1e9  # twelve days: no iteration
 
 
-def iterations_of(text: str) -> Iterator[tuple[str, LoggedIteration]]:
-    """(who writes so, iteration) of every record in a line: ranks that share a file put several in one."""
-    for found in _BAR.finditer(text):
-        yield from _timed("NeMo", number(found["number"]), _ms(found["s"]))
-    for found in _PIPELINE.finditer(text):
-        yield from _timed("DeepSpeed", number(found["number"]), _ms(found["s"]))
-    starts = list(_LINE.finditer(text))
+class LoggedRecord(NamedTuple):
+    """What a line says of an iteration. `ms`: None where only the line's clock tells how long it took."""
+
+    number: int
+    ms: float | None
+    clock: Stamp | None = None
+    tflops: float | None = None
+    batch: int | None = None
+
+
+def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
+    """(who writes so, record) of every record in a line: ranks that share a file put several in one."""
+    text = line.text
+    if "iteration" in text and (starts := list(_LINE.finditer(text))):
+        yield from _iterations(line, starts)
+        return
+    if "train_step_timing" in text:
+        for found in _BAR.finditer(text):
+            yield from _timed("NeMo", number(found["number"]), _ms(found["s"]))
+    if "iter time (s)" in text:
+        for found in _PIPELINE.finditer(text):
+            yield from _timed("DeepSpeed", number(found["number"]), _ms(found["s"]))
+    if "SamplesPerSec=" in text:
+        for found in _DEEPSPEED.finditer(text):
+            yield from _stamped("DeepSpeed", found, line)
+    if "tps: " in text and (titan := _TITAN.search(text)) is not None:
+        yield from _stamped("torchtitan", titan, line, number((titan["tflops"] or "").replace(",", "")))
+    if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
+        seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
+        if seconds and rate:
+            yield from _timed("Hugging Face Trainer, whole run", round(seconds * rate), 1e3 / rate)
+    if "'step'" in text and (logged := _LOGGED.search(text)) is not None:
+        yield from _stamped("Hugging Face Trainer", logged, line)
+
+
+def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[str, LoggedRecord]]:
+    text = line.text
     ends = [*(start.start() for start in starts[1:]), len(text)]
-    for found, end in zip(starts, ends, strict=False):
-        said = dict(fields(text[found.end() : end]))
-        tflops = next((number(said[key]) for key in _TFLOPS if key in said), None)
-        batch = number(said.get("globalbatchsize"))
-        samples = int(batch) if batch is not None and batch > 0 else None
-        if "trainsteptimingins" in said:
-            step = number(said.get("globalstep"))
-            seconds = _ms(said["trainsteptimingins"])
-            yield from _timed("NeMo", step if step is not None else float(found["number"]), seconds, tflops, samples)
-        elif (ms := number(said.get("elapsedtimeperiterationms"))) is not None:
-            yield from _timed("Megatron", float(found["number"]), ms, tflops, samples)
+    for found, end in zip(starts, ends, strict=True):
+        at = found.end()
+        tflops, batch = _TFLOPS.search(text, at, end), _BATCH.search(text, at, end)
+        told = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
+        clock = stamp_of(line.prefix + text[: found.start()])
+        if (nemo := _NEMO.search(text, at, end)) is not None:
+            step = _NEMO_STEP.search(text, at, end)
+            yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *told)
+        elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
+            given = one_float(elapsed["time"])
+            ms = given if given is None or elapsed["unit"] == "ms" else given * 1e3
+            yield from _timed("Megatron", float(found["number"]), ms, clock, *told)
 
 
 def _ms(seconds: str) -> float | None:
@@ -48,8 +102,21 @@ def _ms(seconds: str) -> float | None:
     return None if given is None else given * 1e3
 
 
+def _stamped(
+    writer: str, found: re.Match[str], line: LogLine, tflops: float | None = None
+) -> Iterator[tuple[str, LoggedRecord]]:
+    clock = stamp_of(line.prefix + line.text[: found.start()])
+    if clock is not None:
+        yield writer, LoggedRecord(int(found["number"]), None, clock, tflops if tflops else None)
+
+
 def _timed(
-    writer: str, at: float | None, ms: float | None, tflops: float | None = None, batch: int | None = None
-) -> Iterator[tuple[str, LoggedIteration]]:
+    writer: str,
+    at: float | None,
+    ms: float | None,
+    clock: Stamp | None = None,
+    tflops: float | None = None,
+    batch: int | None = None,
+) -> Iterator[tuple[str, LoggedRecord]]:
     if at is not None and 0 <= at < 2**53 and ms is not None and 0 < ms < _MOST_MS:
-        yield writer, LoggedIteration(int(at), ms, tflops if tflops is not None and tflops > 0 else None, batch)
+        yield writer, LoggedRecord(int(at), ms, clock, tflops or None, batch or None)

@@ -1,17 +1,26 @@
 """Lines of a text log, whoever wrote and collected it: who a line is from, and its text without colours and prefixes.
 
 Launchers mark lines with their rank (torchrun `[default0]:` and `[rank0]:`, `srun --label`, `mpirun --tag-output`, the
-host name that DeepSpeed's pdsh puts there), collectors with a time.
+host name that DeepSpeed's pdsh puts there), collectors with a time. Most of a log is settings, warnings and lines of
+NCCL: only lines that hold one of `WORDS`, and those after a heading, are looked at, which is what makes it a stream.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from ddprof.readers.files.streams import open_blocks
 
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
+# One or the other stands in every line that begins something we read. Colours are put around them, never inside.
+WORDS = (
+    *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
+    *(b"it/s", b"s/it", b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
+    *(b"across ranks (ms)", b"time (ms) |", b"comm op: ", b"Comm. Op", b"world size: ", b"_parallel_size "),
+    *(b"Traceback (most recent call last)", b"out of memory"),
+)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
@@ -20,8 +29,16 @@ _FROM = re.compile(
 )
 
 
-def log_lines(path: str, member: str | None = None) -> Iterator[tuple[str, str]]:
-    """(who, text) of every line that is whole. Raises NoUsableInput where the file cannot be opened.
+class LogLine(NamedTuple):
+    """One line: its writer as the launcher marks it, what the launcher and collector put before it, and the rest."""
+
+    who: str
+    prefix: str
+    text: str
+
+
+def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> Iterator[LogLine]:
+    """The lines that are wanted, whole; while `reads_on`, all. Raises NoUsableInput where the file cannot be opened.
 
     What a progress bar rewrites by carriage returns are lines of their own. The last line counts only if it ends as
     the lines that are read do: one that was cut has cut numbers.
@@ -29,19 +46,44 @@ def log_lines(path: str, member: str | None = None) -> Iterator[tuple[str, str]]
     rest = b""
     with open_blocks(path, member) as blocks:
         for block in blocks:
-            *whole, rest = (rest + block).replace(b"\r", b"\n").split(b"\n")
-            for line in whole:
-                yield from _plain(line)
+            whole, _, rest = (rest + block).replace(b"\r", b"\n").rpartition(b"\n")
+            yield from map(plain, wanted(whole, reads_on))
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
-    if rest.rstrip().endswith((b"|", b")")):
-        yield from _plain(rest)
+    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or _ends_in_error(rest):
+        yield from map(plain, wanted(rest, reads_on))
 
 
-def _plain(line: bytes) -> Iterator[tuple[str, str]]:
-    if line and len(line) <= MAX_LINE_BYTES:
-        text = line.decode("utf-8", "replace")
-        text = _ESCAPE.sub("", text) if "\x1b" in text else text
-        found = _FROM.match(text)
-        who = "" if found is None else (found["who"] or "").strip()
-        yield who, text if found is None else text[found.end() :]
+def wanted(text: bytes, reads_on: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
+    """The lines that hold one of `WORDS`; every line while `reads_on` says so."""
+    found = {word: at for word in WORDS if (at := text.find(word)) >= 0}
+    at = 0
+    while at < len(text):
+        if not reads_on():
+            for word in [word for word, before in found.items() if before < at]:
+                found[word] = text.find(word, at)
+                if found[word] < 0:
+                    del found[word]
+            if not found:
+                return
+            at = text.rfind(b"\n", at, min(found.values())) + 1 or at
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
+        if at < end <= at + MAX_LINE_BYTES:
+            yield text[at:end]
+        at = end + 1
+
+
+def plain(line: bytes) -> LogLine:
+    """A line without colours, taken apart."""
+    text = line.decode("utf-8", "replace")
+    text = _ESCAPE.sub("", text) if "\x1b" in text else text
+    found = _FROM.match(text)
+    if found is None:
+        return LogLine("", "", text)
+    return LogLine((found["who"] or "").strip(), found[0], text[found.end() :])
+
+
+def _ends_in_error(rest: bytes) -> bool:
+    """A log that a crash ends has its reason in a last line without an end."""
+    return b"Error" in rest

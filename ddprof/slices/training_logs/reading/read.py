@@ -2,46 +2,71 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.model import LoggedIteration, TrainingLog
+from ddprof.slices.training_logs.model import TrainingLog
+from ddprof.slices.training_logs.reading.bars import BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
-from ddprof.slices.training_logs.reading.iterations import iterations_of
+from ddprof.slices.training_logs.reading.ending import LastError
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.sizes import sizes_of
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
+from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, once_each
 
 
 def read_training_log(source: Source) -> TrainingLog:
     """What a log says, framework by framework. Raises NoUsableInput where no line of it holds a number we know."""
-    iterations: list[LoggedIteration] = []
-    seen: set[tuple[int, float]] = set()
-    writers: set[str] = set()
-    timers, communication = TimerLines(), CommunicationLines()
+    records: dict[str, list[LoggedRecord]] = defaultdict(list)
+    timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
     sizes: dict[str, int] = {}
-    for who, text in log_lines(source.path, source.member):
-        if "iter" in text or "train_step_timing" in text:
-            for writer, iteration in iterations_of(text):
-                # Several ranks of one file, or a bar that is drawn again, say the same of the same iteration.
-                if (iteration.number, iteration.mean_ms) not in seen:
-                    seen.add((iteration.number, iteration.mean_ms))
-                    iterations.append(iteration)
-                    writers.add(writer)
-        timers.take(who, text)
-        communication.take(who, text)
-        if "parallel" in text:
-            sizes.update(sizes_of(text))
+
+    def reads_on() -> bool:
+        return timers.reads_on or communication.reads_on or ending.reads_on
+
+    for line in log_lines(source.path, source.member, reads_on):
+        for writer, record in records_of(line):
+            records[writer].append(record)
+            ending.iteration()
+        bars.take(line)
+        timers.take(line.who, line.text)
+        communication.take(line.who, line.text)
+        ending.take(line)
+        if "parallel" in line.text or "world" in line.text:
+            sizes.update(sizes_of(line.text))
+    writer, timed = _best(records, bars)
     calls, straggling = communication.calls, communication.straggling
-    if not (iterations or timers.readings or timers.by_rank or calls or straggling):
+    writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
+    if not (writers or timers.by_rank or ending.error):
         raise NoUsableInput(f"{source.label}: a training log in which no iteration, timer or call is whole")
-    writers |= timers.writers | ({"DeepSpeed"} if calls or straggling else set())
     return TrainingLog(
         source.label,
         tuple(sorted(writers)),
-        tuple(iterations),
+        tuple(timed.iterations),
         tuple(without_microsteps(timers.readings)),
         tuple(timers.by_rank),
         tuple(calls),
         tuple(straggling),
         sizes,
+        tuple(timed.means),
+        ending.error,
     )
+
+
+def _best(records: dict[str, list[LoggedRecord]], bars: BarLines) -> tuple[str, Timed]:
+    """Iterations of one writer: times that are printed, those by the clock of lines, of bars, a mean of the run."""
+    printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
+    if printed:
+        writer = max(printed, key=lambda of: len(printed[of]))
+        return writer, by_lines(once_each(printed[writer]))
+    drawn_by, drawn = bars.longest()
+    stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
+    for writer, lines in (*stamped.items(), (drawn_by, drawn)):
+        if (timed := by_clock(once_each(lines))).iterations:
+            return writer, timed
+    whole = next((of for of in records if "whole run" in of), None)
+    if whole is not None:
+        return whole, by_lines(records[whole][-1:])
+    return (drawn_by, by_rate(drawn)) if drawn else ("", Timed())

@@ -32,6 +32,7 @@ _NAME = re.compile(r"^\s*(?P<name>[\w/-]{1,100}):\s*$")
 _RANK = re.compile(rf"^\s*rank\s+(?P<rank>\d{{1,7}}): (?P<ms>{_NUMBER})\s*$")
 _FLAT = re.compile(r"(?:\brank=(?P<rank>\d{1,7}) )?(?<!\w)time \(ms\) \|(?P<rest>.*)")
 _WHO = re.compile(r"\[Rank (?P<rank>\d{1,7})\]")
+_MOST_BETWEEN = 100  # lines of other ranks between two rows
 _MICROSTEP = "_microstep"
 _DEEPSPEED = re.compile(
     r"(?:forward|backward|fwd|bwd|step|optimizer|pipe)_[a-z_]+|fwd|bwd|forward|backward|step|batch_input"
@@ -48,6 +49,12 @@ class TimerLines:
         self._open: dict[str, tuple[str, int]] = {}  # who -> the kind of block that its next lines are of, its number
         self._timer: dict[str, str] = {}  # who -> the timer that its next ranks are of
         self._blocks: dict[tuple[str, str], int] = defaultdict(int)
+        self._since = 0  # lines since the last row
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the next lines may be timers."""
+        return bool(self._open) and self._since < _MOST_BETWEEN
 
     def take(self, who: str, text: str) -> None:
         """Look at the next line."""
@@ -63,6 +70,7 @@ class TimerLines:
         kind = "rows" if _HEAD.search(text) else "ranks" if _ALL_HEAD.search(text) else ""
         if kind:
             self._open[who] = kind, self._next(kind, "")
+            self._since = 0
             self._timer.pop(who, None)
             self._rows(self._open[who][1], text.split("across ranks (ms):", 1)[1])
 
@@ -72,11 +80,13 @@ class TimerLines:
 
     def _go_on(self, who: str, text: str) -> None:
         kind, block = self._open[who]
+        self._since += 1
         if kind == "rows":
             if not self._rows(block, text) and " iteration " in text:
                 del self._open[who]
         elif (found := _RANK.match(text)) is not None and who in self._timer:
             rank, ms = one_rank(found["rank"]), one_float(found["ms"])
+            self._since = 0
             if rank is not None and ms is not None:
                 self.by_rank.append(RankReading(self._timer[who], block, rank, ms))
                 self.writers.add("Megatron")
@@ -90,6 +100,7 @@ class TimerLines:
         for found in _ROW.finditer(text):
             longest, shortest = one_float(found["most"] or found["alone"]), one_float(found["least"])
             if longest is not None:
+                self._since = 0
                 self.readings.append(TimerReading(found["name"], block, longest, shortest, True))
                 self.writers.add("Megatron")
         return found is not None

@@ -62,12 +62,60 @@ def read_text(folder: Path, text: str) -> TrainingLog:
         ("nemo_bar", ("NeMo",), [(9000, 615.0)]),
         ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)]),
         ("deepspeed_accelerate", ("DeepSpeed",), []),
+        ("torchtitan", ("torchtitan",), [(210, 1464.8), (220, 1396.4), (230, 1396.1), (240, 1397.4), (250, 1397.7)]),
+        ("deepspeed_speed_2022", ("DeepSpeed",), [(50, 1514.5)]),
+        ("huggingface_2021", ("Hugging Face Trainer",), [(20, 642.0)]),
+        ("lightning_2020", ("Lightning",), [(5, 4140.0)]),
+        ("lightning_bars", ("Lightning",), [(1591, 485.4)]),
+        ("megatron_llm", ("Megatron",), [(182, 126995.3), (183, 125553.7), (184, 127804.5), (185, 130554.9)]),
     ],
 )
 def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations: list[tuple[int, float]]) -> None:
     log = read(BY_NAME[name])
     assert log.writers == writers
-    assert [(iteration.number, iteration.mean_ms) for iteration in log.iterations] == iterations
+    assert [(iteration.number, round(iteration.mean_ms, 1)) for iteration in log.iterations] == iterations
+
+
+STEP = " [2026-01-02 03:04:{at}] iteration {n}/ 9 | elapsed time per iteration ({unit}): {time} | lm loss: 1.0 |\n"
+
+
+def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
+    """Lines of iterations: (number, seconds of the clock, time printed)."""
+    return "".join(STEP.format(n=n, at=at, time=time, unit=unit) for n, at, time in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "times", "means"),
+    [
+        (steps((1, "10.000", "6000"), (2, "11.000", "3500"), (3, "12.000", "1000.0/1000.0")), [6000, 1000, 1000], 1),
+        # In all its lines a mean since the start; the clock in whole seconds.
+        (steps((1, "10", "20"), (2, "20", "15"), (3, "30", "13.333"), unit="s"), [20000, 10000, 10000], 2),
+        (steps((1, "10.000", "900"), (2, "25.000", "1000"), (3, "26.000", "1000")), [900, 1000, 1000], 0),  # a pause
+        (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
+    ],
+)
+def test_a_mean_over_earlier_iterations_is_no_time_of_one(
+    tmp_path: Path, text: str, times: list[float], means: int
+) -> None:
+    log = read_text(tmp_path, text + text.splitlines(keepends=True)[-1])  # every line may come twice
+    assert [iteration.mean_ms for iteration in log.iterations] == pytest.approx(times)
+    assert len(log.means) == means
+
+
+CRASH = "Traceback (most recent call last):\n"
+OOM = "torch.OutOfMemoryError: CUDA out of memory"
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (f'{CRASH}  File "a.py", line 1\nValueError: no such split\n', "ValueError: no such split"),
+        (f"[rank1]: {CRASH}[rank1]:   File x\n[rank1]: {OOM}.\n", OOM),
+        (f"{CRASH}  x\nKeyError: 'a'\n" + steps((1, "10", "5")), ""),  # it went on
+    ],
+)
+def test_what_a_log_ends_in(tmp_path: Path, end: str, error: str) -> None:
+    assert read_text(tmp_path, "import torch\n" + end).error == error
 
 
 def test_what_an_iteration_line_says_beside_its_time() -> None:
@@ -109,6 +157,8 @@ def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_pat
     assert (verbose["all_gather_base"].count, verbose["all_gather_base"].total_ms) == (2, pytest.approx(0.19))
     both = BY_NAME["deepspeed_verbose_2022"].read_text() + BY_NAME["deepspeed_summary_2025"].read_text()
     assert {call.op for call in read_text(tmp_path, both).calls} == {"broadcast", "barrier"}
+    unknown = STRAGGLING.replace("all_reduce ", "allreduce_coalesced ")
+    assert {call.op for call in read_text(tmp_path, unknown).calls} == {"allreduce_coalesced"}
     log = read_text(tmp_path, STRAGGLING)
     assert [(c.op, c.size_bytes, c.total_ms) for c in log.calls] == [("all_reduce", 2048, 30.0)]
     (row,) = log.straggling
@@ -139,11 +189,13 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
     told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
     assert told == [("forward-backward", 1.0, 2.0), ("optimizer", 3.0, 4.0)]
     assert [(r.rank, r.ms) for r in log.by_rank] == [(0, 5.0), (1, 6.0)]
-    # Two records in one line, and a bar drawn again.
+    # Two records in one line; a bar drawn again, and one writer's lines are kept.
     line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
     bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
     log = read_text(tmp_path, f"{line}{line.replace(' 71/', ' 72/')}\n{bar}\r{bar}\r\n")
-    assert [iteration.number for iteration in log.iterations] == [71, 72, 9000]
+    assert [iteration.number for iteration in log.iterations] == [71, 72]
+    log = read_text(tmp_path, f"{bar}\r{bar}\r\n")
+    assert [iteration.number for iteration in log.iterations] == [9000]
 
 
 @settings(max_examples=60, deadline=None)
@@ -155,6 +207,8 @@ def test_a_cut_keeps_the_numbers_before_it(data: st.DataObject, tmp_path_factory
     file = tmp_path_factory.getbasetemp() / "cut.log"
     file.write_bytes(content[:at])
     whole = read(path)
+    if "Lightning" in whole.writers:  # of a bar the last counts
+        return
     try:
         cut = read(file)
     except NoUsableInput as error:

@@ -1,0 +1,71 @@
+"""Progress bars of tqdm and rich, as Hugging Face's Trainer and Lightning draw them: how far, and for how long.
+
+  1%|▏         | 10/1000 [00:21<35:12,  2.13s/it]
+Epoch 0:  93% 1586/1702 [12:50<00:56,  2.06it/s, loss=0.158, v_num=0]
+Epoch 0: |          | 12/? [00:03<00:00,  3.80it/s, v_num=0]
+Epoch 1/9 ━━━━━━╸━━━━ 712/25483 0:00:20 • 0:11:35 35.65it/s v_num: 0
+
+Time is whole seconds since the bar began, and the rate the mean of the last few steps. Other bars (loading shards,
+evaluation) look alike: they have another label or, where nobody labels, another length than the longest of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord
+from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.slices.training_logs.reading.stamps import Stamp
+
+_BAR = re.compile(
+    r"(?:(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?)?\s{0,4}"
+    r"(?:\d{1,3}%)?\s?(?:\|[^|\n]{0,300}\||[━╸╺ ]{1,300})?\s{0,4}(?P<n>\d{1,12})/(?P<total>\d{1,12}|\?)\s"
+    r"(?:\[(?P<elapsed>\d[\d:]{1,12})<[\d:?]{1,16},|(?P<rich>\d{1,6}:\d\d:\d\d) • [\d:-]{1,16})"
+    r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
+)
+_EPOCH, _LABELS = "epoch", ("train", "training", "steps", "step")
+_UNLABELLED = ""
+
+
+class BarLines:
+    """Collects bars from the lines of one log."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[tuple[str, str], list[LoggedRecord]] = defaultdict(list)
+        self.is_of_trainer = False  # bars without a label count beside lines of the Trainer
+
+    def take(self, line: LogLine) -> None:
+        """Look at the next line."""
+        if "'epoch': " in line.text or "Total optimization steps" in line.text or "train_runtime" in line.text:
+            self.is_of_trainer = True
+        if "it/s" not in line.text and "s/it" not in line.text:
+            return
+        for found in _BAR.finditer(line.text):
+            label = (found["label"] or _UNLABELLED).strip().lower()
+            at, total = int(found["n"]), found["total"]
+            if label not in (_EPOCH, _UNLABELLED, *_LABELS):
+                continue
+            before = int(found["epoch"] or 0) * int(total) if label == _EPOCH and total != "?" else 0
+            rate = float(found["rate"].rstrip(".")) if found["rate"].count(".") <= 1 else 0.0
+            ms = None if not rate else rate * 1e3 if found["unit"] == "s/it" else 1e3 / rate
+            self._drawn[label, total].append(
+                LoggedRecord(before + at, ms, Stamp(_seconds(found["elapsed"] or found["rich"]), 1.0))
+            )
+
+    def longest(self) -> tuple[str, list[LoggedRecord]]:
+        """(writer, bars) of the training: those of epochs, then labelled ones, then the longest without a label."""
+        order = (_EPOCH, *_LABELS, *((_UNLABELLED,) if self.is_of_trainer else ()))
+        for label in order:
+            of = [drawn for (name, _), drawn in self._drawn.items() if name == label]
+            if of:
+                writer = "Lightning" if label == _EPOCH else "Hugging Face Trainer" if self.is_of_trainer else "tqdm"
+                return writer, max(of, key=lambda drawn: max(bar.clock.s for bar in drawn if bar.clock))
+        return "", []
+
+
+def _seconds(told: str) -> float:
+    total = 0.0
+    for part in told.split(":"):
+        total = total * 60 + (int(part) if part else 0)
+    return total

@@ -1,0 +1,61 @@
+"""How a log ends: with a traceback, or out of memory, and after which iteration."""
+
+from __future__ import annotations
+
+import re
+
+from ddprof.slices.training_logs.reading.lines import LogLine
+
+TRACEBACK = "Traceback (most recent call last)"
+_ERROR = re.compile(r"^(?P<error>[A-Za-z_][\w.]{2,80}(?:Error|Exception|Interrupt|Exit|Failure|Warning)?)(?::\s?|$)")
+_OUT_OF_MEMORY = re.compile(
+    r"(?:\w+\.)*OutOfMemoryError: .*|(?:CUDA|HIP|XPU|NPU)?[ \w]{0,20}out of memory.*", re.IGNORECASE
+)
+_MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
+_MOST_CHARACTERS = 240
+# torchrun's own, after those of its workers: it says that one failed, and not why.
+_LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError")
+
+
+class LastError:
+    """Looks for the last error of a log, and forgets it where an iteration follows: the job went on, or again."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self._open: dict[str, int] = {}  # who -> lines since its traceback began
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the next line may name an error."""
+        return bool(self._open)
+
+    def take(self, line: LogLine) -> None:
+        """Look at the next line."""
+        if TRACEBACK in line.text:
+            self._open[line.who] = 0
+        elif line.who in self._open:
+            self._follow(line)
+        elif "ut of memory" in line.text and not self.error:
+            found = _OUT_OF_MEMORY.search(line.text)
+            self._name(found[0] if found else line.text)
+
+    def iteration(self) -> None:
+        """An iteration was logged."""
+        self.error = ""
+        self._open.clear()
+
+    def _follow(self, line: LogLine) -> None:
+        text = line.text.removeprefix(" ") if line.who else line.text  # "[rank1]: RuntimeError: ..."
+        self._open[line.who] += 1
+        if text[:1].isspace() or not text:
+            if self._open[line.who] > _MOST_LINES:
+                del self._open[line.who]
+            return
+        del self._open[line.who]
+        if _ERROR.match(text) is not None:
+            self._name(text)
+
+    def _name(self, error: str) -> None:
+        """The first error after the last iteration is the cause, those that follow come of it."""
+        if not self.error and not any(name in error.split(":")[0] for name in _LAUNCHER):
+            self.error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .")

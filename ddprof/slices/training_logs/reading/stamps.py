@@ -1,0 +1,32 @@
+"""The time stamp of a log line, as loggers and collectors write it."""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from typing import NamedTuple
+
+_STAMP = re.compile(
+    r"(?:(?P<y>\d{4})-?(?P<m>\d\d)-?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T]"
+    r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
+)
+
+
+class Stamp(NamedTuple):
+    """A reading of some clock, and how finely it is written, in seconds."""
+
+    s: float
+    grain_s: float
+
+
+def stamp_of(text: str) -> Stamp | None:
+    """The last time stamp in a text; None where it has none. Time zones are left out: only differences are used."""
+    if ":" not in text or not (all_found := list(_STAMP.finditer(text))):
+        return None
+    found = all_found[-1]
+    year, month, day = (found[part] or found[f"{part}2"] for part in ("y", "m", "d"))
+    if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+        return None
+    whole = timegm((int(year), int(month), int(day), int(found["hour"]), int(found["minute"]), int(found["second"])))
+    part = found["part"] or ""
+    return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))

@@ -1,0 +1,93 @@
+"""How long iterations took, from what their lines say: the time printed, held against the clock of the lines.
+
+Several programs print the mean since the start in their first lines, and some in all of them. No iteration takes longer
+than lies between its line and the one before it, so that a time which does is such a mean, and the clock decides; a
+longer time between lines is a pause beside the iterations (saving, evaluation), which Megatron's timers leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ddprof.slices.training_logs.model import LoggedIteration
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord
+
+# A clock that is written in grains tells a span of so many of them to 5 %, as well as one decimal of most timers.
+GRAINS = 20
+_SAME = 0.02  # relative: a mean as printed with its few digits, against that of the lines before
+
+
+@dataclass
+class Timed:
+    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where what was printed is another."""
+
+    iterations: list[LoggedIteration] = field(default_factory=list)
+    means: list[tuple[int, float, float]] = field(default_factory=list)
+
+
+def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
+    """The records without those that another rank, or a second logger, wrote of the same iteration."""
+    kept: list[LoggedRecord] = []
+    seen: dict[int, float | None] = {}
+    last = -1
+    for record in records:
+        if record.number < last - 1 and seen.get(record.number, 0.0) != record.ms:
+            seen = {}  # started again, from an earlier checkpoint
+        if record.number in seen:
+            continue
+        seen[record.number] = record.ms
+        last = record.number
+        kept.append(record)
+    return kept
+
+
+def by_lines(records: Sequence[LoggedRecord]) -> Timed:
+    """Iterations of lines that print a time."""
+    timed = Timed()
+    before: LoggedRecord | None = None
+    spent_ms, ran = 0.0, 0  # since the start, by the clock
+    is_mean = False
+    for record in records:
+        ms = record.ms or 0.0
+        steps = 0 if before is None else record.number - before.number
+        lapse_ms = error_ms = None
+        if before is not None and steps > 0 and record.clock is not None and before.clock is not None:
+            lapse_ms = (record.clock.s - before.clock.s) * 1e3 / steps
+            error_ms = (record.clock.grain_s + before.clock.grain_s) * 1e3 / steps
+        if steps <= 0:
+            spent_ms, ran, is_mean = ms, 1, False
+        elif lapse_ms is not None and error_ms is not None and lapse_ms > 0:
+            spent_ms, ran = spent_ms + lapse_ms * steps, ran + steps
+            is_too_long = ms > lapse_ms / (1 - 1 / GRAINS) + error_ms
+            is_mean = is_too_long or (is_mean and abs(ms - spent_ms / ran) <= _SAME * ms)
+            if is_mean and abs(ms - lapse_ms) > error_ms:
+                timed.means.append((record.number, ms, lapse_ms))
+                ms = lapse_ms
+        timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
+        before = record
+    return timed
+
+
+def by_clock(records: Sequence[LoggedRecord]) -> Timed:
+    """Iterations of lines that have a clock alone: each span is long enough to be told by it."""
+    timed = Timed()
+    anchor: LoggedRecord | None = None
+    for record in records:
+        if record.clock is None:
+            continue
+        if anchor is None or anchor.clock is None or record.number <= anchor.number or record.clock.s < anchor.clock.s:
+            anchor = record
+            continue
+        span_s = record.clock.s - anchor.clock.s
+        if span_s >= GRAINS * max(record.clock.grain_s, anchor.clock.grain_s):
+            ms = span_s * 1e3 / (record.number - anchor.number)
+            timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
+            anchor = record
+    return timed
+
+
+def by_rate(records: Sequence[LoggedRecord]) -> Timed:
+    """The last rate of bars that are too short for their clock."""
+    last = max(records, key=lambda record: record.number, default=None)
+    return Timed([] if last is None or last.ms is None else [LoggedIteration(last.number, last.ms)])

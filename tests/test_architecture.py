@@ -18,6 +18,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"} | {
+    "whose",
     "flight_recorder",
     "outside",
     "remembered",
@@ -54,7 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "intervals": set(),
     "units": set(),
     "errors": {"outside"},
-    "findings": set(),
+    "whose": {"tables"},
+    "findings": {"whose"},
     "_version": set(),
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "outside"},
@@ -66,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     JOB: BASIS | {FACTS},
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
+    RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
     | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},
@@ -113,6 +115,7 @@ BROAD_GUARDS = {
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
     "averages": {"numpy"},
+    "whose": {"numpy"},
     "intervals": {"numpy"},
     "tables": {"numpy", "pyarrow"},
     "sidecar": {"msgspec"},

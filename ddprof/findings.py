@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ddprof.whose import whose
+
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03
 EVEN = 0.5  # confidence of what is right as often as wrong
@@ -132,8 +134,13 @@ class Candidate:
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
     doubts: tuple[Doubt, ...] = ()  # of this finding alone, beside those about the recording
-    # Of what it is about, us per step of each rank in order: what few ranks alone have is no finding on the whole job.
+    # Of what it is about, us per step of each rank in order; () where that is not a time of the ranks' own.
     times_us: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where it is of the whole job, and few ranks alone have the time that it is about."""
+        if not self.ranks and len(whose(self.times_us)):
+            raise ValueError(f"{self.id}: a time that few ranks alone have is no finding on the whole job")
 
 
 @dataclass(frozen=True)

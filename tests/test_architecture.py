@@ -18,7 +18,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
-BASIS |= {"flight_recorder", "outside", "remembered", "significance"}
+BASIS |= {"flight_recorder", "outside", "remembered", "significance", "whose"}
 VOCABULARY = BASIS | {"findings"}
 PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
@@ -35,10 +35,12 @@ ALLOWED: dict[str, set[str]] = {
     **{unit: set() for unit in ("sidecar", "outside", "tables", "remembered", "averages", "causes", "intervals")},
     "significance": set(),
     "slice": {"outside"},
-    **{unit: set() for unit in ("units", "findings", "_version", "workloads", "sample_traces", "slices")},
+    **{unit: set() for unit in ("units", "_version", "workloads", "sample_traces", "slices")},
     "flight_recorder": {"sidecar"},
     "model": {"tables", "sidecar", "outside", "flight_recorder"},
     "errors": {"outside"},
+    "whose": {"tables"},
+    "findings": {"whose"},
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "outside"},
     "settings": {"errors", "outside"},
@@ -49,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     JOB: BASIS | {FACTS},
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {"findings", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
+    RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
     | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY},
@@ -93,16 +95,8 @@ OTHERS: dict[str, set[str]] = {
     **{
         unit: {"numpy"}
         for unit in (
-            "averages",
-            "significance",
-            "intervals",
-            JOB,
-            ATTRIBUTION,
-            EXECUTION,
-            RULES,
-            REPLAY,
-            SETTINGS,
-            TRUST,
+            *("averages", "significance", "whose", "intervals", JOB),
+            *(ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST),
         )
     },
     **{unit: {"msgspec"} for unit in ("sidecar", "flight_recorder", "trials")},

@@ -5,7 +5,7 @@ All of it is arithmetic on JobFacts, without thresholds and verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,7 @@ from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Array, Table
 from ddprof.units import format_ranks
+from ddprof.whose import whose
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class Measures:
         peers and waiting for other stages. Where one takes longer than the others, they wait for it."""
         shared = ("comm_wait", "comm_transfer", "pipeline_bubble")
         return np.asarray(self.ledger_us.sum(axis=1) - sum(self.cause_us(cause) for cause in shared))
+
+    def theirs(self, times: Array | Sequence[float]) -> tuple[int, ...]:
+        """Numbers of the ranks that alone have a time (of each rank): a finding on it names them. () where it is the
+        whole job's. Every rule asks here, before it says what the time is."""
+        return self.ranks(whose(times))
 
     def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
         """Rank numbers of positions."""

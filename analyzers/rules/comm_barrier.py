@@ -32,6 +32,7 @@ from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step spent in them, mean over ranks
 MIN_STEPS = 0.5  # of the steps that have one: what comes more rarely goes with saving or evaluating
+MANY_CALLS = 5  # in each of the steps that have any: who saves or evaluates meets before it and after it
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -69,9 +70,11 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _is_usual(facts: RankFacts) -> bool:
-    """Whether most steps have a meeting."""
+    """Whether most steps have a meeting, or those of several steps are too many to go with something else."""
     lo, hi = facts.steps.bounds
-    return bool((intervals.overlap(meeting_spans(facts), lo, hi) > 0).mean() >= MIN_STEPS)
+    meets = intervals.overlap(meeting_spans(facts), lo, hi) > 0
+    many = meets.sum() > 1 and sum(_calls(facts).values()) >= MANY_CALLS * meets.sum()
+    return bool(many or meets.mean() >= MIN_STEPS)
 
 
 def _calls(facts: RankFacts) -> Counter[str]:

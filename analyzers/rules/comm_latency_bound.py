@@ -34,6 +34,7 @@ from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
 from ddprof.analyzers.rules.evidence.needless.candidates import could_go
+from ddprof.analyzers.rules.evidence.needless.lines import lines_that_call
 from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
@@ -49,10 +50,12 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     for exposure in of_reason(measures, "latency"):
         traffic, share = exposure.traffic, exposure.latency_share
         known = np.isfinite(share)
+        lines = lines_that_call(measures.job.ranks[0], traffic.op, traffic.count)
         detail = f", {format_share(share)} of it latency" if known else ""
         yield Candidate(
             id=RULE.id,
-            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound",
+            summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound"
+            + (f", called at {lines[0]}" if lines else ""),
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
@@ -61,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
                 *exposed_transfer(measures, traffic),
             ),
-            fixes=(_fix(measures),),
+            fixes=(_joined(lines[0]) if lines else _fix(measures),),
             band=0.2 if known else 0.35,
         )
     yield from _small_units(measures)
@@ -125,11 +128,16 @@ def _fix(measures: Measures) -> Fix:
     buckets = _zero_buckets(measures) if measures.settings.deepspeed.zero_stage else _ddp_buckets(measures)
     if is_new(buckets):
         return buckets
+    why = f"{buckets.setting} is {buckets.suggested} already, so these calls are not of buckets"
+    return _joined("collectives beside the buckets", why)
+
+
+def _joined(setting: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
     return Fix(
-        setting="collectives beside the buckets",
+        setting=setting,
         suggested="one for many tensors: flattened, or issued together",
         patch="flat = torch.cat([t.flatten() for t in tensors])\ndist.all_reduce(flat)  # one latency for all",
-        why=f"{buckets.setting} is {buckets.suggested} already, so these calls are not of buckets",
+        why=why,
         source="PyTorch DDP (VLDB'20) section 5 on bucket size",
     )
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
@@ -50,7 +49,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield _retrying(retried)
         return
     worst = int(np.argmax(spent))
-    numbers = measures.ranks(whose(spent))
+    numbers = measures.theirs(spent)
     whom = measures.whom(numbers)
     verb = "allocates" if whom.startswith("rank ") else "allocate"
     calls = float(measures.host_counts["allocator"].max())

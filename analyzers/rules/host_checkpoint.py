@@ -20,7 +20,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
 from ddprof.analyzers.job.script.occupying import SeenSaving, occupying_line, seen_evaluating, seen_saving
@@ -58,7 +57,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, ONE_STEP)
         return
     worst = int(np.argmax(spent))
-    numbers = measures.ranks(whose(spent))
+    numbers = measures.theirs(spent)
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
     seen = occurrences(measures, worst, "checkpoint")
     often = "".join(f": {said.text}" for said in seen.evidence)
@@ -106,9 +105,7 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
         "traced steps"
         f"{_called_by(measures, outside.position)}"
     )
-    return over_the_run(
-        RULE.id, summary, measures, outside, "saves and loads", FIX, (rank,) if outside.is_alone else ()
-    )
+    return over_the_run(RULE.id, summary, measures, outside, "saves and loads", FIX)
 
 
 def _called_by(measures: Measures, position: int) -> str:

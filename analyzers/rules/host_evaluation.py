@@ -18,7 +18,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.job.measures import Measures, evaluations
 from ddprof.analyzers.job.script.occupying import line_that_evaluates
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
@@ -36,18 +35,20 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.evaluations)
     traced_us = measures.evaluating_us
     if outside is not None and outside.count >= FEWEST_TIMES:
-        worst, share, alone = outside.position, outside.share, outside.is_alone
+        worst, share = outside.position, outside.share
+        times_us = measures.step_us * np.array(outside.shares)
         seen = run_evidence(measures, outside, "evaluations")
     elif traced_us.any():
         worst = int(np.argmax(traced_us))
         share = float(traced_us[worst]) / measures.step_us
-        alone = len(whose(traced_us)) == 1
+        times_us = traced_us
         seen = Evidence(f"{format_us(float(traced_us[worst]))} per traced step", measures.job.rank_ids[worst])
     else:
         return
+    numbers = measures.theirs(times_us)
+    alone = len(numbers) > 0
     if share < (MIN_SHARE if alone else LARGE_SHARE):
         return
-    numbers = measures.ranks([worst]) if alone else ()
     facts = measures.job.ranks[worst]
     line = line_that_evaluates(facts, intervals.union(*evaluations(facts).bounds))
     where = measures.whom(numbers) + (" alone" if alone else "")
@@ -63,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=(_alone(line) if alone else _less(line),),
         ceiling_us=lost_us,
         band=0.5,
-        times_us=tuple(traced_us.tolist()) if outside is None else (),
+        times_us=tuple(times_us.tolist()),
         is_bound=not alone,
     )
 

@@ -14,13 +14,15 @@ Sources: OSDI'25 section 5.4 (12.6 % at 128 ranks); torchtitan's GarbageCollecti
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
-from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
+from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_evidence
@@ -60,51 +62,70 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         if outside is not None and outside.share >= MIN_SHARE and outside.count >= FEWEST_TIMES:
             yield _over_the_run(measures, outside)
         return
-    position = _whose(measures, outside)
+    numbers = () if _is_chance(measures, outside) or outside is None else measures.theirs(outside.shares)
+    position = outside.position if numbers and outside is not None else None
     worst = int(np.argmax(pauses)) if position is None else position
-    numbers = () if position is None else measures.ranks([position])
+    seen = occurrences(measures, worst, "gc")
+    if seen.is_once and is_timed(measures.job.ranks) and (outside is None or outside.share < MIN_SHARE):
+        return  # one collection, and the run has hardly any other
     cost_us = float(measures.cause_us("gc").mean())
     yield Candidate(
         id=RULE.id,
         summary="Python garbage collection pauses "
-        + ("the ranks" if len(pauses) > 1 and not numbers else measures.whom(numbers)),
+        + ("the ranks" if len(pauses) > 1 and not numbers else measures.whom(numbers))
+        + _in_line(measures),
         ranks=numbers,
         lost_us=cost_us if position is None else cost_us + charged_us(measures, [position]),
         changes=(Change("remove_host", numbers, target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
             Evidence(f"{format_us(float(pauses[worst]))} per step", measures.job.rank_ids[worst]),
-            *occurrences(measures, worst, "gc").evidence,
+            *seen.evidence,
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),
         fixes=(_fix(measures),),
+        times_us=tuple(measures.step_us * share for share in outside.shares) if outside is not None and numbers else (),
     )
 
 
-def _whose(measures: Measures, outside: Pauses | None) -> int | None:
-    """The position of the rank that alone collects over the whole run, more often than chance explains."""
-    ranks = len(measures.job.ranks)
-    if ranks < 2 or outside is None or not outside.is_alone:
-        return None
-    return outside.position if chance_of_most(outside.count, outside.count, ranks) < MAX_CHANCE else None
+def _is_chance(measures: Measures, outside: Pauses | None) -> bool:
+    """Whether one rank alone may have collected because the interpreter happened to start so many there."""
+    if outside is None or _called_at(measures):
+        return outside is None
+    return chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
+
+
+def _called_at(measures: Measures) -> str:
+    """The line of the script that calls most of what the collections take; "" where the interpreter starts them."""
+    pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
+    lines = Counter[str]()
+    for pause in pauses:
+        lines[pause.at] += pause.dur_ns
+    return max(lines, key=lambda line: lines[line], default="")
 
 
 def _fix(measures: Measures) -> Fix:
-    """Of collections that the interpreter starts, or of those that the script calls where nothing else starts any."""
+    """Of collections that the interpreter starts, or of those that the script calls."""
     pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
+    if line := _called_at(measures):
+        return replace(CALLED, setting=f"gc.collect() in {line}", current="called by the script")
     return CALLED if pauses and all(pause.was_called for pause in pauses) else FIX
+
+
+def _in_line(measures: Measures) -> str:
+    line = _called_at(measures)
+    return f", called in {line}" if line else ""
 
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
     """No collection fell into the traced steps, but the run as a whole has them."""
     summary = (
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
-        f"{measures.job.rank_ids[outside.position]}, outside the traced steps"
+        f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(measures)}"
     )
-    position = _whose(measures, outside)
-    numbers = () if position is None else measures.ranks([position])
-    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures), numbers)
+    is_chance = _is_chance(measures, outside)
+    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures), is_chance)
 
 
 RULE = Rule("host.gc", "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

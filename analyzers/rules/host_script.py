@@ -42,6 +42,7 @@ from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Eviden
 from ddprof.intervals import overlap
 from ddprof.tables import NULL, Array
 from ddprof.units import format_share, format_us
+from ddprof.whose import whose
 
 MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launch_bound
 OTHER_FACTOR = 2.0  # a rank that runs so much more than the typical one is late by it; as of a loader (input_starved)
@@ -65,7 +66,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     idle = measures.script_us
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
     mine = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
-    cost_us = mine * (float(idle[others].mean()) + _waited_for_us(measures, np.minimum(idle, OTHER_FACTOR * runs_us)))
+    all_run_us = np.minimum(idle, OTHER_FACTOR * runs_us)
+    cost_us = mine * (float(all_run_us[others].mean()) + _waited_for_us(measures, all_run_us))
     if min(cost_us, mine * runs_us) < MIN_SHARE * measures.step_us:
         return
     worst = _best_seen(measures, others)
@@ -106,21 +108,20 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=tuple(_fix(line, what, steps) for line, what in zip(told, kind, strict=True)),
         ceiling_us=(1 - left) * cost_us,
         band=0.25,
-        times_us=tuple(np.minimum(idle, OTHER_FACTOR * runs_us).tolist()),
+        times_us=tuple(all_run_us.tolist()),
     )
 
 
 def _who_run_it(measures: Measures) -> tuple[Array, float]:
-    """Positions of the ranks that run what the typical one runs, and for how long that one does, us per step. What one
-    rank alone runs is said with what makes that rank late, and so is what it runs beyond its peers.
+    """Positions of the ranks that run what the typical one runs, and for how long that one does, us per step. What few
+    ranks alone run is said with what makes these late.
     """
     idle = measures.script_us
-    others = np.setdiff1d(np.arange(len(measures.job.ranks)), list(measures.alone))
+    others = np.setdiff1d(np.arange(len(measures.job.ranks)), [*measures.alone, *whose(idle)])
     if not len(others):
         return others, 0.0
     # Hosts that run ahead hide a part of it, on every rank another: the time it takes tells that all run it.
-    runs_us = averages.typical(np.maximum(idle, _runs_us(measures))[others])
-    return others[idle[others] <= OTHER_FACTOR * runs_us], runs_us
+    return others, averages.typical(np.maximum(idle, _runs_us(measures))[others])
 
 
 def _best_seen(measures: Measures, positions: Array) -> int:

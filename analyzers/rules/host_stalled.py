@@ -22,7 +22,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.attribution.whose import having
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
@@ -34,6 +33,7 @@ from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array, Table
 from ddprof.units import format_ranks, format_share, format_us
+from ddprof.whose import having
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
 MIN_STALLS = 3  # one stop, or two, may be anything
@@ -50,10 +50,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax(starved))
     if starved[worst] < MIN_SHARE * measures.step_us or counts[worst] < MIN_STALLS:
         return
-    lengths_us = np.array([_total_us(table) for table in inside]) / max(1, measures.steps)
-    stalling = having(np.where(counts > 0, lengths_us, 0.0))
+    lengths_us = np.where(counts > 0, [_total_us(table) for table in inside], 0.0) / max(1, measures.steps)
+    stalling = having(lengths_us)
     is_lone = len(ranks) == 1 and len(measures.job.missing_ranks) > 0  # of the others nothing is known
-    numbers = measures.ranks(stalling) if is_lone or len(stalling) <= len(ranks) / 2 else ()
+    numbers = measures.ranks(stalling) if is_lone else measures.theirs(lengths_us)
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     if numbers and not len(np.setdiff1d(stalling, slow)):

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof import averages
-from ddprof.analyzers.attribution.whose import whose
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
@@ -30,6 +29,7 @@ from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remake
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost, line_evidence, line_of
+from ddprof.analyzers.rules.evidence.loader_times import keep_up, made_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
@@ -37,8 +37,10 @@ from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
+from ddprof.whose import whose
 
 UNSEEN = "no loader range in the trace: fetching data cannot be told from other host work"
+READY = "the loader's workers make the batches of a step in less than a step: what a fetch takes is the hand-over"
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: how long the longest fetch of the others may be
 CLEAR_FACTOR = 10.0  # or this many times the slowest mean of the others: a longer fetch of theirs is then chance
@@ -73,7 +75,7 @@ def _behind(measures: Measures) -> Array:
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
     typical = averages.typical(loader_us)
-    late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us)
+    late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us) & ~keep_up(measures)
     return np.flatnonzero(late) if late.sum() <= len(loader_us) / 2 else np.empty(0, np.int64)
 
 
@@ -238,13 +240,13 @@ def cheaper_fix(cost: FetchCost) -> Fix | None:
 def _own_files(cost: FetchCost) -> Fix:
     """What takes the place of a lock: something of its own for each worker. More workers only wait for it longer."""
     ranks = cost.timed.turn_ranks
-    whose = "every worker" if ranks < 2 else "every worker of every rank"
+    owner = "every worker" if ranks < 2 else "every worker of every rank"
     gain = f"more workers win nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
     if cost.timed.alone_ns:
         gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for a turn"
     return Fix(
         setting="dataset",
-        suggested=f"a file, connection or shard of its own for {whose}, no shared lock",
+        suggested=f"a file, connection or shard of its own for {owner}, no shared lock",
         patch="DataLoader(..., worker_init_fn=lambda worker: get_worker_info().dataset.open())  # not in __init__",
         why=gain,
         source="timed inside the loader by ddprof",
@@ -261,6 +263,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not measures.host_counts["dataloader"].any():
         yield Abstention(RULE.id, UNSEEN)
         return
+    if keep_up(measures).all():
+        yield Abstention(RULE.id, READY)
+        return
+    loader_us = np.minimum(loader_us, made_us(measures))
     typical = averages.typical(loader_us)
     behind = _behind(measures)
     late = behind if len(behind) and _alone(measures, behind) else behind[:0]
@@ -273,9 +279,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     ledger = measures.cause_us("dataloader")
     worst = int(np.argmax(loader_us))
     ranks = len(measures.job.ranks)
-    whose = " on the typical rank" if ranks > 1 else ""
+    whom = " on the typical rank" if ranks > 1 else ""
     if in_turn:
-        whose = f" on {format_ranks(measures.ranks(np.array([worst])))}"
+        whom = f" on {format_ranks(measures.ranks(np.array([worst])))}"
     share = float(loader_us[worst] if in_turn else typical) / measures.step_us
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
     cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
@@ -294,11 +300,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.RECORDED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            Evidence(f"{format_us(share * measures.step_us)} per step ({format_share(share)}){whose}"),
-            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst])),
+            Evidence(f"{format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
+            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst])),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
         fixes=(_loader_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper),
+        # Fetches block now here, now there where all workers are too slow: the time of a batch is what all have then.
+        times_us=() if in_turn else tuple(np.minimum(loader_us, LATE_FACTOR * typical).tolist()),
     )
 
 

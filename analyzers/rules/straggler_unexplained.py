@@ -67,10 +67,14 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
 
 def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
     """The rank that the timers of the whole run show late, whatever the few traced steps hold of it; None where there
-    is none, or a finding names it, or says of all ranks what takes that long."""
+    is none, or a finding names it, or says of all ranks what takes that long. Where the others wait longer for another
+    rank in the traced steps, it is chance who is late when.
+    """
     job, worst = measures.job, int(np.argmax(measures.timed_us))
     late_us, rank = float(measures.timed_us[worst]), job.rank_ids[worst]
-    if not late_us or any(rank in one.ranks or (not one.ranks and one.lost_us >= late_us) for one in found):
+    if not late_us or int(np.argmax(measures.late_us)) != worst:
+        return None
+    if any(rank in one.ranks or (not one.ranks and one.lost_us >= late_us) for one in found):
         return None
     share = late_us / measures.step_us
     line = worst in measures.alone

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
-from ddprof.findings import CRITICAL_SHARE, Candidate
+from ddprof.findings import Basis, Candidate
 from ddprof.units import format_us
 
 _ON_RANKS = "straggler."
@@ -29,14 +26,19 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
-    said = [_contradicted(measures, measures.job.rank_ids.index(rank)) for rank in candidate.ranks]
+    is_tested = candidate.basis is not Basis.UNTESTED
+    said = [_contradicted(measures, measures.job.rank_ids.index(rank), is_tested) for rank in candidate.ranks]
     return None if any(words is None for words in said) else said[0]
 
 
-def _contradicted(measures: Measures, position: int) -> str | None:
+def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
+    """What the timers say against a rank. Where the traced steps are too few to say that it is no chance (not
+    `is_tested`), these have to say so."""
     ranks = measures.job.ranks
-    traced = [own_ns([step for step in facts.sidecar.steps if step.profiled]) for facts in ranks]
-    others = [own_ns(unprofiled_steps(facts)) for facts in ranks]
+    if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance
+        return None
+    traced = [own_ns([step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks]
+    others = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
     if not all(len(own) for own in traced) or not all(len(own) >= MIN_STEPS for own in others):
         return None
     inside, outside = (np.array([own.mean() for own in every]) for every in (traced, others))
@@ -50,18 +52,11 @@ def _contradicted(measures: Measures, position: int) -> str | None:
     slowed = float(np.median(outside[peers] / inside[peers]))  # the profiler makes every rank slower
     left_ns = outside[position] - float(np.median(outside[peers]))
     at_most_ns = left_ns + SURE * float(np.hypot(error[position], np.median(error[peers])))
-    if at_most_ns >= MOST * slowed * excess_ns or _is_clear(ranks, left_ns, 2 * left_ns - at_most_ns):
+    if is_tested and at_most_ns >= MOST * slowed * excess_ns:
         return None
     rank = measures.job.rank_ids[position]
     own, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
     return (
         f"in the traced steps only: over {len(others[position])} others rank {rank} takes {own} outside its backward "
-        f"passes, the other ranks {usual}"
+        f"passes and its loader, the other ranks {usual}"
     )
-
-
-def _is_clear(ranks: Sequence[RankFacts], left_ns: float, at_least_ns: float) -> bool:
-    """Whether the timers by themselves show a rank that is late, by far more than chance: then it is no chance that the
-    traced steps show one, however much later it was in these."""
-    lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
-    return left_ns > 0 and at_least_ns >= CRITICAL_SHARE * float(np.mean(lengths))

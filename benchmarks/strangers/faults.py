@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 IN_LOOP = ("before", "fed", "loss", "between", "after", "callback")
 ANYWHERE = (*IN_LOOP, "forward", "hook")
+BESIDE = ("thread",)  # begun once before the loop, and beside it from then on
 OF_LOADER = ("item", "collate", "produce")
 ON_RANKS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "host.script", "host.stalled")
 OF_ALL = ("host.script", "host.stalled")
@@ -137,6 +138,20 @@ _EVERY = (
         setup=("held = torch.randn(64, WIDTH)",),
         on_ranks=(*ON_RANKS, *_EVALUATES),
         of_all=_EVALUATES,
+    ),
+    Fault(
+        "thread",
+        ("threading.Thread(target=watch, daemon=True).start()",),
+        BESIDE,
+        per_ms=20_000,
+        setup=(
+            "def watch():",
+            "    while True:",
+            "        total = sum(v * v % 7 for v in range({n}))",
+            "        time.sleep(0.004)",
+        ),
+        whom=("first", "last", "half"),
+        is_steady=True,
     ),
     Fault(
         "checkpoint",

@@ -6,7 +6,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.strangers.faults import FAULTS, Fault
+from benchmarks.strangers.faults import BESIDE, FAULTS, Fault
 from benchmarks.strangers.loops import LOOPS
 from benchmarks.strangers.sources import SOURCES
 
@@ -76,4 +76,5 @@ def places(fault: Fault, loop: str, source: str) -> list[str]:
     """The slots of a structure that a fault can be in."""
     if fault.name in LOOPS[loop].cannot:
         return []
-    return [slot for slot in fault.places if slot in LOOPS[loop].slots or slot in SOURCES[source].slots]
+    there = (*LOOPS[loop].slots, *SOURCES[source].slots, *BESIDE)
+    return [slot for slot in fault.places if slot in there]

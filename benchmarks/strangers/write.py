@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.strangers.faults import FAULTS, OF_LOADER
+from benchmarks.strangers.faults import BESIDE, FAULTS, OF_LOADER
 from benchmarks.strangers.loops import LOOPS
 from benchmarks.strangers.sources import SOURCES
 from benchmarks.strangers.spec import Spec
@@ -156,7 +156,9 @@ def _slots(spec: Spec) -> dict[str, list[str]]:
     tests = [test for test in (_CONDITIONS[spec.who], _TIMES[spec.when]) if test]
     if tests:
         body = [f"if {' and '.join(tests)}:", *(f"    {line}" for line in body)]
-    if spec.where == "hook":
+    if spec.where in BESIDE:
+        setup += ["", "", *body]
+    elif spec.where == "hook":
         setup += ["", "", "def on_gradient(grad):", *(f"    {line}" for line in body), "    return grad"]
         slots["hooked"] = ["if x.requires_grad:", "    x.register_hook(on_gradient)"]
     else:

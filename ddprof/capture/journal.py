@@ -19,7 +19,7 @@ class Journal:
 
     def __init__(self) -> None:
         self.windows: list[dict[str, Any]] = []
-        self.gc: deque[dict[str, int]] = deque(maxlen=_RECENT_PAUSES)
+        self.gc: deque[dict[str, int | str]] = deque(maxlen=_RECENT_PAUSES)
         self.checkpoints: deque[dict[str, Any]] = deque(maxlen=_RECENT_PAUSES)
         self.evaluations: deque[dict[str, int]] = deque(maxlen=_RECENT_PAUSES)
         self.syncs: dict[tuple[str, str], list[int]] = {}  # (source line, what) -> [count, total ns]

@@ -245,12 +245,14 @@ class CpuWaits(Struct, frozen=True):
 class Pause(Struct, frozen=True, gc=False):
     """A garbage collection, or the saving of a checkpoint.
 
-    `was_called`: a collection while the interpreter starts none of its own.
+    `was_called`: a collection that a line of Python calls, or while the interpreter starts none of its own. `at`: that
+    line, "train.py:88 tidy()"; "" where it is not known.
     """
 
     start_ns: Count
     dur_ns: Count
     was_called: bool = False
+    at: str = ""
 
 
 class HostWait(Struct, frozen=True):

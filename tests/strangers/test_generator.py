@@ -97,3 +97,12 @@ def test_a_script_can_be_shown(number: int) -> None:
     with redirect_stdout(shown):
         assert main(["show", "5", str(number)]) == 0
     assert write(draw(5, number)).text in shown.getvalue()
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_generated_scripts_run_beside_their_twins_and_are_judged(tmp_path: Path) -> None:
+    said = io.StringIO()
+    with redirect_stdout(said):
+        assert main(["run", "--seed", "5", "--count", "4", "--rounds", "0", "--out", str(tmp_path)]) == 0
+    assert said.getvalue().startswith("4 scripts, ")

@@ -146,7 +146,7 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     alone = {path: time for path, time in mine.items() if not any(path in rank.seen for rank in others)}
     outer, peers_us = _outermost(alone, most, lateness_us), 0.0
     if outer is None and (shared := _outermost(mine, most, lateness_us)) is not None:
-        outer, peers_us = _hottest(mine, shared), most_us
+        outer, peers_us = _hottest(mine, shared, MOST_SHARE), most_us
     return None if outer is None else replace(_told(mine, outer, peers_us, every), samples=late.sampled_beside)
 
 
@@ -213,9 +213,9 @@ def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
     return charged / 1e3 / max(1, steps) / max(1, len(ranks) - 1)
 
 
-def _hottest(mine: dict[Path, float], path: Path) -> Path:
-    """The innermost path inside a path that takes nearly all of its time."""
-    enough = HOT_SHARE * mine[path]
+def _hottest(mine: dict[Path, float], path: Path, share: float = HOT_SHARE) -> Path:
+    """The innermost path inside a path that takes nearly all of its time, or such a share of it."""
+    enough = share * mine[path]
     while True:
         inner = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path and mine[p] >= enough]
         if not inner:

@@ -19,7 +19,8 @@ from ddprof.causes import SPAN_CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
-TRAINING, REST, OPTIMIZER, BACKWARD, DATA = "", "rest", "optimizer", "backward", "data"  # of script_totals
+TRAINING = ""  # of script_totals
+REST, OPTIMIZER, FORWARD, BACKWARD, DATA = "rest", "optimizer", "forward", "backward", "data"
 START_UP = "start-up"  # the phase of samples before the third step
 MIN_SAMPLES = 3  # of a line; fewer may be chance
 
@@ -59,7 +60,7 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
     """Time (ns) in each stack within stretches beside the phases, shape (stacks,); it adds up to no more than their
-    length where the whole run was sampled, of which the loss may be a part."""
+    length where the whole run was sampled."""
     traced = np.where(tree.in_phase, 0.0, time_by_stack(facts, where))
     totals = facts.script_totals
     rest = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == REST))
@@ -69,8 +70,6 @@ def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
     np.add.at(seen, rest["stack"], rest["time_ns"])
     length = intervals.length(where)
     away = _elsewhere(facts, tree, where)
-    if not seen[away].any():  # nobody knows which lines make the loss: its time is theirs all the same
-        length += intervals.length(intervals.intersect(phases_of(facts, tree).loss, intervals.union(*facts.marks)))
     every_ns = seen[~(tree.in_phase | away)].sum()
     seen[tree.in_phase | tree.is_loss | away] = 0.0
     return seen * (length / every_ns) if seen.any() else traced

@@ -14,15 +14,22 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked, computes
+from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
 from ddprof.analyzers.job.script.beside import (
+    BACKWARD,
+    FORWARD,
+    REST,
     is_sampled,
     own_optimizer,
     own_stacks,
     phases_of,
+    run_samples,
     sampled_beside,
     time_beside,
 )
+from ddprof.analyzers.job.script.inside import held_again
+from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
 from ddprof.analyzers.job.starved import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.causes import SPAN_CAUSES
@@ -95,20 +102,32 @@ def script_time(facts: RankFacts) -> ScriptTime:
         stepping_ns = own_optimizer(facts, tree, phases)
         time_ns += stepping_ns
         where = intervals.merge(where, phases.optimizer) if stepping_ns.any() else where
-        inside, inside_ns = _inside(facts, own, intervals.merge(phases.forward, phases.backward, phases.loss))
+        inside, inside_ns = _inside(facts, tree, own, phases)
         where, time_ns = intervals.merge(where, inside), time_ns + inside_ns
     length = intervals.length(intervals.intersect(where, intervals.union(*facts.marks)))
     share = min(1.0, float(time_ns.sum()) / length) if length else 0.0
     return ScriptTime(where, where if computes(facts) else beside, share, time_ns)
 
 
-def _inside(facts: RankFacts, own: Array, phases: Intervals) -> tuple[Intervals, Array]:
+def _inside(facts: RankFacts, tree: CallTree, own: Array, phases: HostPhases) -> tuple[Intervals, Array]:
     """Python that holds the thread inside phases of most steps, and its time by stack: all of it is that of the user's
-    stacks (`own`) that were seen there."""
-    inside = intervals.intersect(held_again(facts), phases)
-    seen_ns = np.where(own, time_by_stack(facts, inside), 0.0)
-    total_ns = float(seen_ns.sum())
-    return (inside, seen_ns * (intervals.length(inside) / total_ns)) if total_ns else (EMPTY, seen_ns)
+    stacks (`own`) that were seen there, in the windows or, where these were sampled too seldom, in the whole run."""
+    held, found, total_ns = held_again(facts), EMPTY, np.zeros(len(tree))
+    called_in = np.maximum(tree.folded, 0)  # a phase is most of the samples that it calls, and not the user's
+    for part, name, is_there in (
+        (phases.forward, FORWARD, tree.is_forward[called_in]),
+        (phases.backward, BACKWARD, tree.is_backward[called_in]),
+        (phases.loss, REST, ~(tree.in_phase | tree.is_loss)),
+    ):
+        inside = intervals.intersect(held, part)
+        seen = np.where(own, time_by_stack(facts, inside), 0.0)
+        if not seen.any() and intervals.length(inside) >= MOST * intervals.length(part):
+            for stack, samples in run_samples(facts, name).items():
+                seen[stack] = samples if own[stack] and is_there[stack] else 0.0
+        if seen.any():
+            found = intervals.merge(found, inside)
+            total_ns += seen * (intervals.length(inside) / seen.sum())
+    return found, total_ns
 
 
 def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:

@@ -79,9 +79,8 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
         exposed = exposed_transfer(facts, ready)
         held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
         role, why = roles_by_comm(job, position, told), _reasons(facts, position, needless)
-        inside = (facts.comms["end_ns"] > facts.steps["start_ns"][0]) & (
-            facts.comms["start_ns"] < facts.steps["end_ns"][-1]
-        )
+        # Of the step that it begins in: some are left out, and what they hold may end in the next one.
+        inside = intervals.contains(intervals.union(*facts.steps.bounds), facts.comms["start_ns"])
         for code, name, kind in sorted({(int(o), role[i], why[i]) for i, o in enumerate(facts.comms["op"])}):
             if COLLECTIVE_OPS[code] == INFERRED:
                 continue

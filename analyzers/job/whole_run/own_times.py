@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ddprof import averages
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof import averages, intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
 from ddprof.sidecar import StepTimes
@@ -33,9 +34,9 @@ def own_ns(steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
 def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     """By how much each rank takes longer than the typical one beside its loader, and what it takes, as shares of the
     step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
-    steps were timed."""
+    steps were timed or ranks wait for one another outside their backward passes, too."""
     own = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
-    if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own):
+    if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own) or any(map(_meets_elsewhere, ranks)):
         return np.zeros(len(ranks)), np.zeros(len(ranks))
     lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
     averaged = [[f(one) for one in own] for f, _ in _AVERAGES]
@@ -45,6 +46,13 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     waited = np.nan_to_num(run_shares(ranks).waited)
     chance = np.maximum(0.0, waited - averages.typical(waited))
     return np.where(late - chance >= LEAST_SHARE, late, 0.0), every
+
+
+def _meets_elsewhere(facts: RankFacts) -> bool:
+    """Whether hosts meet outside the backward passes of most traced steps, and so wait for one another there."""
+    begun = facts.comms["start_ns"][facts.is_issued_in_steps(facts.comms["start_ns"])]
+    outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)
+    return computes(facts) and bool(outside.sum() > len(facts.steps) / 2)
 
 
 def _excess(average: list[float], error: list[float]) -> Array:

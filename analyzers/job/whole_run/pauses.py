@@ -13,7 +13,6 @@ from ddprof.sidecar import Pause, Sidecar
 
 WARM_STEPS = 10  # lazy initialisation, first allocations, collections of what imports left behind
 MAX_RECORDED = 4096  # pauses of a kind: capture keeps the latest
-FEW_SHARE = 0.25  # of the pauses of the worst rank: one with less has no part in it (as attribution/whose.py)
 MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a longer one
 
 
@@ -27,7 +26,7 @@ class Pauses:
     longest_ns: int
     run_ns: int
     steps: int
-    is_alone: bool = False  # no other rank has a quarter of them
+    shares: tuple[float, ...] = ()  # of every rank's run; () where a rank's were not recorded
 
     @property
     def share(self) -> float:
@@ -44,8 +43,16 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
     worst = max(found, key=lambda s: s.share, default=None)
     if worst is None or len(ranks) < 2:
         return worst
-    is_alone = all(other is worst or other.share < FEW_SHARE * worst.share for other in found)
-    return replace(worst, is_alone=is_alone and all(facts.sidecar.is_captured for facts in ranks))
+    if not all(facts.sidecar.is_captured for facts in ranks):
+        return worst
+    by_rank = {one.position: one.share for one in found}
+    return replace(worst, shares=tuple(by_rank.get(position, 0.0) for position in range(len(ranks))))
+
+
+def is_timed(ranks: Sequence[RankFacts]) -> bool:
+    """Whether the capture timed a run of every rank that is long enough to say how often pauses come."""
+    every = [[step for step in facts.sidecar.steps if step.span_ns is not None] for facts in ranks]
+    return all(len(steps) >= WARM_STEPS + MIN_STEPS for steps in every)
 
 
 def _pauses(sidecar: Sidecar, position: int, pauses: Sequence[Pause]) -> Pauses | None:

@@ -75,7 +75,7 @@ def exposures(measures: Measures) -> list[Exposure]:
             continue  # activations between layers (tensor, expert parallel): each call waits for the one before
         if reason in VOLUME and 0 < traffic.mean_bytes < TINY_BYTES:
             continue  # a few tiny messages: neither their bytes nor their number can be what exposes them
-        if reason in VOLUME and not _is_volume(traffic, measures.step_us, limits):
+        if reason != "latency" and not _is_volume(traffic, measures.step_us, limits):
             continue
         doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures, traffic)
         found.append(Exposure(traffic, model, reason, doubt))
@@ -83,9 +83,12 @@ def exposures(measures: Measures) -> list[Exposure]:
 
 
 def _is_volume(traffic: Traffic, step_us: float, limits: Limits) -> bool:
-    # In a job with missing ranks, a little volume that takes long more likely waits for them than for the link.
-    held = traffic.is_whole and traffic.exposed_us >= limits.min_volume_share * step_us
-    return held or traffic.total_bytes >= limits.min_volume_bytes
+    # In a job with missing ranks, a little volume that takes long more likely waits for them than for the link; among
+    # ranks of one host there is no link, and it waits for a core.
+    if traffic.total_bytes >= limits.min_volume_bytes:
+        return True
+    is_held = traffic.exposed_us >= limits.min_volume_share * step_us
+    return is_held and traffic.is_whole and traffic.crosses_hosts
 
 
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:

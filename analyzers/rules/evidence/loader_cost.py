@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.tree import written
+from ddprof.analyzers.facts.script.occupants import LOADER_FETCH
+from ddprof.analyzers.facts.script.tree import CallTree, written
+from ddprof.analyzers.job.script.beside import DATA, run_samples
+from ddprof.analyzers.job.script.lines import lines_of
 from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind, core_share
 from ddprof.findings import Evidence
 from ddprof.sidecar import TimedFetches, WorkerLine
@@ -82,9 +87,22 @@ def line_of(cost: FetchCost) -> WorkerLine | None:
     return line if line is not None and line.samples >= MIN_SAMPLES and line.share >= MIN_LINE_SHARE else None
 
 
-def line_evidence(cost: FetchCost, rank: int) -> tuple[Evidence, ...]:
-    """One sentence: in which line of the script a worker is while it makes a batch, in what call, and how long."""
-    line = line_of(cost)
+def own_line(facts: RankFacts) -> tuple[str, int] | None:
+    """The line of the script, in words, in which the training thread was seen most while it made batches itself, and in
+    how many samples of the whole run; None where too few say it."""
+    tree, seen = CallTree(facts.script_stacks, facts.script_frames), np.zeros(len(facts.script_stacks))
+    fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(tree.folded, 0)]  # the loop is on every stack
+    for stack, samples in run_samples(facts, DATA).items():
+        seen[stack] = samples if fetched[stack] and tree.folded[stack] >= 0 else 0.0
+    first = next((line for line in lines_of(facts, seen) if line.file), None)
+    return (first.words, int(first.time_ns)) if first is not None and first.time_ns >= MIN_SAMPLES else None
+
+
+def line_evidence(cost: FetchCost, rank: int, facts: RankFacts) -> tuple[Evidence, ...]:
+    """One sentence: in which line of the script a batch is made, in what call, and how long."""
+    line, own = line_of(cost), own_line(facts)
+    if line is None and own is not None:
+        return (Evidence(f"the training thread sits in {own[0]} ({own[1]} samples of its fetches)", rank),)
     if line is None:
         return ()
     call = f", {line.call}" if line.call else ""

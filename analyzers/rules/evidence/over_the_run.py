@@ -17,20 +17,21 @@ def over_the_run(
     pauses: Pauses,
     what: str,
     fix: Fix,
-    ranks: tuple[int, ...] = (),
+    is_chance: bool = False,
 ) -> Candidate:
-    """The candidate of a rule whose pauses all fell outside the trace. `what`: the pauses in words, plural; `ranks`:
-    whose doing they are, where they are no chance of when each rank collects."""
+    """The candidate of a rule whose pauses all fell outside the trace. `what`: the pauses in words, plural;
+    `is_chance`: that one rank alone has them may be."""
     lost_us = pauses.share * measures.step_us
     return Candidate(
         id=rule_id,
         summary=summary,
-        ranks=ranks,
+        ranks=() if is_chance else measures.theirs(pauses.shares),
         lost_us=lost_us,
         changes=(),
         basis=Basis.TIMED,
         evidence=(run_evidence(measures, pauses, what),),
         fixes=(fix,),
         ceiling_us=lost_us,
+        times_us=() if is_chance else tuple(share * measures.step_us for share in pauses.shares),
         doubts=(Doubt.ONE_EVENT,) if pauses.count == 1 else (),
     )

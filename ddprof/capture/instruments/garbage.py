@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import linecache
+import os
+import sys
 import time
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.window.annotate import Range
 
+_OURS = __name__.partition(".")[0] + "."
 _MIN_PAUSE_NS = 500_000  # shorter pauses are noise of the youngest generation, thousands of them per second
 
 
@@ -36,6 +40,17 @@ class GarbageCollection(Instrumentor):
             opened.close()
         duration_ns = time.time_ns() - self._started_ns
         if self._started_ns and duration_ns >= _MIN_PAUSE_NS:
-            # With automatic collection off somebody has called gc.collect().
             pause = {"start_ns": self._started_ns, "dur_ns": duration_ns, "generation": info["generation"]}
-            self.hub.journal.gc.append({**pause, "was_called": not gc.isenabled()})
+            at = _called_at(sys._getframe(1))
+            # With automatic collection off somebody has called gc.collect().
+            self.hub.journal.gc.append({**pause, "was_called": bool(at) or not gc.isenabled(), "at": at})
+
+
+def _called_at(frame: FrameType | None) -> str:
+    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where it does something else."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    if frame is None or "collect(" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):
+        return ""
+    name = frame.f_code.co_name
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {name if name[0] == '<' else name + '()'}"

@@ -63,17 +63,17 @@ def collecting(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("counts", "who"),
     [
-        ((40, 0, 0, 0), 0),
-        ((0, 0, 40, 0), 2),
-        ((40, 40, 40, 40), None),
-        ((40, 38, 0, 0), None),
-        ((1, 0, 0, 0), None),  # one collection is on some rank
+        ((40, 0, 0, 0), [0]),
+        ((0, 0, 40, 0), [2]),
+        ((40, 40, 40, 40), []),
+        ((40, 38, 0, 0), [0, 1]),
+        ((1, 0, 0, 0), []),  # one collection is on some rank
     ],
 )
-def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int, ...], who: int | None) -> None:
+def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int, ...], who: list[int]) -> None:
     run = labelled("host.gc")
     ranks = len(run.measures.job.ranks)
     measures = with_sidecars(run, *[collecting(counts[min(at, 3)]) for at in range(ranks)])
     (found,) = [one for one in catalogue()[ID].detect(measures) if isinstance(one, Candidate)]
-    assert found.ranks == (() if who is None else (measures.job.rank_ids[who],))
+    assert found.ranks == tuple(measures.job.rank_ids[at] for at in who)
     assert all(change.ranks == found.ranks for change in found.changes)

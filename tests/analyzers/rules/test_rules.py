@@ -48,6 +48,16 @@ def test_rules_are_silent_on_a_fault_that_is_not_theirs(labelled: Runs, rule_id:
     assert labelled(name).said(rule_id) == []
 
 
+TIMED = {"host.allocator", "host.checkpoint", "input.starved"}  # a host's own time, as the runs have it
+
+
+def test_rules_on_what_holds_a_host_say_for_how_long_each_rank_has_it(labelled: Runs) -> None:
+    """Such a finding on the whole job cannot be made of a time that few ranks alone have (ddprof/whose.py)."""
+    for rule in TIMED:
+        for said in labelled(rule).said(rule):
+            assert isinstance(said, Candidate) and len(said.times_us) == len(labelled(rule).job.ranks), said
+
+
 @pytest.mark.parametrize(
     ("rule_id", "reason"),
     [

@@ -6,7 +6,7 @@ import pytest
 from captured import with_sidecars
 from labelled_runs import Runs
 
-from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import Basis, Candidate
@@ -43,7 +43,7 @@ def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every
     us = lateness_us(bare.job.ranks, bare.job.blame, late)
     sidecars = [timed(0.0, 0.0, count) for _ in bare.job.ranks]
     sidecars[late] = timed(traced * us, others * us, count, every)
-    measures = with_sidecars(labelled(STRAGGLER), *sidecars)
+    measures = measure(with_sidecars(labelled(STRAGGLER), *sidecars).job)
     rank = bare.job.rank_ids[late]
     return contradicted_by_the_run(Candidate(STRAGGLER, "late", (rank,), us, (), Basis.COMPARED), measures)
 

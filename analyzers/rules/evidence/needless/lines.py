@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.calls import CALLS
 from ddprof.analyzers.facts.script.meetings import called_name
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.measures import Measures
@@ -49,6 +52,19 @@ def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
         if caller not in (stack, -1) and tree.folded[caller] >= 0:
             seen[tree.words(int(tree.frame[tree.folded[caller]]))] += int(samples)
     return [words for words, samples in seen.most_common(1) if samples >= MIN_SAMPLES]
+
+
+def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
+    """Lines of a rank's script that call a collective themselves, most calls first; [] where `per_step` such calls are
+    mostly others': DDP's, of its buckets."""
+    calls = facts.script_calls
+    mine = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
+    mine &= facts.is_issued_in_steps(calls["start_ns"])
+    if mine.sum() < per_step * len(facts.steps) / 2:
+        return []
+    noted = [call for call, own in zip(noted_of_script(facts), mine.tolist(), strict=True) if own]
+    during = intervals.union(*calls.take(mine).bounds)
+    return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []
 
 
 def meeting_lines(facts: RankFacts) -> list[str]:

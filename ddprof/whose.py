@@ -1,0 +1,23 @@
+"""Whose a time is that was measured on each rank: a time that few ranks alone have is theirs, whatever it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.tables import Array
+
+FEW_SHARE = 0.25  # of the time of the rank that has most: a rank with less has no part in it
+
+
+def having(times: Array | Sequence[float]) -> Array:
+    """Positions of the ranks that have a part in a time (of each rank, shape (ranks,))."""
+    known = np.asarray(times, float)
+    return np.flatnonzero(known > FEW_SHARE * known.max(initial=0.0))
+
+
+def whose(times: Array | Sequence[float]) -> Array:
+    """Positions of the ranks that alone have a time; empty where more than half of the ranks have it, or nobody."""
+    found = having(times)
+    return found if len(found) <= len(times) / 2 else found[:0]

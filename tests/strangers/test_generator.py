@@ -6,6 +6,7 @@ import io
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 

@@ -28,7 +28,6 @@ from ddprof.analyzers.job.script.beside import (
     sampled_beside,
     time_beside,
 )
-from ddprof.analyzers.job.script.inside import held_again
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
 from ddprof.analyzers.job.starved import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved

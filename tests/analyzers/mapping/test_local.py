@@ -35,10 +35,10 @@ def test_a_store_is_read_by_new_processes(monkeypatch: pytest.MonkeyPatch, path:
         return None
 
     assert is_networked(path) == networked
-    monkeypatch.setattr(local, "get_context", context)
+    monkeypatch.setattr("multiprocessing.get_context", context)
     monkeypatch.setattr(local, "SMALL_BYTES", 0)
-    monkeypatch.setattr(local, "get_all_start_methods", lambda: ["fork", "spawn"])
-    monkeypatch.setattr(local, "ProcessPoolExecutor", InThisProcess)
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["fork", "spawn"])
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", InThisProcess)
     sources = [Source(path, "kineto"), Source(path, "chrome")]
     assert list(in_processes(2, lambda source: source.format, sources)) == [(0, "kineto"), (1, "chrome")]
     assert asked == ["spawn" if networked else "fork"]

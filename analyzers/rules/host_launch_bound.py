@@ -31,7 +31,7 @@ from ddprof.units import format_share, format_us
 MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
 PACING_SHARE = 0.9  # of the step: hosts that are free for a tenth of it could launch as much more meanwhile
 PLAIN_COMPILE = "torch.compile(model)"
-WHY = "launching costs the host more than the kernels cost the device"
+WHY = "the device is idle until the next kernel is launched"
 SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
 
 

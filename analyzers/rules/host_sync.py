@@ -16,6 +16,7 @@ cuda_api_sync.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.job.after_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
@@ -33,13 +35,21 @@ from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
+# Operators of ATen that hand a value or a size to the host (aten/src/ATen/native), and those of others; a view above a
+# synchronising call only happens to stand there.
+_BLOCKS = re.compile(
+    r"^aten::(?:item|_local_scalar_dense|is_nonzero|nonzero|argwhere|equal|allclose|to|_to_copy|copy_|_copy_from|cpu"
+    r"|_?unique|masked_select|repeat_interleave|bincount|histc|multinomial|index|linalg_|_pin_memory)|^(?!aten::)"
+)
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 
 def common_callers(facts: RankFacts) -> str:
     """The operators that block most often, "aten::item (24), aten::nonzero (2)"."""
     spans = facts.spans_of("host_sync")
-    labels = np.where(spans["operator"] == NO_STRING, spans["name"], spans["operator"])
+    named = spans["operator"] != NO_STRING
+    named &= matches(_BLOCKS, facts.strings)[np.where(named, spans["operator"], 0)]
+    labels = np.where(named, spans["operator"], spans["name"])
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 
 
@@ -103,6 +113,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(own) if 0 < len(own) <= len(idle) / 2 else ()
     callers = common_callers(measures.job.ranks[worst])
     lines = sync_lines(measures.job.ranks[worst])
+    after_us = idle_from_calls_us(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
         summary=f"synchronizing calls drain the device queue on {measures.whom(numbers)}"
@@ -115,8 +126,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         evidence=(
             *_line_evidence(measures, worst, lines),
             Evidence(
-                f"{format_share(float(idle.max()) / measures.step_us)} of each step is idle around them; blocking: "
-                f"{callers}",
+                f"{format_share(max(after_us, float(idle.max())) / measures.step_us)} of each step is idle after them, "
+                f"{format_share(float(idle.max()) / measures.step_us)} until launches resume; blocking: {callers}",
                 measures.job.rank_ids[worst],
             ),
             *largest_gap(measures, worst, "host_sync"),

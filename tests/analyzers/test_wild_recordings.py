@@ -74,6 +74,11 @@ def names_line(identifier: str, line: str) -> Claim:
     )
 
 
+def evidence_lacks(*words: str) -> Claim:
+    """No evidence has these words."""
+    return lambda reports: not any(w in e.text for r in reports for f in r.findings for e in f.evidence for w in words)
+
+
 def step_of(least_us: float, most_us: float) -> Claim:
     """The step is so long."""
     return lambda reports: all(least_us <= report.steps.wall_us <= most_us for report in reports)
@@ -124,6 +129,7 @@ CASES = (
     Case("already_compiled", "compiled already", nothing_is_eager),
     Case("documentation_sample", "too little to judge", headline_lacks("idle", "bound", "%")),
     Case("unmarked_last_tail", "the step of the warm steps", step_of(118e3, 127e3)),
+    Case("unrecorded_host_code", "a view does not block", evidence_lacks("as_strided", "idle around them")),
     Case("communication_mi300", "two thirds are exposed communication", exposed_communication),
 )
 REFUSED = (

@@ -266,7 +266,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if keep_up(measures).all():
         yield Abstention(RULE.id, READY)
         return
-    loader_us = np.minimum(loader_us, made_us(measures))
+    made = made_us(measures)
+    loader_us = np.minimum(loader_us, made)
     typical = averages.typical(loader_us)
     behind = _behind(measures)
     late = behind if len(behind) and _alone(measures, behind) else behind[:0]
@@ -305,6 +306,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
         fixes=(_loader_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper),
+        ceiling_us=float(made.max()) if np.isfinite(made).all() else None,
         # Fetches block now here, now there where all workers are too slow: the time of a batch is what all have then.
         times_us=() if in_turn else tuple(np.minimum(loader_us, LATE_FACTOR * typical).tolist()),
     )

@@ -21,13 +21,16 @@ from ddprof.report import model
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Ledger, Report, RunInfo, Steps, Verdict
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: helpers of this folder, no package
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import budget
 from stores import serving
 
 if TYPE_CHECKING:
     from labelled_runs import Runs
+
+# Helpers of these folders are no installed packages, as `budget`, `stores` and benchmarks/ are none.
+sys.path += [f"{sys.path[0]}/{room}" for room in ("..", "analyzers", "oracle", "readers", "slices/tuning")]
 
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")

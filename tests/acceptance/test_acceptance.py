@@ -1,12 +1,6 @@
-"""Scripts that share nothing with the workloads: each fault is found first, with its rank and line; no rank of a
-healthy run is accused, quiet or beside a busy process.
-
-    DDPROF_ROUNDS=10 pytest -m slow tests/acceptance
-
-runs every script so often. A new script is a file in `faults/` or `healthy/` and a row here.
+"""Scripts that share nothing with the workloads (a file and a row here each): each fault is found first, with its rank
+and line; no rank of a healthy run is accused, quiet or beside a busy process. DDPROF_ROUNDS=10 runs all so often.
 """
-
-from __future__ import annotations
 
 import importlib.util
 import json
@@ -122,18 +116,15 @@ def _report(out: Path, folder: str, command: str) -> dict[str, Any]:
     run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "run"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     _call([*run, "--", *launch, str(HERE / folder / script), *arguments])
-    report: dict[str, Any] = json.loads(
-        _call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out / "latest"), "--format", "json"])
-    )
-    return report
+    analyze = [sys.executable, "-m", "ddprof.cli.main", "analyze", str(out / "latest"), "--format", "json"]
+    return dict(json.loads(_call(analyze)))
 
 
 def _call(command: list[str]) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DDPROF_")}
     environment = {**kept, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
-    done = subprocess.run(
-        command, cwd=HERE.parents[1], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    how = {"cwd": HERE.parents[1], "env": environment, "capture_output": True, "text": True, "timeout": TIMEOUT_S}
+    done = subprocess.run(command, **how, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 

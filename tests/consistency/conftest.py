@@ -1,7 +1,6 @@
 """Runs whose screens are compared: the shipped samples, real traces, generated runs."""
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +10,6 @@ pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddpro
 
 from ddprof.dashboard.runs.open_run import load
 from ddprof.errors import DdprofError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks/ and tests/ are not installed
-
 from tests.consistency.screens import Screens
 
 

@@ -60,9 +60,12 @@ def test_stages_come_first_then_hosts(inner: str, count: int, stages: int, hosts
     assert counts(shown)[STAGE] == STAGES
 
 
-def test_named_ranks_are_in_the_sample() -> None:
+def test_named_ranks_are_in_the_sample_and_unreadable_files_are_chosen_by_name(tmp_path: Path) -> None:
     chosen = greedy(mesh("tensor"), [13, 14], 6)
     assert len(chosen) == 6 and {13, 14} <= set(chosen)
+    sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
+    found = sample(sources, parse_ranks("sample:4"))
+    assert counts(found.read) == {HOST: 4}
 
 
 @pytest.mark.parametrize("total", [7, 8, 64, 96, 1000, 4096])
@@ -95,9 +98,3 @@ def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_
     assert parse_ranks("all").is_all and sample(sources, parse_ranks("all")).unread == ()
     with pytest.raises(NoUsableInput, match="none of these ranks has a trace"):
         sample(sources, parse_ranks("99"))
-
-
-def test_files_that_cannot_be_read_are_chosen_by_their_names(tmp_path: Path) -> None:
-    sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
-    found = sample(sources, parse_ranks("sample:4"))
-    assert counts(found.read) == {HOST: 4}

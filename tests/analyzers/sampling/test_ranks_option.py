@@ -9,9 +9,7 @@ from ddprof.errors import UsageError
 @pytest.mark.parametrize(
     ("text", "named", "count", "one_more"),
     [
-        ("0,7", (0, 7), None, "0,7,9"),
-        ("7,7", (7,), None, "7,9"),
-        ("sample:32", (), 32, "sample:33,9"),
+        *(("0,7", (0, 7), None, "0,7,9"), ("7,7", (7,), None, "7,9"), ("sample:32", (), 32, "sample:33,9")),
         ("sample:32,7", (7,), 32, "sample:33,7,9"),
     ],
 )

@@ -33,12 +33,9 @@ def test_few_counts_and_doubts_weigh_what_was_measured_of_them() -> None:
     assert TABLE.factor("never seen") == pytest.approx(NOTHING_KNOWN / (38 / 40), abs=0.02)
 
 
-def test_a_table_returns_from_its_file(tmp_path: Path) -> None:
+def test_a_table_returns_from_its_file_and_the_one_that_ships_is_of_findings_that_exist(tmp_path: Path) -> None:
     write(TABLE, tmp_path / "table.json")
     assert read(tmp_path / "table.json") == TABLE
-
-
-def test_the_table_that_ships_was_measured_on_findings_that_exist() -> None:
     table = measured()
     assert sum(table.runs.values()) >= 100
     assert set(table.findings) <= set(catalogue())

@@ -1,7 +1,6 @@
 """The CPU budget of a fast test: one that costs more fails, with its name and what it cost.
 
-CPU seconds of the test and of all processes below it, so that a busy machine fails nobody; what shared fixtures
-(session, package, module, class) cost is theirs. The root conftest registers this plugin.
+CPU seconds of the test and of its processes, so that a busy machine fails nobody; what shared fixtures cost is theirs.
 """
 
 import os

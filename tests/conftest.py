@@ -30,6 +30,9 @@ from stores import serving
 if TYPE_CHECKING:
     from labelled_runs import Runs
 
+# Helpers of these folders are no installed packages, as `budget`, `stores` and benchmarks/ are none.
+sys.path += [f"{sys.path[0]}/{room}" for room in ("..", "analyzers", "oracle", "readers", "slices/tuning")]
+
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")
 

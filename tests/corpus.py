@@ -1,11 +1,7 @@
 """Small labelled runs, one per rule and a few healthy ones: drawn by the trace generator, so their truth is known."""
 
-import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # benchmarks/ is not installed
 
 from benchmarks.oracle.mess.kind import with_mess
 from benchmarks.oracle.small_runs import fault, small_run

@@ -13,6 +13,7 @@ from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Abstention, Candidate
 from ddprof.readers import discover, read
@@ -100,6 +101,12 @@ def fires(run: Labelled, rule_id: str, *ranks: int) -> Candidate:
 def serious(report: Report) -> dict[str, tuple[int, ...]]:
     """Ranks of each finding above "info"."""
     return {f.id: f.ranks for f in report.findings if report.severity_of(f) != "info"}
+
+
+def latest(measures: Measures) -> int:
+    """Position of the rank that the others wait for longest."""
+    job = measures.job
+    return max(range(len(job.ranks)), key=lambda at: lateness_us(job.ranks, job.blame, at))
 
 
 def only_run(path: Path) -> LoadedRun:

@@ -1,8 +1,7 @@
 """Memory snapshots as PyTorch's caching allocator writes them, of a small allocator that is played here.
 
-Fields are those of torch/csrc/cuda/Module.cpp (THCPModule_memorySnapshot): sizes of events and `requested_size` are
-what was asked for, `size` of a block is that rounded up to 512 bytes; a segment's blocks follow one another; stacks are
-lists that events share.
+Fields are those of torch/csrc/cuda/Module.cpp (THCPModule_memorySnapshot): `requested_size` is what was asked for,
+`size` of a block is that rounded up to 512 bytes; a segment's blocks follow one another; stacks are shared lists.
 """
 
 import pickle

@@ -1,7 +1,4 @@
-"""An S3-compatible server on this machine, in a process of its own: `python stores.py` prints its address and serves.
-
-It ends with whoever started it: when nothing is left to read on its standard input.
-"""
+"""An S3-compatible server in a process of its own, `python stores.py`, which ends where its standard input ends."""
 
 import subprocess
 import sys

@@ -45,7 +45,7 @@ def test_findings_verdict_and_ledger(saved: Path) -> None:
     assert findings == tuple(findings) and findings != ()
 
 
-def test_json_html_and_notebook(saved: Path, tmp_path: Path) -> None:
+def test_json_html_and_notebook_and_what_a_saved_report_does_not_hold(saved: Path, tmp_path: Path) -> None:
     run = ddprof.analyze([saved])
     assert json.loads(run.to_json()) == json.loads(saved.read_text())
     assert run.save_html(tmp_path / "x.html").read_text().startswith("<!doctype html>")
@@ -53,6 +53,10 @@ def test_json_html_and_notebook(saved: Path, tmp_path: Path) -> None:
     assert "STRAGGLER-BOUND" in str(run) and len(str(run)) < 1_000
     assert run.to_text().startswith(str(run)[:40]) and len(run.to_text()) > len(str(run))
     assert max(len(repr(run)), len(str(run.report))) < 500
+    run = ddprof.analyze(saved)
+    for read in (lambda: run.steps, lambda: run.collectives, lambda: run.plots, run.timeline):
+        with pytest.raises(NoUsableInput, match="a saved report holds no"):
+            read()
 
 
 def test_several_runs_need_analyze_all_and_nothing_is_refused(saved: Path, tmp_path: Path) -> None:
@@ -77,8 +81,7 @@ def test_real_traces_through_every_rendering(shared_dir: Path, tmp_path: Path, s
         assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], rel=1e-3)
     page = run.save_html(tmp_path / "x.html").read_text()
     assert document["findings"][0]["id"] in page
-    assert 'id="timeline"' in page
-    assert "A saved report does not hold" not in page
+    assert 'id="timeline"' in page and "A saved report does not hold" not in page
     assert len(page.encode()) < 3_000_000
     assert document["findings"][0]["id"] in run.to_text()
 
@@ -93,21 +96,18 @@ def test_kernels_have_real_names_and_a_saved_report_has_none(repo_root: Path, sa
         _ = ddprof.analyze(saved).kernels
 
 
-def test_what_there_is_can_be_listed() -> None:
+def test_what_there_is_can_be_listed_and_names_are_literal_in_a_notebook(straggler_report: Report) -> None:
     assert {"analyze", "AnalyzedRun", "step", "annotate", "capture"} <= set(dir(ddprof))
     assert all(hasattr(ddprof, name) for name in dir(ddprof))
+    hostile = replace(straggler_report.findings[0], summary="<script>x</script>\x1b[2J")
+    listed = FindingList(replace(straggler_report, findings=(hostile,)))
+    assert "<script>" not in listed._repr_html_() and "\x1b" not in repr(listed)
+    assert "no findings" in repr(FindingList(replace(straggler_report, findings=())))
 
 
 @pytest.fixture(scope="module")
 def late(repo_root: Path) -> AnalyzedRun:
     return ddprof.analyze(repo_root / "sample_traces" / "late_loader" / "traces", cache=False)
-
-
-def test_what_a_trace_says_is_literal_in_a_notebook(straggler_report: Report) -> None:
-    hostile = replace(straggler_report.findings[0], summary="<script>x</script>\x1b[2J")
-    listed = FindingList(replace(straggler_report, findings=(hostile,)))
-    assert "<script>" not in listed._repr_html_() and "\x1b" not in repr(listed)
-    assert "no findings" in repr(FindingList(replace(straggler_report, findings=())))
 
 
 def test_steps_of_every_rank_sum_to_the_ledger_and_collectives_name_who_came_last(late: AnalyzedRun) -> None:
@@ -123,13 +123,6 @@ def test_steps_of_every_rank_sum_to_the_ledger_and_collectives_name_who_came_las
     assert (table["last_rank"] == 2).mean() > 0.9  # the loader of rank 2 is late
     assert (table["longest_wait_us"] >= 0).all() and (table["transfer_us"] > 0).all()
     assert table["start_us"].is_monotonic_increasing or table["start_us"].notna().all()
-
-
-def test_a_saved_report_says_what_it_does_not_hold(saved: Path) -> None:
-    run = ddprof.analyze(saved)
-    for read in (lambda: run.steps, lambda: run.collectives, lambda: run.plots, run.timeline):
-        with pytest.raises(NoUsableInput, match="a saved report holds no"):
-            read()
 
 
 def test_the_timeline_is_a_frame_of_one_page(late: AnalyzedRun) -> None:

@@ -36,17 +36,13 @@ def capture(monkeypatch: pytest.MonkeyPatch) -> Capture:
     return session
 
 
-def test_a_script_says_where_its_steps_end(capture: Capture) -> None:
+def test_a_script_says_where_its_steps_and_parts_end_even_by_an_error(capture: Capture) -> None:
     ddprof.step()
     with ddprof.annotate("metrics"):
         ddprof.step()
-    assert capture.said == ["step", "open metrics", "step", "close metrics"]
-
-
-def test_a_range_ends_where_the_part_raises(capture: Capture) -> None:
     with pytest.raises(KeyError), ddprof.annotate("lookup"):
         raise KeyError
-    assert capture.said == ["open lookup", "close lookup"]
+    assert capture.said == ["step", "open metrics", "step", "close metrics", "open lookup", "close lookup"]
 
 
 def test_a_decorated_function_may_call_itself_and_run_in_threads(capture: Capture) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ("*.css", "*.js", "*.toml", "*.txt", "*.pyi", "precision.json", "truth.json", "py.typed")
 SOURCES = {"ddprof": "ddprof", "analyzers": "ddprof/analyzers", "dashboard": "ddprof/dashboard"} | {
     name: f"ddprof/{name}" for name in ("workloads", "sample_traces")
 }
@@ -56,7 +55,7 @@ def test_everything_that_is_no_source_is_in_it(wheel: Path) -> None:
     wanted = {
         f"{target}/{file.relative_to(ROOT / top).as_posix()}"
         for top, target in SOURCES.items()
-        for pattern in DATA
+        for pattern in ("*.css", "*.js", "*.toml", "*.txt", "*.pyi", "precision.json", "truth.json", "py.typed")
         for file in (ROOT / top).rglob(pattern)
     }
     assert len(wanted) > 20 and sorted(wanted - names) == []

@@ -1,12 +1,6 @@
-"""Scripts that share nothing with the workloads: each fault is found first, with its rank and line; no rank of a
-healthy run is accused, quiet or beside a busy process.
-
-    DDPROF_ROUNDS=10 pytest -m slow tests/acceptance
-
-runs every script so often. A new script is a file in `faults/` or `healthy/` and a row here.
+"""Scripts that share nothing with the workloads (a file and a row here each): each fault is found first, with its rank
+and line; no rank of a healthy run is accused, quiet or beside a busy process. DDPROF_ROUNDS=10 runs all so often.
 """
-
-from __future__ import annotations
 
 import importlib.util
 import json

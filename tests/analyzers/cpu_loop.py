@@ -32,8 +32,7 @@ def cpu_loop(
     """Four steps: what comes `before` the forward pass, forward, backward, what comes `after` it, the optimizer."""
     script = Script()
     begun = script.now_us
-    for number in range(4):
-        begin = script.now_us
+    for _ in script.steps(4):
         for chore in (before, FORWARD, BACKWARD, after):
             if isinstance(chore, str):
                 with script.frame(chore):
@@ -44,7 +43,6 @@ def cpu_loop(
             script.host("aten::_foreach_add_", 500.0)
             if optimizer is not None:
                 optimizer(script)
-        script.step(number + 1, begin)
     script.add("train.py(120): main", "python_function", begun - 1.0, script.now_us - begun + 2.0, 1, {})
     return script.facts(folder, rank, on_cpu=True)
 
@@ -54,15 +52,8 @@ def sampled(facts: RankFacts, times_ns: dict[str, int], samples: int = 50) -> Ra
     function = facts.script_frames["function"].astype(str)
     stack = [int(np.flatnonzero(function[facts.script_stacks["frame"]] == name)[0]) for name in times_ns]
     count = len(stack)
-    totals = SCRIPT_TOTALS.table(
-        {
-            "thread": [""] * count,
-            "phase": ["rest"] * count,
-            "stack": stack,
-            "samples": [samples // count] * count,
-            "time_ns": list(times_ns.values()),
-            "late_ns": [0] * count,
-        }
-    )
+    each = {"thread": "", "phase": "rest", "samples": samples // count, "late_ns": 0}
+    columns = {name: [value] * count for name, value in each.items()}
+    totals = SCRIPT_TOTALS.table({**columns, "stack": stack, "time_ns": list(times_ns.values())})
     spans = facts.script_spans.replace(resolution_ns=np.full(len(facts.script_spans), 5_000_000))
     return replace(facts, script_spans=spans, script_totals=totals)

@@ -1,6 +1,5 @@
-"""Traces of a 1F1B pipeline on CPU ranks as torch.distributed.pipelining over gloo leaves them, from a simulation that
-knows every instant: a message is there `TRANSFER_US` after both sides have posted it, a range lasts until it was waited
-for.
+"""Traces of a 1F1B pipeline on CPU ranks over gloo, from a simulation that knows every instant: a message is there
+`TRANSFER_US` after both sides have posted it, a range lasts until it was waited for.
 """
 
 from collections.abc import Generator, Sequence

@@ -1,8 +1,4 @@
-"""Damage done to the files of a healthy run, as transfers, crashes, full buffers and careless hands do it.
-
-A mutation takes the files of a run (name -> document, `traceEvents` included) and gives the texts of the damaged ones.
-It never makes a rank slow: whoever is named afterwards is accused by the damage.
-"""
+"""Damage done to the files of a healthy run, which makes no rank slow: documents by name -> texts of damaged ones."""
 
 import copy
 import gzip
@@ -68,43 +64,13 @@ def cut(files: Files, _: Files, rng: random.Random) -> Texts:
     return texts
 
 
-def _by_time(events: list[Any]) -> list[Any]:
-    return sorted(events, key=_start)
-
-
 def _calls_last(events: list[Any]) -> list[Any]:
     """What Kineto writes: the operators, and then runtime calls and device work interleaved."""
     late = ("cuda_runtime", "cuda_driver", "ac2g", *_ON_DEVICE)
     return sorted(events, key=lambda e: (e.get("cat") in late, _start(e)))
 
 
-ORDERS: tuple[Callable[[list[Any]], list[Any]], ...] = (list, _by_time, _calls_last, _calls_last)
-
-
-def ended(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lack all events after an instant, and are whole as JSON."""
-
-    def change(events: list[Any]) -> list[Any]:
-        first, last = _times(events)
-        limit = first + rng.uniform(0.1, 0.95) * (last - first)
-        return [e for e in events if not _is_timed(e) or float(e["ts"]) < limit]
-
-    return _changed(files, _some(files, rng), change)
-
-
-def holes(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lack all events of up to three stretches of time."""
-    return _changed(files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: True))
-
-
-def device_holes(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lack the device's events of up to three stretches of time, as when buffers run full."""
-    return _changed(files, _some(files, rng), lambda events: _with_holes(events, rng, _is_on_device))
-
-
-def host_holes(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lack the host's events of up to three stretches of time."""
-    return _changed(files, _some(files, rng), lambda events: _with_holes(events, rng, lambda e: not _is_on_device(e)))
+ORDERS: list[Callable[[list[Any]], list[Any]]] = [list, lambda e: sorted(e, key=_start), _calls_last, _calls_last]
 
 
 _ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
@@ -178,11 +144,6 @@ def both(files: Files, others: Files, rng: random.Random) -> Texts:
     """The files of two runs in one folder."""
     texts = {name: _text(document) for name, document in files.items()}
     return texts | {f"b_{name}" if name in texts else name: _text(document) for name, document in others.items()}
-
-
-def shuffled(files: Files, _: Files, rng: random.Random) -> Texts:
-    """The events of some files are in no order."""
-    return _changed(files, _some(files, rng), lambda events: rng.sample(events, len(events)))
 
 
 def missing(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -277,10 +238,25 @@ def _start(event: dict[str, Any]) -> float:
     return float(event.get("ts", 0.0)) if event.get("ph") != "M" else -1e30
 
 
+def _ended(events: list[Any], rng: random.Random) -> list[Any]:
+    """Events before an instant."""
+    first, last = _times(events)
+    limit = first + rng.uniform(0.1, 0.95) * (last - first)
+    return [e for e in events if not _is_timed(e) or float(e["ts"]) < limit]
+
+
+def _in_some(change: Callable[[list[Any], random.Random], list[Any]]) -> Mutation:
+    """The events of some files changed."""
+    return lambda files, _, rng: _changed(files, _some(files, rng), lambda events: change(events, rng))
+
+
 MUTATIONS: dict[str, Mutation] = {
-    mutation.__name__: mutation
-    for mutation in (
-        cut, ended, holes, device_holes, host_holes, lost_launches, sampled, kth, shifted, mixed, both, shuffled,
-        missing, clock, without_kind, duplicated, reencoded,
-    )
-}  # fmt: skip
+    "cut": cut,
+    "ended": _in_some(_ended),
+    "holes": _in_some(lambda events, rng: _with_holes(events, rng, lambda e: True)),
+    "device_holes": _in_some(lambda events, rng: _with_holes(events, rng, _is_on_device)),  # as when buffers run full
+    "host_holes": _in_some(lambda events, rng: _with_holes(events, rng, lambda e: not _is_on_device(e))),
+    **{mutation.__name__: mutation for mutation in (lost_launches, sampled, kth, shifted, mixed, both)},
+    "shuffled": _in_some(lambda events, rng: rng.sample(events, len(events))),
+    **{mutation.__name__: mutation for mutation in (missing, clock, without_kind, duplicated, reencoded)},
+}

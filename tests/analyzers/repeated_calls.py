@@ -1,6 +1,5 @@
-"""Two ranks in step that train with DistributedDataParallel over gloo, and communicate more than they have to.
-
-Every instant is known: nothing runs beside communication, so a step without a call is shorter by what the call takes.
+"""Two ranks in step that train with DistributedDataParallel over gloo, and communicate more than they have to; nothing
+runs beside communication, so a step without a call is shorter by what the call takes.
 """
 
 from dataclasses import dataclass, field

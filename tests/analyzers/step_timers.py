@@ -34,10 +34,7 @@ def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> Load
 def records(
     traced_us: Sequence[float], unprofiled_us: Sequence[float], data_us: float, **phases_us: tuple[float, float]
 ) -> list[dict[str, Any]]:
-    """Step records: warm-up, the window, the step in which it is written, then the steps without it.
-
-    `phases_us`: time of a phase inside the window and outside.
-    """
+    """Warm-up, the window, the step that writes it, the steps without it; `phases_us`: (inside, outside) of each."""
     lengths = [(90_000.0, False)] * 3 + [(us, True) for us in traced_us] + [(500_000.0, False)]
     lengths += [(us, False) for us in unprofiled_us]
     now, found = 0, []

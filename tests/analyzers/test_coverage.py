@@ -27,14 +27,11 @@ def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
     assert "moving data, or waiting" in report.verdict.headline
 
 
-def test_ranks_that_were_not_traced_are_not_judged(labelled: Runs) -> None:
+def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
     report = report_of(labelled, "clean.ddp", 0, 1, 2)
     reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
     for rule_id in RANKS:
         assert reasons[rule_id] == "compared 3 of 4 ranks: without rank 3"
-
-
-def test_a_job_seen_whole_is_judged(labelled: Runs) -> None:
     measures = labelled("clean.ddp").measures
     assert unmatched_us(measures) == 0.0
     assert [said for rule in catalogue().values() for said in left_out(rule, measures)] == []

@@ -52,7 +52,12 @@ def test_a_slow_stage_is_named_and_priced(tmp_path: Path, slow: int) -> None:
     assert found.recoverable_us.value == pytest.approx(pipeline.step_us - even.step_us, rel=0.1)
 
 
-def test_few_microbatches_are_named_and_priced(tmp_path: Path) -> None:
+def test_few_microbatches_are_named_and_priced_where_inputs_are_known(tmp_path: Path) -> None:
+    run = only_run(Pipeline([WORK_US, 1.8 * WORK_US], 2, inputs=False).write(tmp_path))
+    assert run.job.pipeline is None
+    silent = {told.id for told in run.report.abstentions}
+    assert {"pipeline.bubble", "pipeline.imbalance"} <= silent
+    assert accused(run) == []
     few = Pipeline([WORK_US] * 4, 4)
     run = only_run(few.write(tmp_path))
     assert accused(run) == [("pipeline.bubble", ())]
@@ -60,11 +65,3 @@ def test_few_microbatches_are_named_and_priced(tmp_path: Path) -> None:
     assert found.fixes[0].suggested == "16"
     many = Pipeline([WORK_US / 4] * 4, 16)
     assert found.recoverable_us.value == pytest.approx(few.step_us - many.step_us, rel=0.15)
-
-
-def test_without_inputs_nobody_is_accused(tmp_path: Path) -> None:
-    run = only_run(Pipeline([WORK_US, 1.8 * WORK_US], 2, inputs=False).write(tmp_path))
-    assert run.job.pipeline is None
-    silent = {told.id for told in run.report.abstentions}
-    assert {"pipeline.bubble", "pipeline.imbalance"} <= silent
-    assert accused(run) == []

@@ -34,7 +34,6 @@ RUNS: dict[str, Scenario] = {
     "pair": healthy_run(ranks=2, steps=4, form=Format(layout="lines", step_marks=False)),
 }
 SEEDS = (3, 11)  # of two runs of one script
-OF_TWO_RUNS = ("mixed", "both")
 WIDE = 120  # cases of each mutation
 FAST = (range(4), range(4, 8))  # of every second mutation: each is done to most runs, each run has half of them
 
@@ -58,7 +57,7 @@ def accusations(mutation: str, case: int, healthy: Healthy, folder: Path) -> lis
     """What is said above "info" of one damaged healthy run, with what it takes to make it again."""
     rng = random.Random(f"{mutation} {case}")
     name = list(RUNS)[case % len(RUNS)]
-    others = healthy(name, SEEDS[1]) if mutation in OF_TWO_RUNS else {}
+    others = healthy(name, SEEDS[1]) if mutation in ("mixed", "both") else {}
     write(MUTATIONS[mutation](healthy(name, SEEDS[0]), others, rng), folder)
     try:
         reports = analyze([folder], Options(workers=1, cache=False))

@@ -9,7 +9,7 @@ from ddprof.report.phrases import gain_words
 from ddprof.units import format_us
 
 
-def test_the_larger_finding_explains_the_waiting_away(labelled: Runs) -> None:
+def test_the_larger_finding_explains_the_waiting_and_every_rule_is_told(labelled: Runs) -> None:
     """A slow device makes its peers wait; nothing but the device is a warning, and findings come worst first."""
     run = labelled("straggler.compute")
     found = diagnose(run.measures, run.pricer).findings
@@ -17,6 +17,10 @@ def test_the_larger_finding_explains_the_waiting_away(labelled: Runs) -> None:
     assert serious == ["straggler.compute"]
     gains = [f.recoverable_us.value for f in found]
     assert gains == sorted(gains, reverse=True)
+    run = labelled("clean.ddp")
+    said = diagnose(run.measures, run.pricer)
+    assert {a.id for a in said.abstentions}.isdisjoint(said.checked)
+    assert all(a.reason for a in said.abstentions)
 
 
 Said = dict[str, tuple[tuple[int, ...], Change, float]]  # by title: accused ranks, change, the time lost (us)
@@ -68,13 +72,6 @@ def test_the_time_of_some_is_not_of_all(labelled: Runs, monkeypatch: pytest.Monk
     lost_us = 0.9 * run.measures.step_us
     said: Said = {title: (ranks, Change("instant_loader", ranks), lost_us) for title, ranks in parts.items()}
     assert diagnosed(run, monkeypatch, said).findings[0].id == first
-
-
-def test_every_rule_either_speaks_abstains_or_was_checked(labelled: Runs) -> None:
-    run = labelled("clean.ddp")
-    said = diagnose(run.measures, run.pricer)
-    assert {a.id for a in said.abstentions}.isdisjoint(said.checked)
-    assert all(a.reason for a in said.abstentions)
 
 
 def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,14 +43,11 @@ def test_a_changing_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_what_is_missing_of_the_largest_job_is_counted(tmp_path: Path) -> None:
+def test_what_is_missing_of_the_largest_job_is_counted_and_listed_in_short(tmp_path: Path) -> None:
     for rank in range(2):
         _write(tmp_path / f"rank{rank}.json", rank, 2**20)
     (report,) = analyze([tmp_path], Options(cache=False))
     assert len(report.run.missing_ranks) == 2**20 - 2  # one rank after another: pairs of them would take days
-
-
-def test_a_list_of_ranks_is_no_longer_than_anybody_reads() -> None:
     words = format_ranks(tuple(range(0, 1000, 2)))
     assert words.startswith("ranks 0, 2, 4") and words.endswith(", ... (500 in all)")
     assert words.count(",") == MAX_RANGES

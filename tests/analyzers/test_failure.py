@@ -20,8 +20,7 @@ def _run(folder: Path, **manifest: Any) -> str:
 
 def test_a_job_that_failed_without_a_trace_of_why_says_so_also_in_a_store(tmp_path: Path) -> None:
     failure = failure_of([_run(tmp_path, exit_code=7)])
-    assert failure is not None
-    assert "exit code 7" in failure.sentence
+    assert failure is not None and "exit code 7" in failure.sentence
     store = fsspec.filesystem("memory")
     for name, code in (("failed", 7), ("ended", 0)):
         manifest = json.dumps({"schema": "ddprof.run/1", "exit_code": code}).encode()

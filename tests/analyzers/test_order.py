@@ -17,8 +17,7 @@ def finding(identifier: str, share: float, step_us: float, *ranks: int) -> Findi
     ("cause", "share", "ranks", "late", "leads"),
     [
         ("host.script", 0.05, (), (), True),  # on all ranks, and never equally long
-        ("host.checkpoint", 0.05, (0,), (), True),
-        ("input.straggler", 0.05, (1,), (), True),
+        *(("host.checkpoint", 0.05, (0,), (), True), ("input.straggler", 0.05, (1,), (), True)),
         ("straggler.host", 0.05, (1,), (), True),
         ("compute.unfused_optimizer", 0.05, (), (), False),  # makes nobody late
         ("host.launch_bound", 0.05, (), (), False),  # its price is a bound itself

@@ -39,10 +39,7 @@ def test_where_two_prices_differ_the_range_says_so_alone(labelled: Runs, monkeyp
 
 @pytest.mark.parametrize("name", PRICED)
 def test_every_fault_of_a_run_has_its_true_price(labelled: Runs, name: str) -> None:
-    """Saving is no part of what reading values costs, and what is read is used: work after the call would be hidden.
-
-    Hosts of sharded ranks are late in turn: what the others wait for their launches counts as well.
-    """
+    """Saving is no part of what reading values costs; what others wait for the launches of a late host is."""
     run = labelled(name)
     gains_us = {finding.id: finding.recoverable_us.value for finding in run.report.findings}
     for fault in run.label["faults"]:

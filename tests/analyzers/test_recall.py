@@ -106,12 +106,15 @@ def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, k
     assert not _is_known(found, kept_in)
 
 
-def test_the_same_content_in_another_folder_is_another_file(tmp_path: Path, kept_in: Recall) -> None:
+def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kept_in: Recall) -> None:
     here, there = (_write(tmp_path / name) for name in ("a", "b"))
     for folder in (here, there):
         os.utime(folder / "rank0.json", ns=(10**18, 10**18))
     _keep(_source(here), kept_in)
     assert not _is_known(_source(there), kept_in)
+    source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
+    assert kept_in.keys_of([source]) == [None]
+    assert kept_in.all_of([source], [None], Alike()) == [None]
 
 
 def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
@@ -227,12 +230,6 @@ def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeyp
     for name in ("open", "cat_file", "get_file"):
         monkeypatch.setattr(type(system), name, no_reading)
     assert None not in kept_in.keys_of(sources)
-
-
-def test_a_store_that_tells_neither_a_digest_nor_a_time_is_read_each_time(kept_in: Recall) -> None:
-    source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
-    assert kept_in.keys_of([source]) == [None]
-    assert kept_in.all_of([source], [None], Alike()) == [None]
 
 
 def test_what_a_store_refused_is_not_kept(tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:

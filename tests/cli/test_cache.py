@@ -14,9 +14,6 @@ def test_facts_are_kept_where_it_was_said_only(ddprof, sample, tmp_path: Path, m
     assert len({ddprof(*asked, *how)[1] for how in ((), ("--no-cache",), named, named)}) == 1
     kept = os.listdir(tmp_path / "users" / "ddprof" / "facts")
     assert sorted(kept) == sorted(os.listdir(tmp_path / "named")) != []
-
-
-def test_both_options_contradict_each_other(ddprof, sample, tmp_path: Path) -> None:
     code, _, error = ddprof("analyze", sample("slow_gpu"), "--cache", str(tmp_path / "named"), "--no-cache")
     assert (code, "--no-cache" in error) == (2, True)
 

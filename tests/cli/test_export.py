@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 
-def test_only_the_arrows_of_the_chosen_ranks_are_counted(ddprof, sample, tmp_path: Path) -> None:
+def test_arrows_of_chosen_ranks_are_counted_and_reports_have_none(ddprof, sample, tmp_path: Path, saved: Path) -> None:
     for ranks, has_arrows in (("0-3", True), ("0", False)):
         code, _, err = ddprof("export", sample("slow_gpu"), "--ranks", ranks, "-o", str(tmp_path / "x.json.gz"))
         document = json.loads(gzip.decompress((tmp_path / "x.json.gz").read_bytes()))
         arrows = sum(event["ph"] == "s" for event in document["traceEvents"])
         assert code == 0 and f" and {arrows} waits to " in err and (arrows > 0) is has_arrows
-
-
-def test_a_saved_report_is_named_where_it_has_no_events_to_write(ddprof, saved: Path, tmp_path: Path) -> None:
     code, _, err = ddprof("export", str(saved), "-o", str(tmp_path / "x.json"))
     assert (code, len(err.splitlines())) == (4, 1) and str(saved) in err and "holds no events" in err
     assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0

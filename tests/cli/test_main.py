@@ -66,12 +66,11 @@ def test_a_misspelt_name_is_answered_in_one_line(ddprof, arguments: tuple[str, .
     assert (code, out) == (2, "") and words in err and err.count("\n") == 1
 
 
-def test_status_of_a_folder_that_is_missing(ddprof, tmp_path: Path) -> None:
+def test_what_is_completed_and_the_status_of_a_folder_that_is_missing(
+    ddprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, _, err = ddprof("status", str(tmp_path / "nosuch"))
     assert code == 4 and "nosuch: no such folder" in err
-
-
-def test_completion_scripts_and_what_they_complete(ddprof, monkeypatch: pytest.MonkeyPatch) -> None:
     for shell in ("bash", "zsh", "fish"):
         code, out, _ = ddprof("completion", shell)
         assert code == 0 and "_DDPROF_COMPLETE" in out
@@ -101,16 +100,13 @@ def test_what_is_heavy_is_imported_by_who_needs_it_and_stores_by_who_names_one(s
     assert not HEAVY & package and not HEAVY & told_help and not STORES & (run | analyze)
 
 
-def test_a_reader_that_leaves_is_no_error(saved: Path) -> None:
+def test_a_reader_that_leaves_is_no_error_and_an_internal_error_is_one_line_and_1(saved: Path) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with open(writes, "wb") as nobody_reads:
         line = ("-m", "ddprof.cli.main", "analyze", str(saved), "--format", "json")
         done = _run(*line, capture_output=False, stdout=nobody_reads, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_an_internal_error_is_one_line_and_1(saved: Path) -> None:
     code = (
         "import ddprof.cli.analyze as analyze\nfrom ddprof.cli import main\n"
         "def broken(*_):\n    raise RuntimeError('two\\nlines')\n"

@@ -9,10 +9,8 @@ import pytest
 @pytest.mark.parametrize(
     ("out", "says"),
     [
-        ("memory://", "ends with it"),
-        ("memory://bucket/runs", "ends with it"),
-        ("s3://", "want s3://BUCKET/FOLDER"),
-        ("gs:///", "want gs://BUCKET/FOLDER"),
+        *(("memory://", "ends with it"), ("memory://bucket/runs", "ends with it")),
+        *(("s3://", "want s3://BUCKET/FOLDER"), ("gs:///", "want gs://BUCKET/FOLDER")),
     ],
 )
 def test_a_url_under_which_nothing_lasts_is_refused(ddprof, tmp_path: Path, monkeypatch, out: str, says: str) -> None:

@@ -11,7 +11,9 @@ def starved(sample) -> str:
     return str(sample("starved_loader"))
 
 
-def test_a_prediction_as_text_and_as_json_and_from_some_ranks(ddprof, starved: str) -> None:
+def test_settings_are_listed_and_predicted_as_text_as_json_and_from_some_ranks(ddprof, starved: str) -> None:
+    code, out, _ = ddprof("whatif", "--list")
+    assert code == 0 and "bucket_cap_mb" in out and "num_workers" in out
     asked = ("whatif", starved, "--set", "loader=ready")
     for told in (ddprof(*asked), ddprof(*asked, "--ranks", "0")):
         assert told[0] == 0 and "as recorded" in told[1] and "then:" in told[1]
@@ -20,11 +22,6 @@ def test_a_prediction_as_text_and_as_json_and_from_some_ranks(ddprof, starved: s
     assert document["low_us"] <= document["predicted_step_us"] <= document["high_us"]
     assert document["predicted_step_us"] < document["step_us"]
     assert document["levels"][-1]["step_us"] == document["predicted_step_us"]
-
-
-def test_the_settings_are_listed(ddprof) -> None:
-    code, out, _ = ddprof("whatif", "--list")
-    assert code == 0 and "bucket_cap_mb" in out and "num_workers" in out
 
 
 @pytest.mark.parametrize(
@@ -45,8 +42,7 @@ def test_wrong_usage_is_one_line_and_code_2(ddprof, starved: str, arguments: tup
     [
         ("whatif", "SAMPLE", "--set", "loader=ready"),
         ("plan", "loader", "SAMPLE", "--now", "num_workers=2"),
-        ("report", "SAMPLE"),
-        ("compare", "SAMPLE", "SAMPLE"),
+        *(("report", "SAMPLE"), ("compare", "SAMPLE", "SAMPLE")),
         ("verify", "SAMPLE", "SAMPLE", "--with", "num_workers=4"),
     ],
 )

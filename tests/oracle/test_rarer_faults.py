@@ -69,8 +69,16 @@ def test_the_fault_costs_what_the_label_says(name: str) -> None:
     assert sum(us for cause, us in job.items() if cause != "wall_us") == pytest.approx(job["wall_us"], abs=0.2)
 
 
-def test_every_rarer_kind_has_its_effect() -> None:
+def test_every_rarer_kind_has_its_effect_on_the_files_that_there_are() -> None:
     assert set(RUNS) <= set(EFFECTS) and set(RUNS) <= set(RARER_KINDS)
+    count = {name: sum("AllGather" in e["name"] for e in events(name) if e["cat"] == "kernel")
+             for name in ("fsdp.nested", "fsdp.no_prefetch")}  # fmt: skip
+    assert count["fsdp.nested"] > 2 * count["fsdp.no_prefetch"] > 0
+    assert label(simulated("fsdp.no_prefetch"))["ledger"]["job"]["comm_transfer"] > 500.0
+    run = simulated("host.stalled")
+    partial = replace(run, scenario=replace(run.scenario, missing_ranks=(2,)))
+    (truth,) = label(partial)["faults"]
+    assert [] in truth["acceptable_culprits"] and [0, 1] in truth["acceptable_culprits"]
 
 
 def test_stalls_preprocessing_and_barriers_are_in_the_calls_of_the_host() -> None:
@@ -90,17 +98,3 @@ def test_one_rank_is_hot_or_evaluates_and_the_others_wait() -> None:
         assert any(e["name"] == "c10d::alltoall_base_" for e in events(name))
     book = label(simulated("host.evaluation"))["ledger"]["per_rank"]
     assert book["1"]["comm_wait"] > 0.05 * book["1"]["wall_us"] > book["0"]["comm_wait"]
-
-
-def test_nested_units_gather_more_often_and_missing_prefetch_exposes_it() -> None:
-    count = {name: sum("AllGather" in e["name"] for e in events(name) if e["cat"] == "kernel")
-             for name in ("fsdp.nested", "fsdp.no_prefetch")}  # fmt: skip
-    assert count["fsdp.nested"] > 2 * count["fsdp.no_prefetch"] > 0
-    assert label(simulated("fsdp.no_prefetch"))["ledger"]["job"]["comm_transfer"] > 500.0
-
-
-def test_a_rank_without_a_file_need_not_be_named() -> None:
-    run = simulated("host.stalled")
-    partial = replace(run, scenario=replace(run.scenario, missing_ranks=(2,)))
-    (truth,) = label(partial)["faults"]
-    assert [] in truth["acceptable_culprits"] and [0, 1] in truth["acceptable_culprits"]

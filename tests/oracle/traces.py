@@ -37,14 +37,10 @@ def true_time(label: dict[str, Any], rank: int, first: float, last: float) -> An
     return lambda ts: ts - offset - drift * (ts - middle)
 
 
-def is_step(event: dict[str, Any]) -> bool:
-    """A step range on the host."""
-    return event.get("cat") == "user_annotation" and event["name"].startswith(("ProfilerStep", "training_step"))
-
-
 def marks(events: list[dict[str, Any]]) -> list[float]:
     """The step marks: every step's start, and one microsecond after the last step's end."""
-    steps = sorted((e["ts"], e["dur"]) for e in events if is_step(e))
+    ranges = (e for e in events if e.get("cat") == "user_annotation")
+    steps = sorted((e["ts"], e["dur"]) for e in ranges if e["name"].startswith(("ProfilerStep", "training_step")))
     return [*(ts for ts, _ in steps), steps[-1][0] + steps[-1][1] + 1.0]
 
 

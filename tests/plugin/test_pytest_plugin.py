@@ -45,8 +45,7 @@ def test_a_run_within_its_budget_passes_and_is_at_hand(project: pytest.Pytester)
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("max_step_ms=90", "step is 100 ms"),
-        ("max_exposed_comm=0.1", "exposed_comm is 30 %"),
+        *(("max_step_ms=90", "step is 100 ms"), ("max_exposed_comm=0.1", "exposed_comm is 30 %")),
         ("fail_on=['warning']", "critical input.straggler"),
     ],
 )

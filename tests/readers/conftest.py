@@ -1,14 +1,10 @@
-"""Makes the helper of this folder importable; readers of text are tested with and without the native scanner."""
+"""Readers of text are tested with and without the native scanner."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ddprof.readers.json_text.scanned import is_native
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # `kineto_text` is a helper of this folder, not a package
 
 
 @pytest.fixture(scope="module", params=["native", "msgspec"])

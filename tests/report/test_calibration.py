@@ -64,16 +64,13 @@ def test_pipes_and_links_are_neither_waited_for_nor_followed(tmp_path: Path) -> 
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_disturbed_runs_are_not_counted_and_the_interval_of_a_mean_needs_three_steps() -> None:
+def test_a_report_quotes_what_is_known_of_undisturbed_runs(straggler_report: Report) -> None:
     assert mean_interval([1.0, 2.0]) is None
     low, high = mean_interval([9.0, 10.0, 11.0, 10.0]) or (0.0, 0.0)
     assert 9.0 < low < 10.0 < high < 11.0
     records = [record(), record("outside"), record("noise"), record("disturbed"), record(finding="host.gc")]
     assert calibration.like(records, ("input.straggler",), ()) == Calibration(1, 3)
     assert calibration.like(records, (), ("loader_workers",)) == Calibration(2, 4)
-
-
-def test_a_report_quotes_what_is_known(straggler_report: Report) -> None:
     quoted = calibration.calibrated(straggler_report, [record()] * 12 + [record("outside")] * 2)
     assert "12 of 14 similar predictions were within range" in " ".join(render_text(quoted).split())
     document = to_contract(quoted)

@@ -63,9 +63,7 @@ def _terminal(report: Report) -> str:
 @pytest.mark.parametrize(
     "render",
     [
-        lambda report: render_text(report, [EVIL]),
-        lambda report: render_markdown(report, [EVIL]),
-        _terminal,
+        *(lambda report: render_text(report, [EVIL]), lambda report: render_markdown(report, [EVIL]), _terminal),
         render_summary,
         lambda report: comparison_text.render_text(compare(report, report)),
         lambda report: comparison_text.render_markdown(compare(report, report)),
@@ -77,7 +75,7 @@ def test_no_sign_of_a_name_reaches_the_output(evil: Report, render: Any) -> None
     assert _invisible(render(evil)) == []
 
 
-def test_markup_of_a_name_is_text(evil: Report) -> None:
+def test_markup_and_formulas_of_a_name_are_text(evil: Report, tmp_path: Path) -> None:
     assert "<img" not in render_html(compare(evil, evil))
     for text in (render_markdown(evil), comparison_text.render_markdown(compare(evil, evil))):
         # Inside of fences and code spans everything is literal.
@@ -85,16 +83,6 @@ def test_markup_of_a_name_is_text(evil: Report) -> None:
         assert "<img" not in shown and "](javascript" not in shown
     rows = [line for line in render_markdown(evil).splitlines() if line.startswith("| ") and "---" not in line]
     assert {line.replace("\\|", "").count("|") for line in rows} <= {4, 6}
-
-
-@pytest.mark.parametrize(
-    "name", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1", "\uff1d1", "\x00=1", '"=1', "\u200b=1", "'=1"]
-)
-def test_no_cell_is_a_formula(name: str) -> None:
-    assert text_cell(name).startswith("'") and _invisible(text_cell(name)) == []
-
-
-def test_tables_for_a_spreadsheet_are_text(evil: Report, tmp_path: Path) -> None:
     finding = dataclasses.replace(evil.findings[0], summary='=HYPERLINK("http://x")\x1b')
     report = dataclasses.replace(evil, findings=(finding,), run=dataclasses.replace(evil.run, hosts={0: "@SUM(A1)"}))
     for file in write_tables(tmp_path, report_tables(report), "csv"):
@@ -102,6 +90,13 @@ def test_tables_for_a_spreadsheet_are_text(evil: Report, tmp_path: Path) -> None
         assert _invisible(text) == []
         cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
         assert not [cell for cell in cells if cell[:1] in ("=", "@")]
+
+
+@pytest.mark.parametrize(
+    "name", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", " =1", "\uff1d1", "\x00=1", '"=1', "\u200b=1", "'=1"]
+)
+def test_no_cell_is_a_formula(name: str) -> None:
+    assert text_cell(name).startswith("'") and _invisible(text_cell(name)) == []
 
 
 @pytest.mark.parametrize("text", ["µs × ± → é 漢字", "a\\b", "naïve café"])

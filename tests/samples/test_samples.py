@@ -45,8 +45,4 @@ def test_the_sample_is_diagnosed_as_it_is(name: str) -> None:
     assert report.steps.wall_us == pytest.approx(TRUTHS[name]["step_us"], rel=0.01)
     differing = [f.id for f in report.findings if "prices_differ" in f.doubts and report.severity_of(f) != "info"]
     assert not differing  # replay and ledger
-
-
-def test_wasted_samples_are_in_the_headline() -> None:
-    report = analyze(FOLDER / "unsharded", cache=False, workers=1).report
-    assert "every rank the same samples" in report.verdict.headline
+    assert name != "unsharded" or "every rank the same samples" in report.verdict.headline

@@ -24,11 +24,8 @@ def test_what_is_written_is_read_back() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "schema"),
-        ("schema = 1", "schema"),
-        (HEAD + "[fix]\nset = {}", "schema and"),
-        (HEAD + "[[fix]]\nat = 'a.py:1'", "wants set"),
-        (HEAD + "[[fix]]\nset = {}", "sets nothing"),
+        *(("", "schema"), ("schema = 1", "schema"), (HEAD + "[fix]\nset = {}", "schema and")),
+        *((HEAD + "[[fix]]\nat = 'a.py:1'", "wants set"), (HEAD + "[[fix]]\nset = {}", "sets nothing")),
         (HEAD + "[[fix]]\nset = { num_workers = 2 }\nwho = 1", "has who"),
         (HEAD + "[[fix]]\nset = { num_workers = 2 }\nat = 1", "are text"),
         (HEAD + "[[fix]]\nset = { num_workers = 1979-05-27 }", "whole number"),

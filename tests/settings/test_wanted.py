@@ -9,8 +9,7 @@ from ddprof.settings.wanted import WantedFix, changes_numbers, checked_together,
 @pytest.mark.parametrize(
     ("text", "name", "value", "at"),
     [
-        ("num_workers=4", "num_workers", 4, ""),
-        ("pin_memory=True", "pin_memory", True, ""),
+        *(("num_workers=4", "num_workers", 4, ""), ("pin_memory=True", "pin_memory", True, "")),
         ("bucket_cap_mb=12.5", "bucket_cap_mb", 12.5, ""),
         ("multiprocessing_context=spawn@src/train.py:57", "multiprocessing_context", "spawn", "src/train.py:57"),
         ("NCCL_MAX_NCHANNELS=8", "NCCL_MAX_NCHANNELS", "8", ""),
@@ -26,20 +25,14 @@ def test_a_setting_as_it_is_typed(text: str, name: str, value: Value, at: str) -
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("num_workers", "NAME=VALUE"),
-        ("num_workers=many", "whole number from 0 to 1024"),
-        ("num_workers=true", "whole number"),
-        ("num_workers=-1", "whole number"),
-        ("fused=1", "true or false"),
+        *(("num_workers", "NAME=VALUE"), ("num_workers=many", "whole number from 0 to 1024")),
+        *(("num_workers=true", "whole number"), ("num_workers=-1", "whole number"), ("fused=1", "true or false")),
         ("bucket_cap_mb=nan", "a number from 1"),
         ("bucket_cap_mb=0.5", "a number from 1"),  # DDPOptimizer of torch.compile asserts 1 MB
         ("multiprocessing_context=thread", "fork or spawn or forkserver"),
-        ("LD_PRELOAD=x.so", "no setting"),
-        ("NCCL_NET_PLUGIN=evil", "no setting"),
-        ("NCCL_PROTO=/tmp/x", "letters, digits"),
-        ("num_workers=4@train.py", "FILE:LINE"),
-        ("gc_interval=5@train.py:3", "of the whole process"),
-        ("compile=false", "wants true"),
+        *(("LD_PRELOAD=x.so", "no setting"), ("NCCL_NET_PLUGIN=evil", "no setting")),
+        *(("NCCL_PROTO=/tmp/x", "letters, digits"), ("num_workers=4@train.py", "FILE:LINE")),
+        *(("gc_interval=5@train.py:3", "of the whole process"), ("compile=false", "wants true")),
         ("autocast=fp16", "wants bf16"),
     ],
 )
@@ -67,13 +60,9 @@ def test_a_fix_is_of_one_kind_of_object_and_of_one_effect() -> None:
 @pytest.mark.parametrize(
     ("at", "file", "line", "meant"),
     [
-        ("", "train.py", 3, True),
-        ("train.py:3", "train.py", 3, True),
-        ("./train.py:3", "train.py", 3, True),
-        ("train.py:3", "/job/src/train.py", 3, True),
-        ("/job/src/train.py:3", "src/train.py", 3, True),
-        ("train.py:3", "train.py", 4, False),
-        ("train.py:3", "pretrain.py", 3, False),
+        *(("", "train.py", 3, True), ("train.py:3", "train.py", 3, True), ("./train.py:3", "train.py", 3, True)),
+        *(("train.py:3", "/job/src/train.py", 3, True), ("/job/src/train.py:3", "src/train.py", 3, True)),
+        *(("train.py:3", "train.py", 4, False), ("train.py:3", "pretrain.py", 3, False)),
         ("src/train.py:3", "other/train.py", 3, False),
     ],
 )

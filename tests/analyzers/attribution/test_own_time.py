@@ -4,26 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Runs, latest
 
 from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Basis, Candidate
 
 LOADER = "input.straggler"
 
 
-def late(measures: Measures) -> int:
-    """The position of the rank that the others wait for longest."""
-    job = measures.job
-    return max(range(len(job.ranks)), key=lambda at: lateness_us(job.ranks, job.blame, at))
-
-
 def candidate(measures: Measures, identifier: str = LOADER) -> Candidate:
     """A finding on that rank."""
-    return Candidate(identifier, "late", measures.ranks([late(measures)]), 1.0, (), Basis.COMPARED)
+    return Candidate(identifier, "late", measures.ranks([latest(measures)]), 1.0, (), Basis.COMPARED)
 
 
 def with_more(measures: Measures, position: int, cause: str, us: float) -> Measures:
@@ -36,7 +29,7 @@ def with_more(measures: Measures, position: int, cause: str, us: float) -> Measu
 def test_a_late_rank_stands_unless_its_peers_take_longer_for_something_else(labelled: Runs) -> None:
     measures = labelled(LOADER).measures
     assert takes_no_longer(candidate(measures), measures) is None
-    for position in np.setdiff1d(np.arange(len(measures.job.ranks)), [late(measures)]).tolist():
+    for position in np.setdiff1d(np.arange(len(measures.job.ranks)), [latest(measures)]).tolist():
         measures = with_more(measures, position, "gc", measures.step_us)
     assert "nobody waits" in (takes_no_longer(candidate(measures), measures) or "")
 

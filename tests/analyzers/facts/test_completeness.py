@@ -57,10 +57,8 @@ def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
 @pytest.mark.parametrize(
     ("kinds", "after_step", "whole"),
     [
-        (CALLS_AND_KERNELS, 2.4, ([0, 1], True)),
-        (DEVICE_KINDS, 2.4, ([0, 1], True)),
-        ((Kind.CPU_OP,), 2.4, ([0, 1], True)),
-        (CALLS_AND_KERNELS, 4.1, ([0, 1, 2, 3], True)),
+        *((CALLS_AND_KERNELS, 2.4, ([0, 1], True)), (DEVICE_KINDS, 2.4, ([0, 1], True))),
+        *(((Kind.CPU_OP,), 2.4, ([0, 1], True)), (CALLS_AND_KERNELS, 4.1, ([0, 1, 2, 3], True))),
         (DEVICE_KINDS, 4.1, ([0, 1, 2, 3], True)),
         (CALLS_AND_KERNELS, 0.4, (list(range(STEPS)), False)),  # nothing is complete
     ],
@@ -95,7 +93,7 @@ def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTr
     assert whole_steps(without_kernels(trace, 2, slice(None, None, 6))) == ([0, 1, 3, 4], True)  # too many by chance
 
 
-def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTrace) -> None:
+def test_the_only_step_of_a_file_that_lost_its_end_marks_or_calls_is_not_known_to_be_whole(trace: RankTrace) -> None:
     events, (is_mark, _) = trace.events, marks_and_steps(trace)
     single = without(trace, events["ts_ns"] >= int(np.sort(events["ts_ns"][is_mark])[1]))
     damaged = HealthNote("the file ends inside the event list", "later events are missing", "error")
@@ -103,18 +101,12 @@ def test_the_only_step_of_a_damaged_file_is_not_known_to_be_whole(trace: RankTra
     assert [rank_facts(each).counts["whole"] for each in (trace, single)] == [1, 1]
     assert rank_facts(replace(trace, health=(damaged,))).counts["whole"] == 1
     assert rank_facts(replace(single, health=(damaged,))).counts["whole"] == 0
-
-
-def test_a_file_whose_marks_are_missing_shows_no_whole_step(trace: RankTrace) -> None:
     is_mark, numbers = marks_and_steps(trace)
     for lost, whole in (((STEPS - 1,), 1), (range(1, STEPS), 0), ((2,), 0)):
         facts = rank_facts(without(trace, is_mark & np.isin(numbers, lost)))
         assert facts.counts["whole"] == whole
         assert any("marks are missing" in note.effect for note in facts.health) == (not whole)
-
-
-def test_the_only_step_left_where_numbers_leave_some_out_is_not_known_to_be_like_others(trace: RankTrace) -> None:
-    """A hole takes all between the first mark and the last step: that mark says that there was more."""
+    # A hole takes all between the first mark and the last step: that mark says that there was more.
     is_mark, number = marks_and_steps(trace)
     last = without(trace, (number < STEPS - 1) & ~(is_mark & (number == 0)))
     assert [len(rank_facts(each).steps) for each in (last, without(trace, number < STEPS - 1))] == [1, 1]
@@ -122,10 +114,7 @@ def test_the_only_step_left_where_numbers_leave_some_out_is_not_known_to_be_like
     found = rank_facts(last)
     assert not found.counts["whole"] and not len(found.gaps_of("host_sync"))
     assert any("leave some out" in note.issue for note in found.health)
-
-
-def test_the_only_step_of_a_file_that_lost_launch_calls_is_not_whole(trace: RankTrace) -> None:
-    """Kernels without their calls, though others have them: in its idle time the host may have launched."""
+    # Kernels without their calls, though others have them: in its idle time the host may have launched.
     events, (start, end) = trace.events, find_steps(trace)[0].bounds
     single = without(trace, (events["ts_ns"] < start[0]) | (events["ts_ns"] >= end[0]))
     calls = np.flatnonzero(is_launch(trace.strings)[events["name"]] & (single.events["kind"] == Kind.RUNTIME))

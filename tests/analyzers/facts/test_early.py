@@ -9,7 +9,6 @@ from ddprof.analyzers.facts.stepping.device_marks import host_steps
 from ddprof.tables import NULL, Table
 
 PERIOD, STEP_NS = 3, 1_000
-GROUPS = (7, 8, 7)
 
 
 def comms(early: int, steps: int, period: int = PERIOD) -> Table:
@@ -20,7 +19,7 @@ def comms(early: int, steps: int, period: int = PERIOD) -> Table:
     launched = order >= early
     step = (order - early) // period
     columns = {c.name: np.full(count, NULL if c.nullable else 0) for c in COMMS.columns}
-    group = np.array(GROUPS)[place % 3]
+    group = np.array((7, 8, 7))[place % 3]
     seq = np.where(group == 7, 2 * step + 100 + (place == 2), step + 50)
     return COMMS.table(
         {
@@ -58,16 +57,13 @@ def test_early_communications_are_those_of_a_step_later(early: int) -> None:
     assert sorted(messages["comm"].tolist()) == sorted([early + 2, *copies])
 
 
-def test_streams_that_do_not_repeat_are_left_alone() -> None:
+def test_early_is_what_precedes_a_first_launch_and_streams_that_do_not_repeat_are_left_alone() -> None:
     other_names = comms(2, 2)
     other_names = other_names.replace(name=np.where(np.arange(len(other_names)) == 0, 99, other_names["name"]))
     uneven = comms(2, 2).take(np.arange(7))
     for given in (other_names, uneven):
         told, _ = describe_early(given, MESSAGES.empty(), steps_of(2), np.arange(len(given)) < 2)
         assert (told["group"][:2] == NO_STRING).all() and (told["seq"][:2] == NULL).all()
-
-
-def test_early_is_what_precedes_the_first_launch_of_its_stream() -> None:
     columns = {c.name: np.full(5, NULL if c.nullable else 0) for c in DEVICE_OPS.columns}
     launch = np.array([NULL, 5, NULL, NULL, 20])
     ops = DEVICE_OPS.table({**columns, "start_ns": [0, 10, 20, 15, 30], "track": [0, 0, 0, 1, 1], "launch_ns": launch})

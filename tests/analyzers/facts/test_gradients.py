@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from gloo_traces import Events, in_steps, operator
 
-SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 SEARCH_US, SINK_AT_US, SINK_US = 80.0, 200.0, 50.0
 
 
@@ -20,7 +19,7 @@ def test_a_search_lasts_until_outputs_have_passed_its_node(tmp_path: Path, follo
     def play(rank: int, at: float) -> Events:
         return [
             operator(rank, "aten::addmm", at, 500.0),
-            operator(rank, SEARCH, at + 600.0, SEARCH_US),
+            operator(rank, "torch.distributed.ddp.reducer::search_unused_parameters", at + 600.0, SEARCH_US),
             operator(rank, following, at + 600.0 + SINK_AT_US, SINK_US),
             operator(rank, "_DDPSink", at + 1_500.0, SINK_US),
         ]

@@ -16,8 +16,7 @@ def prepared_us(script: Script, folder: Path) -> float:
 
 
 def steps(script: Script, count: int, *, before: tuple[str, ...] = (), copies: bool = True, after: str = "") -> Script:
-    """Steps of five kernels. `before`: operators on the CPU at the start of each, 400 us and 50 us of Python each;
-    `after`: one after the kernels."""
+    """Steps of five kernels; operators on the CPU, 400 us and 50 us of Python each, `before` them, and one `after`."""
     for _ in script.steps(count):
         for name in before:
             script.host(name, 400.0)

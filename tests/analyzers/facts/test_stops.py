@@ -1,6 +1,7 @@
 """Stops of the host inside calls that usually return at once, told from its program and from a full queue."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,23 +41,17 @@ def program() -> Script:
     return script
 
 
-def first_launch() -> Script:
-    """The first launch of a kernel loads its module."""
-    script = run({})
+def and_launches(script: Script, **calls_us: float) -> Script:
+    """One more step, of launches of these kernels whose calls take so long."""
     begin = script.now_us
-    script.launch("a kernel of another module", call_us=5_000.0)
-    script.launch()
+    for kernel, call_us in calls_us.items():
+        script.launch(kernel, call_us=call_us)
     script.step(STEPS + 1, begin)
     return script
 
 
-def full_queue() -> Script:
-    """A launch that waits for room in the queue."""
-    script = run({}, kernel_us=500.0)
-    begin = script.now_us
-    script.launch(call_us=3_000.0)
-    script.step(STEPS + 1, begin)
-    return script
+FIRST_LAUNCH = and_launches(run({}), of_another_module=5_000.0, kernel=4.0)  # it loads its module
+FULL_QUEUE = and_launches(run({}, kernel_us=500.0), kernel=3_000.0)  # it waits for room in the queue
 
 
 def without_operators() -> Script:
@@ -73,7 +68,7 @@ def without_operators() -> Script:
 
 @pytest.mark.parametrize(
     "script",
-    [program(), run({}), run({}, views_us=400.0), first_launch(), full_queue(), without_operators()],
+    [program(), run({}), run({}, views_us=400.0), FIRST_LAUNCH, FULL_QUEUE, without_operators()],
     ids=["program", "short calls", "calls of equal length", "first launch", "full queue", "without operators"],
 )
 def test_what_is_no_stall(tmp_path: Path, script: Script) -> None:
@@ -107,16 +102,15 @@ def open_call(script: Script) -> None:
     script.synchronise(least_us=2_000.0)
 
 
-def range_around(script: Script) -> None:
-    script.host("epoch", 3_000.0, "user_annotation")
-
-
 def fetch_and_save(script: Script) -> None:
     script.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 4_000.0, "user_annotation")
     script.host("save_checkpoint", 4_000.0, "user_annotation")
 
 
-@pytest.mark.parametrize(("act", "silent_us"), [(open_call, []), (range_around, [3_000.0]), (fetch_and_save, [])])
+RANGE_AROUND = partial(Script.host, name="epoch", dur_us=3_000.0, cat="user_annotation")
+
+
+@pytest.mark.parametrize(("act", "silent_us"), [(open_call, []), (RANGE_AROUND, [3_000.0]), (fetch_and_save, [])])
 def test_what_hosts_do_is_no_silence(tmp_path: Path, act: Callable[[Script], None], silent_us: list[float]) -> None:
     script = stepping()
     begin = script.now_us

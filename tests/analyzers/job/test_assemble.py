@@ -8,15 +8,12 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.model import HealthNote
 
 
-def test_ranks_in_any_order_give_the_same_job(labelled: Runs) -> None:
+def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(labelled: Runs) -> None:
     job = labelled("clean.tpdp").job
     turned = job_facts(job.ranks[::-1])
     assert turned.rank_ids == job.rank_ids
     assert turned.step_ns == job.step_ns
     assert turned.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
-
-
-def test_a_rank_that_is_left_out_keeps_what_its_reader_noted(labelled: Runs) -> None:
     job = labelled("clean.ddp").job
     note = HealthNote("rank1.json: the file ends early", "later events are missing")
     cut = replace(job.ranks[1], counts={**job.ranks[1].counts, "whole": 0}, health=(note,))

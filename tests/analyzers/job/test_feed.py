@@ -17,12 +17,10 @@ from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, fed_ratio
 
 def rank(folder: Path, number: int, size_bytes: int) -> RankFacts:
     script = Script()
-    for step in range(3):
-        begin = script.now_us
+    for _ in script.steps(3):
         if size_bytes:
             script.copy(size_bytes)
         script.launch()
-        script.step(step + 1, begin)
     return script.facts(folder, number, 3)
 
 

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.tables import NULL
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
-
-
-def without_seq(facts: RankFacts) -> RankFacts:
-    """The same rank as an older profiler writes it: no sequence numbers."""
-    return replace(facts, comms=facts.comms.replace(seq=np.full(len(facts.comms), NULL)))
 
 
 def memberships(job: JobFacts) -> set[frozenset[tuple[int, int]]]:
@@ -42,4 +36,5 @@ def test_every_member_of_every_operation_is_matched(labelled: Runs, name: str) -
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp"])
 def test_order_matches_as_sequence_numbers_do(labelled: Runs, name: str) -> None:
     job = labelled(name).job
-    assert memberships(job_facts([without_seq(facts) for facts in job.ranks])) == memberships(job)
+    unnumbered = [replace(f, comms=f.comms.replace(seq=np.full(len(f.comms), NULL))) for f in job.ranks]
+    assert memberships(job_facts(unnumbered)) == memberships(job)

@@ -39,7 +39,7 @@ def report_of(text: str, folder: Path) -> Report:
     return analyze([folder])[0]
 
 
-def test_the_only_step_left_of_a_damaged_recording_names_nothing(tmp_path: Path) -> None:
+def test_the_only_step_left_or_one_in_which_no_device_computes_names_nothing(tmp_path: Path) -> None:
     whole = json.dumps({"traceEvents": events(1)})
     torn = json.dumps({"traceEvents": events(2)})
     named = report_of(whole, tmp_path / "whole")
@@ -47,10 +47,7 @@ def test_the_only_step_left_of_a_damaged_recording_names_nothing(tmp_path: Path)
     silent = report_of(torn[: int(0.7 * len(torn))], tmp_path / "torn")
     assert not silent.findings
     assert ONE_STEP_LEFT in {abstention.reason for abstention in silent.abstentions}
-
-
-def test_a_step_in_which_no_device_computes_is_start_up(tmp_path: Path) -> None:
-    """The parameters that DDP sends first are no traffic of every step."""
+    # The parameters that DDP sends first are no traffic of every step.
     found = report_of(json.dumps({"traceEvents": [STEP, SEND]}), tmp_path / "first")
     assert not found.findings
     assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
@@ -60,9 +57,7 @@ def test_a_step_in_which_no_device_computes_is_start_up(tmp_path: Path) -> None:
 
 
 def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_path: Path) -> None:
-    """Its file ends before its device's first work, the other holds that and no kernel of the calls that follow: it is
-    no rank that computes on its host.
-    """
+    """Its file ends before its device's first work, the other's behind it: it is no rank that computes on its host."""
     calls = [span("cuda_runtime", "cudaLaunchKernel", 10_000 + 100 * call, 5) for call in range(50)]
     called = [event | {"args": {"correlation": max(1, at)}} for at, event in enumerate([SEND, *calls])]
     for rank, recorded in enumerate(([STEP, *called], [STEP])):

@@ -12,16 +12,13 @@ from ddprof.analyzers.job.compared.same_kernels import BESIDE
 from ddprof.analyzers.job.slowdown import compute_slowdown, interference
 
 
-def test_slowdown_measures_the_slow_device_and_other_shapes_are_no_more_work(labelled: Runs) -> None:
+def test_slowdown_is_of_the_slow_device_alone_and_of_equal_work(labelled: Runs) -> None:
     factor = labelled("straggler.compute").measures.compute.factor
     typical = float(np.median(factor))
     assert factor[2] / typical == pytest.approx(1.3, abs=0.03)
     assert np.abs(np.delete(factor, 2) / typical - 1).max() < 0.02
     # More tokens for the experts of a rank: equally many launches, of other shapes.
     assert labelled("hot expert, with shapes").measures.compute.more_work.max() == 0.0
-
-
-def test_kernels_that_take_no_time_alone_say_nothing_of_interference(labelled: Runs) -> None:
     ranks = labelled("straggler.compute").job.ranks
     timeless = []
     for facts in ranks:

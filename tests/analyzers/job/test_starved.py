@@ -13,14 +13,12 @@ from ddprof.analyzers.job.starved import launch_interval_ns, starved
 def run(pause_us: float = 0.0, stop_us: float = 0.0) -> Script:
     """Four steps of 30 tiny kernels; `pause_us`: Python in the middle of each; `stop_us`: once inside a view."""
     script = Script()
-    for step in range(4):
-        begin = script.now_us
+    for step in script.steps(4):
         for call in range(30):
             script.launch()
             script.host("aten::view", stop_us if stop_us and (step, call) == (2, 7) else 2.0)
         script.idle(pause_us)
         script.launch()
-        script.step(step + 1, begin)
     return script
 
 

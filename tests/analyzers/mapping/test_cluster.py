@@ -104,16 +104,6 @@ def results(cluster: Any, work: Any, count: int) -> list[RankResult]:
         return [result for _, result in sorted(found.results(work, sources(count), failed), key=lambda pair: pair[0])]
 
 
-def test_a_rank_that_fails_is_a_note_and_the_others_are_read(traces: Path, tmp_path: Path, one_worker: Any) -> None:
-    for file in sorted(traces.iterdir())[:2]:
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "empty.json").write_text('{"schemaVersion": 1, "note": {"ph": "X"}}')
-    there, here = (analyze([tmp_path], Options(cache=False, engine=e))[0] for e in (engine_of(one_worker), "local"))
-    assert to_contract(there) == to_contract(here)
-    assert len(there.run.ranks) == 2
-    assert "this rank is missing" in [note.effect for note in there.health]
-
-
 def test_a_result_that_is_lost_with_its_worker_is_waited_for(one_worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask tells that a result is there, then that its worker has ended, then that another has computed it again."""
     in_order = distributed.as_completed
@@ -164,13 +154,11 @@ def defective(source: Source) -> RankResult:
     raise ZeroDivisionError(f"of {source.path}\nand more")
 
 
-def test_a_defect_on_a_worker_is_told_in_one_line(one_worker: Any) -> None:
+def test_a_defect_on_a_worker_or_its_end_is_told_in_one_line(one_worker: Any) -> None:
     first, second = results(one_worker, defective, 2)
     assert first.error == "memory://none/0: failed on a Dask worker: ZeroDivisionError: of memory://none/0"
     assert second.source.path == "memory://none/1"
 
-
-def test_a_rank_that_ends_its_workers_is_a_note() -> None:
     class Ended:
         def exception(self) -> Exception:
             return distributed.KilledWorker("ddprof-read-0", None, 3)
@@ -218,13 +206,20 @@ def test_another_version_on_a_worker_is_one_line(one_worker: Any, monkeypatch: p
         mapping_cluster._there(read_facts, "9.9", sources(1)[0])
 
 
-def test_a_worker_that_does_not_see_the_folder_says_so(traces: Path, tmp_path: Path, one_worker: Any) -> None:
+def test_a_rank_that_fails_or_that_no_worker_sees_is_a_note(traces: Path, tmp_path: Path, one_worker: Any) -> None:
     (tmp_path / "rank0.json.gz").write_bytes(next(traces.iterdir()).read_bytes())
     found = discover([tmp_path]).sources
     (tmp_path / "rank0.json.gz").unlink()
     with connected(parse_engine(engine_of(one_worker)), 1) as cluster:
         ((_, result),) = cluster.results(read_facts, found, failed)
     assert "a Dask worker was to read it: name a shared folder or a URL" in (result.error or "")
+    for file in sorted(traces.iterdir())[:2]:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "empty.json").write_text('{"schemaVersion": 1, "note": {"ph": "X"}}')
+    there, here = (analyze([tmp_path], Options(cache=False, engine=e))[0] for e in (engine_of(one_worker), "local"))
+    assert to_contract(there) == to_contract(here)
+    assert len(there.run.ranks) == 2
+    assert "this rank is missing" in [note.effect for note in there.health]
 
 
 def test_a_cluster_that_is_none_or_not_ours_is_one_line(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from ddprof.errors import UsageError
 @pytest.mark.parametrize(
     ("text", "is_dask", "address"),
     [
-        ("local", False, None),
-        ("dask", True, None),
+        *(("local", False, None), ("dask", True, None)),
         ("dask://scheduler:8786", True, "tcp://scheduler:8786"),
         ("dask://10.0.0.1:8786/", True, "tcp://10.0.0.1:8786"),
         ("dask://[fe80::1]:8786", True, "tcp://[fe80::1]:8786"),

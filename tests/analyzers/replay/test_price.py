@@ -14,10 +14,8 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.replay.price import scenario_of
 from ddprof.findings import Basis, Candidate, Change
 
-RELAXED = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-
-@RELAXED
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(factor=st.floats(1.0, 4.0))
 def test_faster_kernels_never_make_the_step_longer(labelled: Runs, factor: float) -> None:
     prices = labelled("clean.ddp").pricer

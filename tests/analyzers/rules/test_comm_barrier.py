@@ -43,27 +43,21 @@ def script(calls: list[str], cat: str) -> Script:
 
 
 @pytest.mark.parametrize(
-    ("name", "cat"),
+    ("name", "cat", "is_known"),
     [
-        ("ddprof::collective.all_gather_object", "user_annotation"),
-        ("ddprof::collective.broadcast_object_list", "user_annotation"),
-        ("c10d::barrier", "cpu_op"),
+        ("ddprof::collective.all_gather_object", "user_annotation", True),
+        ("ddprof::collective.broadcast_object_list", "user_annotation", True),
+        ("c10d::barrier", "cpu_op", True),
+        *(("ddprof::collective.all_reduce", "user_annotation", False), ("all_gather_object", "user_annotation", False)),
+        *((name, "user_annotation", False) for name in ("my/barrier.py(3): barrier", "c10d::allreduce_")),
     ],
 )
-def test_calls_are_known_by_every_name(tmp_path: Path, name: str, cat: str) -> None:
+def test_calls_are_known_by_every_name_and_others_are_not(tmp_path: Path, name: str, cat: str, is_known: bool) -> None:
     facts = script([name], cat).facts(tmp_path)
-    assert len(facts.meetings) == 3
-    assert called_name(name) in ("all_gather_object", "broadcast_object_list", "barrier")
-    assert held_in_meetings_us(facts) == pytest.approx(217.0, abs=1.0)  # the first step begins at its first kernel
-
-
-@pytest.mark.parametrize(
-    "name", ["ddprof::collective.all_reduce", "all_gather_object", "my/barrier.py(3): barrier", "c10d::allreduce_"]
-)
-def test_other_calls_are_not(tmp_path: Path, name: str) -> None:
-    facts = script([name], "user_annotation").facts(tmp_path)
-    assert not len(facts.meetings) and not is_meeting(facts).any()
-    assert held_in_meetings_us(facts) == 0.0
+    assert len(facts.meetings) == 3 * is_known and not is_meeting(facts).any()
+    assert not is_known or called_name(name) in ("all_gather_object", "broadcast_object_list", "barrier")
+    # The first step begins at its first kernel.
+    assert held_in_meetings_us(facts) == (pytest.approx(217.0, abs=1.0) if is_known else 0.0)
 
 
 def test_a_rank_without_communication_holds_no_price_up(labelled: Runs) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from captured import with_sidecars
+from captured import steps, with_sidecars
 from labelled_runs import Runs
 
 from ddprof.analyzers.catalogue import catalogue
@@ -15,12 +15,9 @@ MS = 1_000_000
 
 def evaluating(share: float, every: int = 2) -> dict[str, Any]:
     """The record of a rank that evaluates in every n-th of 60 steps of 20 ms, for a share of the run."""
-    timed = [{"index": at, "start_ns": 20 * at * MS, "end_ns": 20 * (at + 1) * MS} for at in range(60)]
     dur_ns = int(20 * MS * every * share)
-    return {
-        "steps": timed,
-        "evaluations": [{"start_ns": 20 * at * MS, "dur_ns": dur_ns} for at in range(10, 60, every)],
-    }
+    evaluations = [{"start_ns": 20 * at * MS, "dur_ns": dur_ns} for at in range(10, 60, every)]
+    return {"steps": steps(60, 20 * MS), "evaluations": evaluations}
 
 
 @pytest.mark.parametrize(

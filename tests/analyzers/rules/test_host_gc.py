@@ -55,9 +55,9 @@ def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs
 
 def collecting(count: int) -> dict[str, Any]:
     """The record of a rank that collects in so many of 60 steps outside the trace."""
-    timed = [{"index": at, "start_ns": 20 * at * MS, "end_ns": 20 * (at + 1) * MS} for at in range(60)]
+
     gc = [{"start_ns": (20 * at + 5) * MS, "dur_ns": 4 * MS} for at in range(59, 59 - count, -1)][::-1]
-    return {"steps": timed, "gc": gc}
+    return {"steps": steps(60, 20 * MS), "gc": gc}
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,15 @@ def test_names_the_line_its_share_and_what_to_do(tmp_path: Path) -> None:
     assert gain.value <= float(made.measures.cause_us("host_launch").max()) + 1.0
 
 
-def test_without_frames_it_says_so_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_needs_frames_and_counts_what_hosts_that_run_ahead_hide_on_some_ranks(tmp_path: Path) -> None:
     (abstention,) = catalogue()[ID].detect(run(tmp_path, [6_000.0, 6_000.0], frames=False).measures)
     assert isinstance(abstention, Abstention)
     assert "without Python stacks" in abstention.reason
+    # Every rank runs the line; in each step the device of one of them has enough to do meanwhile.
+    made = run(tmp_path, [6_000.0, 5_200.0, 4_400.0])
+    (found,) = candidates(ID, made.measures)
+    assert found.ranks == ()
+    assert found.lost_us > float(made.measures.script_us.mean())  # and what ranks wait for the slowest
 
 
 @pytest.mark.parametrize("own_us", [[0.0, 0.0], [6_000.0, 0.0, 0.0]], ids=["frames around phases", "one rank"])
@@ -90,14 +95,6 @@ def test_preparing_data_and_evaluating_are_not_of_the_script(tmp_path: Path, fun
     made = run(tmp_path, [6_000.0, 6_000.0], function=function)
     assert candidates(ID, made.measures) == []
     assert made.measures.cause_us(cause).min() > 2_000.0
-
-
-def test_what_hosts_that_run_ahead_hide_on_some_ranks_is_of_all(tmp_path: Path) -> None:
-    """Every rank runs the line; in each step the device of one of them has enough to do meanwhile."""
-    made = run(tmp_path, [6_000.0, 5_200.0, 4_400.0])
-    (found,) = candidates(ID, made.measures)
-    assert found.ranks == ()
-    assert found.lost_us > float(made.measures.script_us.mean())  # and what ranks wait for the slowest
 
 
 def test_a_recording_without_backward_passes_has_them_before_the_optimizer(tmp_path: Path) -> None:

@@ -50,8 +50,7 @@ def test_loaders_that_run_dry_in_turn(labelled: Runs, longest_of_others: float, 
 @pytest.mark.parametrize(
     ("cpu_ns", "collate_ns", "kind", "setting"),
     [
-        (0.9, 0.1, "bound by the CPU", "transforms"),
-        (0.1, 0.0, "mostly waiting", "storage"),
+        *((0.9, 0.1, "bound by the CPU", "transforms"), (0.1, 0.0, "mostly waiting", "storage")),
         (0.9, 0.6, "collate function", "collate_fn"),
     ],
 )

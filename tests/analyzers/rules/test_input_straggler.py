@@ -38,8 +38,7 @@ FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 def shared_host(folder: Path, late_us: float, usual_us: float, batch_us: tuple[float, float]) -> LoadedRun:
-    """Two CPU ranks with two workers each: rank 0 waits `late_us` for every second batch, rank 1 `usual_us` for each.
-    `batch_us`: what a worker takes for a batch, by rank."""
+    """Two CPU ranks with two workers each: rank 0 waits `late_us` for every second batch; `batch_us`: of a worker."""
     ranks: list[Events] = [[], []]
     now_us = 0.0
     for step in range(6):

@@ -73,8 +73,7 @@ def test_what_ranks_that_do_not_shard_leave(labelled: Runs, recorded: dict[str, 
 @pytest.mark.parametrize(
     "recorded",
     [
-        {"indices": SHARDS, "sharded": True},
-        {"indices": PADDED, "sharded": True},
+        *({"indices": SHARDS, "sharded": True}, {"indices": PADDED, "sharded": True}),
         {"prints": FOUR, "sampler": STREAM},
     ],
     ids=["even", "padded", "stream"],

@@ -35,5 +35,4 @@ def test_recomputing_with_memory_free_is_needless_in_whole_or_in_part(labelled: 
     part = run.pricer.step_us(said.changes)
     assert part == pytest.approx((measures.step_us + whole) / 2, rel=0.02)
     reason = abstains(ID, labelled("recomputation of unknown use").measures)
-    assert "activation checkpointing" in reason
-    assert "cannot be told" in reason
+    assert "activation checkpointing" in reason and "cannot be told" in reason

@@ -41,12 +41,17 @@ def scheduled(labelled: Runs, launch_us: float) -> Measures:
     return replace(measures, step_us=step_us, stage_work_us=work, comm=CommStats(()))
 
 
-def test_microbatches_are_doubled_until_that_wins_little(labelled: Runs) -> None:
+def test_more_microbatches_or_chunks_are_suggested_where_peers_and_records_agree(labelled: Runs) -> None:
     """Two microbatches in two stages: four win 16 % of the step, eight 7 % more, sixteen too little."""
     run = labelled(ID)
     said = fires(run, ID)
     assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8")
     assert said.is_bound
+    said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
+    assert [fix.setting for fix in said.fixes] == ["microbatches"]
+    assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
+    unsure = "the stages recorded 5 to 8 messages in a step"
+    assert "5 to 8 messages" in abstains(ID, with_pipeline(labelled(ID).measures, unsure=unsure))
 
 
 def counts(measures: Measures) -> list[int]:
@@ -89,11 +94,3 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
     assert said.lost_us == pytest.approx(run.label["ledger"]["job"]["pipeline_bubble"], rel=0.03)
     (more,) = (fix for fix in said.fixes if fix.setting == "chunks per stage")
     assert (more.current, more.suggested) == (str(chunks), str(2 * chunks))
-
-
-def test_interleaving_needs_microbatches_in_groups_and_all_of_it_peers_and_records_that_agree(labelled: Runs) -> None:
-    said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
-    assert [fix.setting for fix in said.fixes] == ["microbatches"]
-    assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
-    unsure = "the stages recorded 5 to 8 messages in a step"
-    assert "5 to 8 messages" in abstains(ID, with_pipeline(labelled(ID).measures, unsure=unsure))

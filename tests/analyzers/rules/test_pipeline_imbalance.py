@@ -12,9 +12,6 @@ def test_names_the_heavy_stage_where_peers_are_named_and_neighbours_were_traced(
     assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
     run = labelled("slow device in a pipeline")
     assert "were not traced" in abstains(ID, run.only(0, 2))
-
-
-def test_with_a_replica_that_was_not_traced_the_ledger_prices_what_the_replay_holds(labelled: Runs) -> None:
     run = labelled("heavy stage, one of its replicas not traced")
     (found,) = (f for f in run.report.findings if f.id == "pipeline.imbalance")
     (truth,) = run.label["faults"]

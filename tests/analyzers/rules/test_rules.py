@@ -32,14 +32,12 @@ def test_rules_are_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
         ("comm.latency_bound", "comm.sharding"),  # units of a block each are not small
         ("comm.no_overlap", "comm.sharding"),  # gathers that are ahead
         ("comm.sharding", "comm.bandwidth_bound"),  # no parameters are gathered
-        ("host.stalled", "straggler.host"),
-        ("host.stalled", "host.launch_bound"),
+        *(("host.stalled", "straggler.host"), ("host.stalled", "host.launch_bound")),
         ("input.starved", "input.straggler"),  # one late loader
         ("input.straggler", "input.starved"),  # all loaders are slow
         ("memory.headroom", "recomputation for want of memory"),
         ("straggler.compute", "pipeline.imbalance"),  # more layers and slow links are no slow device
-        ("straggler.compute", "pipeline.bubble"),
-        ("straggler.compute", "slow link between stages"),
+        *(("straggler.compute", "pipeline.bubble"), ("straggler.compute", "slow link between stages")),
         ("straggler.host", "straggler.compute"),
         ("straggler.imbalance", "straggler.compute"),  # always the same rank
     ],
@@ -61,10 +59,8 @@ def test_rules_on_what_holds_a_host_say_for_how_long_each_rank_has_it(labelled: 
 @pytest.mark.parametrize(
     ("rule_id", "reason"),
     [
-        ("input.straggler", "only one rank"),
-        ("straggler.compute", "only one rank"),
-        ("straggler.host", "only one rank"),
-        ("straggler.unexplained", "only one rank"),
+        *(("input.straggler", "only one rank"), ("straggler.compute", "only one rank")),
+        *(("straggler.host", "only one rank"), ("straggler.unexplained", "only one rank")),
         ("straggler.imbalance", "no two ranks"),
     ],
 )

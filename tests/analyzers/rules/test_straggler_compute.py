@@ -14,13 +14,18 @@ from ddprof.findings import Candidate
 ID = "straggler.compute"
 
 
-def test_names_the_slow_device_and_its_factor_and_prices_the_step_without(labelled: Runs) -> None:
+def test_names_and_prices_the_slow_device_unless_its_rank_runs_something_alone(labelled: Runs) -> None:
     run = labelled(ID)
     said, (fault,) = fires(run, ID, 2), run.label["faults"]
     assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     (change,) = said.changes
     assert change.kind == "scale_compute"
     assert change.values[0] == pytest.approx(1.3, abs=0.03)
+    measures = labelled(ID).run.measures
+    said = candidate(ID, measures)
+    late = measures.job.rank_ids.index(said.ranks[0])
+    held = replace(measures, alone={late: Alone("train.py:17 probe()", "", 900.0, 0.0)})
+    assert not [c for c in catalogue()[ID].detect(held) if isinstance(c, Candidate) and said.ranks[0] in c.ranks]
 
 
 @pytest.mark.parametrize(
@@ -72,8 +77,7 @@ def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> No
 @pytest.mark.parametrize(
     "sidecar",
     [
-        {},
-        gpu(busy_samples=3, throttled={"hw_thermal": 3}),
+        *({}, gpu(busy_samples=3, throttled={"hw_thermal": 3})),
         {"hardware": {"gpu": {"busy_samples": "many", "throttled": [1]}}},
         {"hardware": None},
     ],
@@ -83,11 +87,3 @@ def test_nothing_is_said_of_a_device_that_was_not_watched(labelled: Runs, sideca
     said, texts = sampled(labelled, sidecar, gpu())
     assert texts == []
     assert said.fixes[0].setting == "device of rank 2"
-
-
-def test_a_rank_that_runs_what_its_peers_do_not_has_no_slow_device(labelled: Runs) -> None:
-    measures = labelled(ID).run.measures
-    said = candidate(ID, measures)
-    late = measures.job.rank_ids.index(said.ranks[0])
-    held = replace(measures, alone={late: Alone("train.py:17 probe()", "", 900.0, 0.0)})
-    assert not [c for c in catalogue()[ID].detect(held) if isinstance(c, Candidate) and said.ranks[0] in c.ranks]

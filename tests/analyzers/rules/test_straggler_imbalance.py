@@ -65,8 +65,7 @@ def scattered(script: Script, rank: int, step: int) -> None:
 @pytest.mark.parametrize(
     ("work", "found"),
     [
-        (some_longer_kernels, {ID: (2,)}),
-        (larger_batch, {ID: (1,)}),
+        *((some_longer_kernels, {ID: (2,)}), (larger_batch, {ID: (1,)})),
         (longer_for_the_same_batch, {"straggler.compute": (1,)}),
         (scattered, {}),
     ],

@@ -12,10 +12,9 @@ from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.rules.straggler_unexplained import detect, detect_rest
 
 ID = "straggler.unexplained"
-Late = Callable[[int], int]
 
 
-def run(folder: Path, late: Late, ranks: int = 4, by_us: float = 2_000.0) -> LoadedRun:
+def run(folder: Path, late: Callable[[int], int], ranks: int = 4, by_us: float = 2_000.0) -> LoadedRun:
     """Ranks that compute alike; in each step the device of one (`late`: step -> rank) copies for `by_us` longer."""
 
     def work(script: Script, rank: int, step: int) -> None:
@@ -26,7 +25,7 @@ def run(folder: Path, late: Late, ranks: int = 4, by_us: float = 2_000.0) -> Loa
     return loaded(in_step(ranks, 8, work), folder)
 
 
-def test_names_the_rank_that_is_late_again_and_again(tmp_path: Path) -> None:
+def test_names_the_rank_that_is_late_again_and_again_and_none_where_that_moves(tmp_path: Path) -> None:
     made = run(tmp_path, lambda step: 2)
     said = candidate(ID, made.measures)
     assert said.ranks == (2,)
@@ -34,9 +33,6 @@ def test_names_the_rank_that_is_late_again_and_again(tmp_path: Path) -> None:
     assert "copying between host and device" in said.evidence[0].text
     assert made.pricer.gain_us(said) == pytest.approx(2_000.0, rel=0.1)
     assert [found.id for found in made.report.findings if 2 in found.ranks], made.report.findings
-
-
-def test_lateness_that_moves_is_nobodys_and_a_little_has_no_price_or_name(tmp_path: Path) -> None:
     said = candidate(ID, run(tmp_path, lambda step: step % 4).measures)
     assert said.ranks == ()
     assert "the slowest rank varies: 4 ranks" in said.summary

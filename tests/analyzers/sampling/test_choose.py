@@ -69,9 +69,12 @@ def test_stages_come_first_then_hosts(inner: str, count: int, stages: int, hosts
     assert counts(shown)[STAGE] == STAGES
 
 
-def test_named_ranks_are_in_the_sample() -> None:
+def test_named_ranks_are_in_the_sample_and_unreadable_files_are_chosen_by_name(tmp_path: Path) -> None:
     chosen = greedy(mesh("tensor"), [13, 14], 6)
     assert len(chosen) == 6 and {13, 14} <= set(chosen)
+    sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
+    found = sample(sources, parse_ranks("sample:4"))
+    assert counts(found.read) == {HOST: 4}
 
 
 @pytest.mark.parametrize("total", [7, 8, 64, 96, 1000, 4096])

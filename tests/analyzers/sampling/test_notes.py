@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.spec import Model, Parallel
@@ -23,22 +21,13 @@ def traces(folder: Path, slow: int | None) -> Path:
     return folder / "traces"
 
 
-@pytest.fixture(scope="module")
-def with_slow_rank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return traces(tmp_path_factory.mktemp("slow"), SLOW)
-
-
-@pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return traces(tmp_path_factory.mktemp("healthy"), None)
-
-
 def told(path: Path, ranks: str) -> tuple[Report, dict[str, str]]:
     (report,) = analyze([path], Options(cache=False, ranks=ranks))
     return report, {note.issue: note.effect for note in report.health if note.severity == "info"}
 
 
-def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(with_slow_rank: Path) -> None:
+def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(tmp_path: Path) -> None:
+    with_slow_rank = traces(tmp_path, SLOW)
     report, notes = told(with_slow_rank, "sample:12")
     assert SLOW not in report.run.ranks
     assert not [f for f in report.findings if f.ranks]  # nobody is blamed for a rank that was not read
@@ -49,7 +38,8 @@ def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(
     assert again.findings[0].ranks == (SLOW,)
 
 
-def test_a_sample_says_what_it_shows_what_it_cannot_and_what_to_read_next(healthy: Path) -> None:
+def test_a_sample_says_what_it_shows_what_it_cannot_and_what_to_read_next(tmp_path: Path) -> None:
+    healthy = traces(tmp_path, None)
     report, notes = told(healthy, "sample:8")
     assert len(report.run.ranks) == 8
     shown = "8 of 32 ranks were read (--ranks sample:8), which show all 4 hosts, all 8 tensor-parallel groups"

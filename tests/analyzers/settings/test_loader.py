@@ -9,8 +9,6 @@ from labelled_runs import Runs, candidate
 from ddprof.analyzers.settings.loader import plan_loader
 from ddprof.analyzers.settings.present import Present
 
-LOCK = {"turn_ns": 90_000_000}
-
 
 def test_the_advised_workers_are_as_good_as_the_best_of_the_sweep(labelled: Runs) -> None:
     run = labelled("input.starved")
@@ -36,7 +34,7 @@ def test_plan_and_report_agree_on_what_workers_win(
     run = labelled("input.starved")
     ranks = len(run.job.ranks)
     fetching = {"workers": 2, "fetch_ns": 180_000_000, "samples": 32, "cpu_ns": int(180_000_000 * cpu_share) or 1}
-    fetching |= LOCK if what == "lock" else {}
+    fetching |= {"turn_ns": 90_000_000} if what == "lock" else {}
     sidecar = {
         "fetching": fetching,
         "dataloader": {"num_workers": 2},

@@ -51,13 +51,16 @@ def test_a_finding_suggests_what_gains_as_it_says(sample: str) -> None:
     assert all(offered[setting.key].lacking == "" for setting in suggested)
 
 
-def test_a_price_that_a_rule_bounds_beside_the_replay_suggests_nothing() -> None:
+def test_a_price_that_a_rule_bounds_suggests_nothing_and_settings_have_names_of_the_job() -> None:
     run = run_of("barriers")
     now = present(run.measures, {})
     (blocking,) = [f for f in run.report.findings if f.id == "host.sync"]
     free = predict(run.pricer, [Setting("sync", "off")], now).gain_us
     assert free > (blocking.alone_us or blocking.recoverable_us).high
     assert remedies(blocking, run.pricer, now) == ()
+    assert applied_as(Setting("optimizer", "fused")) == "fused=true"
+    assert applied_as(Setting("num_workers", "4")) == "num_workers=4"
+    assert text_of(Setting("compute", "1.3", (5, 6))) == "compute=1.3@5,6"
 
 
 def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded() -> None:
@@ -77,9 +80,3 @@ def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded()
     assert said["microbatches"] == str(run.job.pipeline.microbatches)
     assert said["bandwidth"].endswith("exposed transfer per step")
     assert said["num_workers"] == "not recorded"
-
-
-def test_settings_of_the_job_have_their_own_names() -> None:
-    assert applied_as(Setting("optimizer", "fused")) == "fused=true"
-    assert applied_as(Setting("num_workers", "4")) == "num_workers=4"
-    assert text_of(Setting("compute", "1.3", (5, 6))) == "compute=1.3@5,6"

@@ -22,10 +22,8 @@ from ddprof.findings import Change
 @pytest.mark.parametrize(
     ("name", "knob", "error"),
     [
-        ("comm.latency_bound", "bucket_cap_mb", 0.04),
-        ("comm.no_overlap", "bucket_cap_mb", 0.01),
-        ("input.starved", "num_workers", 0.03),
-        ("pipeline.bubble", "microbatches", 0.04),
+        *(("comm.latency_bound", "bucket_cap_mb", 0.04), ("comm.no_overlap", "bucket_cap_mb", 0.01)),
+        *(("input.starved", "num_workers", 0.03), ("pipeline.bubble", "microbatches", 0.04)),
     ],
 )
 def test_settings_give_the_generators_step(labelled: Runs, name: str, knob: str, error: float) -> None:
@@ -60,6 +58,8 @@ def test_workers_and_prefetch_are_one_loader_and_a_wish_is_granted_once(labelled
 
 def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: Runs) -> None:
     run = labelled("straggler.compute")
+    assert bottleneck(run.pricer, ()).id == "straggler.compute"
+    assert bottleneck(run.pricer, predicted(run, "device=replaced@2").changes).id == "compute"
     for text in ("device=replaced@2", "late=off@2", "compute=1.3@2"):
         assert predicted(run, text).after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.04), text
     run = labelled("comm.sharding")
@@ -70,19 +70,11 @@ def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: R
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("foo=1", "known: bandwidth"),
-        ("bandwidth", "KEY=VALUE"),
-        ("bandwidth=fast", "a number"),
-        ("bandwidth=nan", "a number"),
-        ("loader=on", "the only value is ready"),
-        ("balance=on@1", "single ranks"),
-        ("compute=2@99", "no rank 99"),
-        ("compute=2@x", "ranks are written"),
-        ("late=off", "which ranks"),
-        ("microbatches=4", "no pipeline"),
-        ("num_workers=4", "--now num_workers"),
-        ("reshard_after_forward=False", "no all-gather"),
-        ("precision=int1", "one of"),
+        *(("foo=1", "known: bandwidth"), ("bandwidth", "KEY=VALUE"), ("bandwidth=fast", "a number")),
+        *(("bandwidth=nan", "a number"), ("loader=on", "the only value is ready"), ("balance=on@1", "single ranks")),
+        *(("compute=2@99", "no rank 99"), ("compute=2@x", "ranks are written"), ("late=off", "which ranks")),
+        *(("microbatches=4", "no pipeline"), ("num_workers=4", "--now num_workers")),
+        *(("reshard_after_forward=False", "no all-gather"), ("precision=int1", "one of")),
     ],
 )
 def test_nonsense_is_one_line(labelled: Runs, text: str, says: str) -> None:

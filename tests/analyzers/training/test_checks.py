@@ -33,8 +33,7 @@ def test_batch_norm_of_a_small_batch() -> None:
 @pytest.mark.parametrize(
     "sidecars",
     [
-        [norms(32)] * 2,
-        [norms(4, layers=0)] * 2,
+        *([norms(32)] * 2, [norms(4, layers=0)] * 2),
         [norms(4)],  # one rank has nobody to synchronise with
         [norms(4, kind="module")] * 2,  # ranks that train models of their own
         [{"batch_norms": norms(4)["batch_norms"]}] * 2,  # batches were not recorded

@@ -45,7 +45,7 @@ def test_what_is_not_comparable_is_not_compared(other: dict[str, Any]) -> None:
     assert said("replicas_differ", job(held("ab"), other)) == []
 
 
-def test_models_without_a_wrapper_are_compared_where_every_gradient_is_summed() -> None:
+def test_models_outside_a_wrapper_are_compared_where_ranks_only_sum_gradients() -> None:
     ranks = [held(sums, kind="module") for sums in ("ab", "cd")]
     for sums in ((64, 128), (192,)):  # one by one, or all in one
         (remark,) = said("replicas_differ", job(*ranks, sums=sums))
@@ -53,8 +53,6 @@ def test_models_without_a_wrapper_are_compared_where_every_gradient_is_summed() 
     for sums in ((), (64,), (32, 32)):  # an ensemble; experts that ranks own; activations of tensor parallelism
         assert said("replicas_differ", job(*ranks, sums=sums)) == []
 
-
-def test_parameters_outside_the_wrapper_are_meant_to_be_equal_unless_ranks_exchange_more_than_sums() -> None:
     def rank(sums: str) -> dict[str, Any]:
         inside, outside = held("a"), held(sums, kind="module")
         return {"replicas": {"step": 9, "models": [*inside["replicas"]["models"], *outside["replicas"]["models"]]}}

@@ -107,8 +107,7 @@ def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_no
 @pytest.mark.parametrize(
     ("change", "waited", "withdrawn"),
     [
-        ("scale_transfer", 0.3, True),
-        ("merge_buckets", 0.3, True),
+        *(("scale_transfer", 0.3, True), ("merge_buckets", 0.3, True)),
         ("scale_transfer", 0.1, False),  # the transfers lose more than the machine explains
         ("drop_needless", 0.3, False),  # counted, whatever the machine does
         ("drop_meetings", 0.3, False),
@@ -122,15 +121,12 @@ def test_transfers_of_cpu_ranks_wait_for_a_cpu_too(labelled: Runs, change: str, 
     assert reason is None or f"no CPU for {waited:.0%}".replace("%", " %") in reason
 
 
-def test_a_busy_machine_is_noted(labelled: Runs) -> None:
+def test_a_busy_machine_is_noted_and_ranks_stopped_by_chance_are_not_accused(labelled: Runs, tmp_path: Path) -> None:
     (note,) = busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.1), waits(0.4, 0.3)).job.ranks)
     assert "busy" in note.issue and "rank 1 for 30 %" in note.issue
     assert not busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.01)).job.ranks)
     assert not busy_machine_note(labelled("clean.ddp").job.ranks)
-
-
-def test_ranks_that_are_stopped_by_chance_are_not_accused(tmp_path: Path) -> None:
-    """Recorded without any counter: the operators of both ranks tell that their threads were stopped."""
+    # Recorded without any counter: the operators of both ranks tell that their threads were stopped.
     (report,) = analyze([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
     assert [f.id for f in report.ranked_findings() if f.ranks] == []
     words = {a.reason for a in report.abstentions if a.id == "straggler.host"}.pop()

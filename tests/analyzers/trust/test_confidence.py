@@ -32,14 +32,11 @@ def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
     assert confidence("host.gc", Basis.RECORDED, (Doubt.PRICES_DIFFER,), TABLE) == sure
 
 
-def test_no_rule_states_a_number() -> None:
+def test_findings_say_what_they_stand_on_and_no_rule_states_a_number(labelled: Runs) -> None:
     """A rule says what it stands on; how often such findings are right is not its to say."""
     for file in Path(rules.__file__).parent.rglob("*.py"):
         given = {node.arg for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.keyword)}
         assert "confidence" not in given, file
-
-
-def test_findings_of_a_report_say_what_they_stand_on(labelled: Runs) -> None:
     for name in ("host.gc", "straggler.compute", "comm.no_overlap"):
         for finding in labelled(name).report.findings:
             assert finding.basis in {basis.value for basis in Basis}

@@ -28,16 +28,13 @@ def test_pauses_cost_what_is_booked_and_what_waits_for_them(labelled: Runs) -> N
     assert price.value == pytest.approx(labelled("host.gc").label["faults"][0]["recoverable_us"], rel=0.1)
 
 
-def test_only_the_named_ranks_and_those_that_wait_for_them_gain(labelled: Runs) -> None:
+def test_only_ranks_that_are_named_or_wait_gain_and_prices_apart_are_brought_together(labelled: Runs) -> None:
     measures = labelled("straggler.compute").measures
     slow = ledger_price(measures, (Change("scale_compute", (2,), (1.3,)),))
     other = ledger_price(measures, (Change("scale_compute", (1,), (1.3,)),))
     assert slow is not None and other is not None
     assert other.value < 0.5 * slow.value
     assert slow.value == pytest.approx(labelled("straggler.compute").label["faults"][0]["recoverable_us"], rel=0.1)
-
-
-def test_prices_that_do_not_meet_are_brought_together() -> None:
     ledger = LedgerPrice(50.0, 60.0)
     assert ledger.agrees(Recoverable(45.0, 40.0, 52.0))
     low, high = Recoverable(10.0, 8.0, 12.0), Recoverable(90.0, 80.0, 95.0)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs
+from labelled_runs import Runs, latest
 
-from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import Basis, Candidate
@@ -18,8 +18,7 @@ OWN_US, BACKWARD_US = 20_000, 10_000
 
 
 def timed(traced_us: float, others_us: float, count: int = 60, every: int = 1) -> dict[str, Any]:
-    """A rank that takes so much longer outside its backward pass, in each traced step and in every N-th of the others;
-    the others take a per cent more or less in turn."""
+    """A rank that takes so much longer beside its backward pass in traced steps and in every N-th of the others."""
     found, at_us = [], 0.0
     for index in range(count):
         more_us = traced_us if index in TRACED else (others_us if index % every == 0 else 0.0)
@@ -30,16 +29,10 @@ def timed(traced_us: float, others_us: float, count: int = 60, every: int = 1) -
     return {"steps": found}
 
 
-def late_rank(measures: Measures) -> int:
-    """The rank that the others wait for longest."""
-    job = measures.job
-    return max(range(len(job.ranks)), key=lambda at: lateness_us(job.ranks, job.blame, at))
-
-
 def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every: int = 1) -> str | None:
     """Of a finding on the late rank, whose timers show so many times its lateness in the traced and the other steps."""
     bare = labelled(STRAGGLER).measures
-    late = late_rank(bare)
+    late = latest(bare)
     us = lateness_us(bare.job.ranks, bare.job.blame, late)
     sidecars = [timed(0.0, 0.0, count) for _ in bare.job.ranks]
     sidecars[late] = timed(traced * us, others * us, count, every)

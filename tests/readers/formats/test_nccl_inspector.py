@@ -65,9 +65,13 @@ def test_who_comes_late_is_said_and_computation_is_not(tmp_path: Path) -> None:
     assert any("communication only" in item.issue for item in run.report.health)
 
 
-def test_a_log_without_times_says_how_to_get_them(tmp_path: Path) -> None:
+def test_batches_of_v4_3_and_logs_without_times(tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput, match="NCCL_INSPECTOR_DUMP_VERBOSE=1"):
         traces(write(tmp_path, {0: [line(0, n, verbose=False) for n in range(3)]}))
+    log = [*batch(0, [1, 2]), {"proxy_trace": {"record_type": "proxy_op"}}, *batch(0, [3, 4])]
+    (trace,) = traces(write(tmp_path, {0: log}))
+    assert (trace.identity.rank, trace.identity.world_size, trace.identity.host) == (0, 2, "node0")
+    assert len(names(trace, Kind.KERNEL)) == 4 and len(trace.process_groups) == 1
 
 
 def test_odd_values_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -109,13 +113,6 @@ def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any
     stats = {"coll_records": len(numbers), "coll_dropped_total": dropped, "p2p_records": 0, "p2p_dropped_total": 0}
     marker = {"header": lines[0]["header"], "metadata": lines[0]["metadata"], "dump_stats": stats}
     return [marker, *({"coll_perf": one["coll_perf"]} for one in lines)]
-
-
-def test_batches_of_v4_3(tmp_path: Path) -> None:
-    log = [*batch(0, [1, 2]), {"proxy_trace": {"record_type": "proxy_op"}}, *batch(0, [3, 4])]
-    (trace,) = traces(write(tmp_path, {0: log}))
-    assert (trace.identity.rank, trace.identity.world_size, trace.identity.host) == (0, 2, "node0")
-    assert len(names(trace, Kind.KERNEL)) == 4 and len(trace.process_groups) == 1
 
 
 @pytest.mark.parametrize(

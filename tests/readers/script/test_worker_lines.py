@@ -12,7 +12,6 @@ from ddprof.readers.script.worker_lines import worker_lines
 FETCH = "/env/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
 SYNC = "/usr/lib/python3.11/multiprocessing/synchronize.py"
 COUNTS = [[[stack, 0, 0, 3, 300, 0], [3, 0, 0, 1, 100, 0], [4, 0, 0, 5, 500, 0]] for stack in (2, 5)]
-SOCKET = "/usr/lib/python3.11/socket.py"
 
 
 def process(tmp_path: Path, inner: list[str | int] | None, source: str | None, worker: int = 0) -> Any:
@@ -39,17 +38,15 @@ def process(tmp_path: Path, inner: list[str | int] | None, source: str | None, w
     ("inner", "source", "call", "kind"),
     [
         (None, "fcntl.flock(f, fcntl.LOCK_EX)", "flock", "lock"),
-        (None, "self.gate.acquire()", "acquire", "lock"),
-        (None, "with self.lock:", "acquire", "lock"),
+        *((None, "self.gate.acquire()", "acquire", "lock"), (None, "with self.lock:", "acquire", "lock")),
         (None, 'con.execute("BEGIN EXCLUSIVE")', "execute", "lock"),
         (None, 'cursor.execute("select x from t where i = 3 for update")', "execute", "lock"),
         (None, "got += c.recv(512 - len(got))", "recv", "network"),
         (None, 'self.db.execute("select 1").fetchone()', "execute", "database"),
         (None, "with open(path) as f: return f.read()", None, None),
-        (None, "self.flocks = 3", None, None),
-        (None, None, None, None),
+        *((None, "self.flocks = 3", None, None), (None, None, None, None)),
         ([SYNC, "__enter__", 95], "with self.gate:", "acquire", "lock"),
-        ([SOCKET, "readinto", 700], "return self.client.get(key)", "readinto", "network"),
+        (["/usr/lib/python3.11/socket.py", "readinto", 700], "return self.client.get(key)", "readinto", "network"),
         (["/usr/lib/python3.11/json/decoder.py", "decode", 3], "self.flock(x)", None, None),
     ],
 )

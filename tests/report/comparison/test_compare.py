@@ -61,7 +61,9 @@ def test_the_changed_cause_is_named_in_all_forms(slow: Report, fast: Report) -> 
     assert json.loads(json.dumps(to_json(result), allow_nan=False))["step"]["change_us"] == -30000.0
 
 
-def test_noise_is_called_noise_and_too_few_steps_are_said(slow: Report, straggler_report: Report) -> None:
+def test_noise_few_steps_and_different_jobs_are_said_and_a_run_without_steps_is_refused(
+    slow: Report, straggler_report: Report, fast: Report
+) -> None:
     before = _run(straggler_report, [100e3, 120e3, 80e3, 110e3, 90e3], [0.0] * 5)
     after = _run(straggler_report, [103e3, 123e3, 83e3, 113e3, 93e3], [0.0] * 5)
     assert compare(before, after).step.outcome == "noise"
@@ -126,7 +128,7 @@ def test_different_jobs_are_not_comparable_and_a_run_without_steps_is_refused(sl
         compare(slow, empty)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_intervals_cover_the_truth_and_kernels_are_compared_by_the_noise_of_their_steps() -> None:
     random = np.random.default_rng(7)
     hits = 0
     for _ in range(300):
@@ -134,6 +136,12 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
         assert interval is not None
         hits += interval[0] <= 3 <= interval[1]
     assert 0.88 <= hits / 300 <= 0.99
+    mm, gone, add = (("mm", "compute"), ("gone", "compute"), ("add", "compute"))
+    before = {mm: [10.0, 11.0, 10.5], gone: [5.0] * 3, add: [1.0] * 3}
+    after = {mm: [14.0, 15.0, 14.5], add: [1.1] * 3}
+    found = [(kernel[0], delta.outcome) for kernel, delta in kernel_deltas(before, after, 100.0)]
+    assert found == [("gone", "faster"), ("mm", "slower"), ("add", "same")]
+    assert kernel_deltas({}, {("new", "compute"): [3.0] * 3}, 100.0)[0][1].before_us == 0.0
 
 
 def test_step_causes_come_from_the_ledger_and_survive_the_document(straggler_report: Report, slow: Report) -> None:
@@ -175,12 +183,3 @@ def test_another_number_of_ranks_says_what_becomes_of_the_batch(
     notes = compare(*reports).notes
     assert any(words in note for note in notes) if words else not any("optimizer step" in note for note in notes)
     assert not any("optimizer step" in note for note in compare(reports[0], reports[0]).notes)
-
-
-def test_kernels_are_compared_by_the_noise_of_their_steps() -> None:
-    mm, gone, add = (("mm", "compute"), ("gone", "compute"), ("add", "compute"))
-    before = {mm: [10.0, 11.0, 10.5], gone: [5.0] * 3, add: [1.0] * 3}
-    after = {mm: [14.0, 15.0, 14.5], add: [1.1] * 3}
-    found = [(kernel[0], delta.outcome) for kernel, delta in kernel_deltas(before, after, 100.0)]
-    assert found == [("gone", "faster"), ("mm", "slower"), ("add", "same")]
-    assert kernel_deltas({}, {("new", "compute"): [3.0] * 3}, 100.0)[0][1].before_us == 0.0

@@ -89,8 +89,7 @@ def test_no_value_of_a_saved_report_is_taken_for_what_it_is_not(straggler_report
         (b'{"schema": "ddprof.report/1", "x": "\\ud800"}', "damaged ddprof report: "),
         (b'{"schema": "ddprof.reports/1", "reports": 7}', "damaged ddprof report: no list of reports"),
         (b'{"schema": "ddprof.report/1", "x": NaN}', "damaged ddprof report: "),
-        (b"[]", "damaged ddprof report: "),
-        (None, "No such file or directory"),
+        *((b"[]", "damaged ddprof report: "), (None, "No such file or directory")),
     ],
 )
 def test_a_damaged_document_is_one_line(tmp_path: Path, content: bytes | None, words: str) -> None:

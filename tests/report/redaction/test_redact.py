@@ -27,7 +27,7 @@ def private_report(straggler_report: Report) -> Report:
     return dataclasses.replace(straggler_report, findings=(finding,), health=(note,), verdict=verdict)
 
 
-def test_no_secret_is_left_and_numbers_and_verdict_stay(private_report: Report) -> None:
+def test_no_secret_is_left_numbers_stay_and_a_name_has_one_hash_everywhere(private_report: Report) -> None:
     hidden = redacted(private_report, b"key")
     for text in (json.dumps(to_contract(hidden)), render_summary(hidden)):
         assert [secret for secret in (*SECRETS, "alice@corp.com", "shard/zeta") if secret in text] == []
@@ -39,9 +39,6 @@ def test_no_secret_is_left_and_numbers_and_verdict_stay(private_report: Report) 
         for key in ("id", "severity", "ranks", "lost_us", "recoverable_us", "predicted_step_us", "confidence"):
             assert new[key] == old[key]
     assert "3/4 steps, 12 GB/s" in after["findings"][0]["summary"]
-
-
-def test_the_same_name_has_the_same_hash_everywhere(private_report: Report) -> None:
     hidden = redacted(private_report, b"key")
     assert hidden.run.hosts[0] == hidden.run.hosts[1] != hidden.run.hosts[2]
     assert hidden.run.hosts[2] in hidden.findings[0].summary and hidden.run.hosts[2] in hidden.clock.hosts
@@ -51,11 +48,18 @@ def test_the_same_name_has_the_same_hash_everywhere(private_report: Report) -> N
     assert redacted(private_report, b"other").run.hosts != hidden.run.hosts
 
 
-def test_the_key_is_random_unless_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_random_unless_stated_and_settings_are_hashed_unless_plain(
+    monkeypatch: pytest.MonkeyPatch, straggler_report: Report
+) -> None:
     monkeypatch.delenv("DDPROF_REDACT_KEY", raising=False)
     assert redaction_key() != redaction_key()
     monkeypatch.setenv("DDPROF_REDACT_KEY", "k")
     assert redaction_key() == b"k"
+    redaction = Redaction(straggler_report, KEY)
+    plain = ["True", "None", "4", "0.5", "torch.utils.data.DataLoader"]
+    assert [redaction.setting(value) for value in plain] == plain
+    assert redaction.setting("AcmeClickLogs").startswith("setting-")
+    assert redaction.setting("AcmeClickLogs") == redaction.setting("AcmeClickLogs")
 
 
 def test_public_names_and_ranks_stay_and_a_short_host_is_hashed_too(straggler_report: Report) -> None:
@@ -71,14 +75,6 @@ def test_public_names_and_ranks_stay_and_a_short_host_is_hashed_too(straggler_re
     redaction = Redaction(dataclasses.replace(straggler_report, clock=clock), KEY)
     assert redaction.text("the loader of rank 2 is late") == "the loader of rank 2 is late"
     assert redaction.report().clock.hosts.keys() == {"rank 2"}
-
-
-def test_settings_are_hashed_unless_they_are_plain(straggler_report: Report) -> None:
-    redaction = Redaction(straggler_report, KEY)
-    plain = ["True", "None", "4", "0.5", "torch.utils.data.DataLoader"]
-    assert [redaction.setting(value) for value in plain] == plain
-    assert redaction.setting("AcmeClickLogs").startswith("setting-")
-    assert redaction.setting("AcmeClickLogs") == redaction.setting("AcmeClickLogs")
 
 
 def test_lines_of_the_script_are_hidden_even_where_their_words_are_public(private_report: Report) -> None:

@@ -64,12 +64,19 @@ def test_what_was_written_first_goes_first_and_no_more_than_must(memory: Store) 
     assert _entries(memory) == sorted(f"{key}.facts" for key in KEYS[:4])
 
 
-def test_a_bucket_keeps_its_bound(bucket: str) -> None:
+def test_a_bucket_keeps_its_bound_and_is_never_made(bucket: str) -> None:
     store = Store(f"{bucket}/facts", 400)
     for key in KEYS:
         store.save(key, [b"x" * 100])
     store.prune()
     assert len(_entries(store)) == 4
+    store = Store(f"{bucket}-of-nobody/facts")
+    assert store.load(KEYS[0], NOBODY) is None
+    with pytest.raises(OSError, match="bucket does not exist"):
+        store.save(KEYS[0], [b"a"])
+    store.prune()
+    files, path = fsspec.core.url_to_fs(store.url)
+    assert not files.exists(path.partition("/")[0])
 
 
 def test_objects_of_other_names_are_nobodys_to_remove(store: Store) -> None:
@@ -79,16 +86,6 @@ def test_objects_of_other_names_are_nobodys_to_remove(store: Store) -> None:
             file.write(b"x" * 1000)
     store.prune()
     assert _entries(store) == sorted(["deep", *names[:2]])
-
-
-def test_a_bucket_is_never_made(bucket: str) -> None:
-    store = Store(f"{bucket}-of-nobody/facts")
-    assert store.load(KEYS[0], NOBODY) is None
-    with pytest.raises(OSError, match="bucket does not exist"):
-        store.save(KEYS[0], [b"a"])
-    store.prune()
-    files, path = fsspec.core.url_to_fs(store.url)
-    assert not files.exists(path.partition("/")[0])
 
 
 class _OutOfReach(MemoryFileSystem):

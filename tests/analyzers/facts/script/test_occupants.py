@@ -40,14 +40,11 @@ def held_ms(facts: RankFacts, cause: str) -> float:
     [
         ("dataloader", "train.py(40): make_batch"),
         ("dataloader", "data/prepare.py(12): tokenize_texts"),
-        ("dataloader", "train.py(7): preprocess"),
-        ("dataloader", "PIL/Image.py(2200): resize"),
+        *(("dataloader", "train.py(7): preprocess"), ("dataloader", "PIL/Image.py(2200): resize")),
         ("dataloader", "transformers/pipelines/video_classification.py(129): preprocess"),
         ("dataloader", "torchvision/transforms/functional.py(10): normalize"),
-        ("checkpoint", "train.py(88): evaluate"),
-        ("checkpoint", "engine.py(5): validate_one_epoch"),
-        ("checkpoint", "train.py(9): save_checkpoint"),
-        ("checkpoint", "torch/serialization.py(943): save"),
+        *(("checkpoint", "train.py(88): evaluate"), ("checkpoint", "engine.py(5): validate_one_epoch")),
+        *(("checkpoint", "train.py(9): save_checkpoint"), ("checkpoint", "torch/serialization.py(943): save")),
         ("checkpoint", "train.py(30): log_metrics"),
     ],
 )
@@ -60,10 +57,8 @@ def test_preparing_saving_evaluating_and_logging_are_of_their_causes(tmp_path: P
 @pytest.mark.parametrize(
     ("function", "trains"),
     [
-        ("train.py(88): update_ema", False),
-        ("train.py(88): batch_metrics", False),
-        ("train.py(88): create_model_inputs_log", False),
-        ("train.py(88): checkpoint_sequential", False),
+        *(("train.py(88): update_ema", False), ("train.py(88): batch_metrics", False)),
+        *(("train.py(88): create_model_inputs_log", False), ("train.py(88): checkpoint_sequential", False)),
         ("torch/utils/checkpoint.py(488): checkpoint", False),
         ("train.py(88): main", False),
         ("train.py(88): evaluate_every_step_and_train", False),

@@ -7,8 +7,6 @@ import retold
 from labelled_runs import Labelled, Runs
 from retold import Events
 
-HOST_RANGES = ("user_annotation", "gpu_user_annotation")
-
 
 @pytest.mark.parametrize("name", ["clean.pp", "clean.ddp", "clean.fsdp"])
 def test_what_the_host_launches_first_is_of_the_step_that_follows(labelled: Runs, tmp_path: Path, name: str) -> None:
@@ -19,7 +17,7 @@ def test_what_the_host_launches_first_is_of_the_step_that_follows(labelled: Runs
             events[:] = [
                 e
                 for e in events
-                if e.get("cat") not in HOST_RANGES
+                if e.get("cat") not in ("user_annotation", "gpu_user_annotation")
                 or (e["cat"] == "gpu_user_annotation" and e["name"].startswith("ProfilerStep"))
             ]
 

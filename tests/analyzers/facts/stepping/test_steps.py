@@ -47,6 +47,13 @@ def told(labelled: Runs, folder: Path, change: Callable[[Events], None], name: s
     return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", all_of))
 
 
+def assert_steps(run: Labelled, source: str, wall_us: float, rel: float) -> None:
+    """Three steps of that length, found by that."""
+    assert {facts.step_source for facts in run.job.ranks} == {source}
+    assert run.report.steps.count == 3
+    assert run.report.steps.wall_us == pytest.approx(wall_us, rel=rel)
+
+
 def without_marks(events: Events) -> None:
     """Neither marks of steps nor ranges of training: operators, calls and kernels alone."""
     events[:] = [e for e in events if e.get("cat") not in ("user_annotation", "gpu_user_annotation")]
@@ -54,9 +61,7 @@ def without_marks(events: Events) -> None:
 
 def test_steps_without_marks_are_found_by_what_the_device_repeats_whole(labelled: Runs, tmp_path: Path) -> None:
     run = told(labelled, tmp_path, without_marks)
-    assert {facts.step_source for facts in run.job.ranks} == {"inferred"}
-    assert run.report.steps.count == 3
-    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+    assert_steps(run, "inferred", labelled("clean.ddp").report.steps.wall_us, rel=0.02)
     assert any("found by what repeats" in item.effect for item in run.report.health)
 
     def cut(events: Events) -> None:
@@ -82,9 +87,7 @@ def test_marks_of_the_scripts_own_are_steps(labelled: Runs, tmp_path: Path, name
             events += [inside, {**mark, "name": "optimizer_step_hook", "dur": 10.0}]
 
     run = told(labelled, tmp_path, renamed)
-    assert {facts.step_source for facts in run.job.ranks} == {"annotation"}
-    assert run.report.steps.count == 3
-    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+    assert_steps(run, "annotation", labelled("clean.ddp").report.steps.wall_us, rel=0.02)
 
 
 @pytest.mark.parametrize("with_host", [True, False])
@@ -94,9 +97,7 @@ def test_marks_on_the_device_alone_are_steps(labelled: Runs, tmp_path: Path, wit
         events[:] = [e for e in events if "dur" not in e or e["cat"] in kept]
 
     run = told(labelled, tmp_path, device_side)
-    assert {facts.step_source for facts in run.job.ranks} == {"profiler_step"}
-    assert run.report.steps.count == 3
-    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.05)
+    assert_steps(run, "profiler_step", labelled("clean.ddp").report.steps.wall_us, rel=0.05)
 
 
 def test_ranges_of_micro_batches_are_told_from_steps_by_the_optimizer(labelled: Runs, tmp_path: Path) -> None:

@@ -37,16 +37,13 @@ def test_ranks_of_one_job_agree_whatever_their_clocks_say(labelled: Runs, name: 
     assert odd(labelled(name).job.ranks) == []
 
 
-def test_one_rank_that_disagrees_is_left_out(labelled: Runs) -> None:
+def test_a_rank_that_disagrees_is_left_out_and_where_all_do_nothing_is_matched(labelled: Runs) -> None:
     ranks = labelled("clean.ddp").job.ranks
     changed = (ranks[0], moved(ranks[1], 3), *ranks[2:])
     assert odd(changed) == [1]
     job = job_facts(changed)
     assert (job.rank_ids, job.missing_ranks, job.not_compared) == ((0, 2, 3), (1,), "")
     assert any("the collectives of rank 1 are not those" in note.issue for note in job.health)
-
-
-def test_where_all_disagree_nothing_is_matched(labelled: Runs) -> None:
     run = labelled("straggler.compute")
     job = job_facts([moved(facts, seed) for seed, facts in enumerate(run.job.ranks)])
     assert job.not_compared == NOT_THE_SAME

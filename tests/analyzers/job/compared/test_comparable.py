@@ -72,15 +72,12 @@ def test_a_rank_that_does_more_in_most_of_its_steps_lacks_nothing_in_the_others(
     assert comparable(alike) == Comparable(alike)
 
 
-def test_a_rank_that_lost_other_records_in_each_step_of_an_equal_program_is_not_compared(labelled: Runs) -> None:
+def test_a_rank_with_too_few_or_nowhere_whole_steps_is_left_out_and_said(labelled: Runs) -> None:
     """Its steps are no measure of one another, and of two ranks neither is the usual one."""
     whole, torn, *_ = labelled("clean.ddp").job.ranks
     for step in range(len(torn.steps)):
         torn = without(torn, "device_ops", step, 0.3 + 0.02 * step)
     assert comparable([whole, torn]).why_not == NOTHING_WHOLE
-
-
-def test_a_rank_with_too_few_steps_is_left_out_and_said(labelled: Runs) -> None:
     a, b, *rest = labelled("clean.ddp").job.ranks  # three steps
     found = comparable([a, with_steps(b, 0), *rest])
     assert kept(found) == [(rank, [0, 1, 2]) for rank in (0, 2, 3)]

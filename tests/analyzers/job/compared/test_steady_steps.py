@@ -1,5 +1,6 @@
 """What occurs once is in no average: start-up, the profiler's edges, one long event; what recurs is."""
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 def told(labelled: Runs, folder: Path, *changes: retold.Change, name: str = "clean.ddp") -> Labelled:
     """A labelled run with changes made to its files."""
     source = labelled(name)
-    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", *changes))
+    place = Path(tempfile.mkdtemp(dir=folder)) / "traces"
+    return Labelled(name, source.label, retold.retell(source.traces, place, *changes))
 
 
 def left_out(run: Labelled) -> list[int]:
@@ -66,11 +68,20 @@ def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Pat
     assert note.severity == "info" and words in note.issue
 
 
-def test_start_up_and_both_edges_of_the_profiler_at_once(labelled: Runs, tmp_path: Path) -> None:
+def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs, tmp_path: Path) -> None:
     changes = [retold.held_up(0, 9e5, "launch"), retold.held_up(0, 6e4, "open"), retold.held_up(2, 1e5, "close")]
     run = told(labelled, tmp_path, *changes)
     assert left_out(run) == [0, 2]
     assert run.report.steps.count == 1
+    held = retold.held_up(1, 30 * STEP_US, "cudaStreamSynchronize")
+    run = told(labelled, tmp_path, held)
+    assert left_out(run)[0] in (0, 1) and 1 in left_out(run)
+    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+    run, whole = told(labelled, tmp_path, retold.held_up(0, 9e5, "launch")), labelled("clean.ddp")
+    assert run.measures.kernels_per_step.tolist() == whole.measures.kernels_per_step.tolist()
+    assert run.measures.gemm_us == pytest.approx(whole.measures.gemm_us, rel=0.02)
+    assert run.measures.optimizer_kernels.tolist() == whole.measures.optimizer_kernels.tolist()
+    assert run.report.replay.error == pytest.approx(0, abs=0.01)
 
 
 @pytest.mark.parametrize("where", ["launch", "cudaFree", "cudaMalloc"])
@@ -78,13 +89,6 @@ def test_a_cost_of_every_step_stays(labelled: Runs, tmp_path: Path, where: str) 
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, where) for step in range(3)))
     assert not run.job.left_out
     assert run.report.steps.count == 3
-
-
-def test_one_pause_without_a_name_longer_than_all_other_steps_is_left_out(labelled: Runs, tmp_path: Path) -> None:
-    held = retold.held_up(1, 30 * STEP_US, "cudaStreamSynchronize")
-    run = told(labelled, tmp_path, held)
-    assert left_out(run)[0] in (0, 1) and 1 in left_out(run)
-    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
 
 
 @pytest.mark.parametrize(("length_us", "out"), [(1.5 * STEP_US, []), (2.5 * STEP_US, [1])])
@@ -103,27 +107,16 @@ def test_what_recurs_or_may_recur_stays_in_the_average(labelled: Runs, name: str
     assert not labelled(name).job.left_out
 
 
-def test_counts_are_those_of_the_steps_that_stay(labelled: Runs, tmp_path: Path) -> None:
-    run, whole = told(labelled, tmp_path, retold.held_up(0, 9e5, "launch")), labelled("clean.ddp")
-    assert run.measures.kernels_per_step.tolist() == whole.measures.kernels_per_step.tolist()
-    assert run.measures.gemm_us == pytest.approx(whole.measures.gemm_us, rel=0.02)
-    assert run.measures.optimizer_kernels.tolist() == whole.measures.optimizer_kernels.tolist()
-    assert run.report.replay.error == pytest.approx(0, abs=0.01)
-
-
-def test_an_allocation_of_every_second_step_comes_again(labelled: Runs, tmp_path: Path) -> None:
+def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled: Runs, tmp_path: Path) -> None:
     source = "straggler.imbalance"  # five steps
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, "cudaMalloc") for step in (1, 3)), name=source)
     assert not [number for number in left_out(run) if number in (1, 3)]
-
-
-def test_a_pause_of_every_host_in_one_step_is_left_out_though_it_is_short(labelled: Runs, tmp_path: Path) -> None:
     source = "straggler.imbalance"
     run = told(labelled, tmp_path, retold.held_up(2, 0.4 * STEP_US, "close"), name=source)
     assert 2 in left_out(run)
     assert "a pause of every rank's host" in next(step.why for step in run.job.left_out if "pause" in step.why)
     twice = [retold.held_up(step, 0.4 * STEP_US, "close") for step in (1, 3)]
-    assert not told(labelled, tmp_path / "again", *twice, name=source).job.left_out
+    assert not told(labelled, tmp_path, *twice, name=source).job.left_out
 
 
 def opening(facts: RankFacts, earlier_ns: int, step: int = 0) -> RankFacts:
@@ -170,7 +163,8 @@ def loud(run: Labelled) -> list[str]:
 @pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
 def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path: Path, step: int, where: str) -> None:
     held = retold.held_up(step, 40 * STEP_US, "cudaFree" if where == "save" else where)
-    run = told(labelled, tmp_path, held, _saving if where == "save" else _as_it_is, retold.windows((0, 1, 2), (step,)))
+    saving = [_saving] if where == "save" else []
+    run = told(labelled, tmp_path, held, *saving, retold.windows((0, 1, 2), (step,)))
     first = int(run.job.ranks[0].steps["index"][0])
     assert [facts.steps["index"].tolist() for facts in run.job.ranks] == [[first]] * len(run.job.ranks)
     assert [left.number for left in run.job.left_out] == [first]
@@ -179,10 +173,6 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
     assert not loud(run)
     (note,) = [item for item in run.report.health if "occurred once" in item.effect]
     assert "no other step is left" in note.effect
-
-
-def _as_it_is(ranks: Sequence[Events]) -> None:
-    pass
 
 
 def _saving(ranks: Sequence[Events]) -> None:
@@ -199,11 +189,15 @@ def _two_ranks(run: Labelled) -> Labelled:
     return run
 
 
-def test_ranks_without_a_step_in_common_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:
+def test_ranks_without_a_common_step_keep_their_own_steady_ones(labelled: Runs, tmp_path: Path) -> None:
     run = _two_ranks(told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1), (2,))))
     assert run.job.not_compared
     assert [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
     assert left_out(run) == [0]
+    assert not loud(run)
+    changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
+    run = told(labelled, tmp_path, *changes)
+    assert left_out(run) == [1]
     assert not loud(run)
 
 
@@ -218,13 +212,6 @@ def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labell
     assert run.job.not_compared
     assert run.job.rank_ids == (0,)
     assert left_out(run) == [0]
-    assert not loud(run)
-
-
-def test_a_save_that_outweighs_the_only_other_step_is_left_out(labelled: Runs, tmp_path: Path) -> None:
-    changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
-    run = told(labelled, tmp_path, *changes)
-    assert left_out(run) == [1]
     assert not loud(run)
 
 

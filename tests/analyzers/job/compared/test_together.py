@@ -42,7 +42,7 @@ def test_single_records_that_were_lost_move_nothing_behind_them(labelled: Runs, 
             assert truth.setdefault((int(each), int(true)), int(seq)) == seq
 
 
-def test_equal_counts_and_files_that_fit_nowhere_are_left_as_they_are(labelled: Runs) -> None:
+def test_equal_counts_odd_files_and_a_few_lost_collectives_leave_ranks_as_they_are(labelled: Runs) -> None:
     ranks = tuple(told(f, np.ones(len(f.comms), bool)) for f in labelled("clean.fsdp").job.ranks)
     assert all(a is b for a, b in zip(renumbered(ranks), ranks, strict=True))
     rng = np.random.default_rng(2)
@@ -50,9 +50,6 @@ def test_equal_counts_and_files_that_fit_nowhere_are_left_as_they_are(labelled: 
     by = rng.integers(-20_000_000, 20_000_000, len(ranks[1].comms))
     ranks[1] = replace(ranks[1], comms=ranks[1].comms.replace(end_ns=ranks[1].comms["end_ns"] + by))
     assert all((f.comms["seq"] == NULL).all() for f in renumbered(tuple(ranks)))
-
-
-def test_a_job_that_lost_a_few_collectives_keeps_its_ranks_and_steps(labelled: Runs) -> None:
     job = labelled("clean.fsdp").job
     ranks = [told(f, np.arange(len(f.comms)) != lost) for f, lost in zip(job.ranks, (4, 17, 99, 30), strict=True)]
     found = job_facts(ranks)

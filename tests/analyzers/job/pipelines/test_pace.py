@@ -30,14 +30,11 @@ def pace(ranks: Sequence[RankFacts]) -> Slowdown:
     return stage_pace(ranks, TWO)
 
 
-def test_more_layers_are_no_slow_device_and_without_a_pipeline_nothing_is_compared(labelled: Runs) -> None:
+def test_all_kernels_alike_are_a_slow_device_and_more_layers_are_none(labelled: Runs) -> None:
     job = labelled("pipeline.imbalance").job
     found = stage_pace(job.ranks, job.pipeline)
     assert found.factor.tolist() == [1.0, 1.0] and (found.coverage > 0.4).all()
     assert np.isnan(stage_pace(labelled("clean.pp").job.ranks, None).factor).all()
-
-
-def test_all_kernels_alike_are_a_slow_device(labelled: Runs) -> None:
     first, second = labelled("clean.pp").job.ranks
     found = pace([first, slower(second, lambda name: 1.4)])
     assert found.factor == pytest.approx([1.0, 1.4], abs=0.01)

@@ -12,14 +12,17 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.pipelines.stages import _goes_around
 
 
-def test_messages_join_two_neighbouring_stages(labelled: Runs) -> None:
+def test_messages_join_two_stages_of_which_the_first_need_not_be_the_first_rank(labelled: Runs) -> None:
     job = labelled("clean.pp").job
     messages = np.flatnonzero(job.instances["is_message"])
     assert len(messages)
     assert (job.instances["members"][messages] == 2).all()
-    assert job.pipeline is not None
-    assert job.pipeline.stages == ((0,), (1,))
-    assert job.pipeline.microbatches == WHOLE["clean.pp"].parallel.microbatches
+    ranks = labelled("slow device in a pipeline").job.ranks
+    last = len(ranks) - 1
+    turned = job_facts([_numbered(facts, last) for facts in ranks]).pipeline
+    assert turned is not None and turned.stages == tuple((p,) for p in range(last, -1, -1))
+    found = job_facts(labelled("slow device in a pipeline").job.ranks[:3]).pipeline
+    assert found is not None and "not traced" in found.unsure
 
 
 @pytest.mark.parametrize("name", [name for name, s in WHOLE.items() if s.parallel.pp > 1])
@@ -29,15 +32,6 @@ def test_stages_microbatches_and_chunks_are_those_of_the_run(labelled: Runs, nam
     assert found is not None
     assert [sorted(run.job.rank_ids[p] for p in stage) for stage in found.stages] == truth["stages"]
     assert (found.microbatches, found.interleave, found.unsure) == (truth["microbatches"], truth["chunks"], "")
-
-
-def test_the_first_stage_need_not_be_the_first_rank_and_an_untraced_one_is_told(labelled: Runs) -> None:
-    ranks = labelled("slow device in a pipeline").job.ranks
-    last = len(ranks) - 1
-    turned = job_facts([_numbered(facts, last) for facts in ranks]).pipeline
-    assert turned is not None and turned.stages == tuple((p,) for p in range(last, -1, -1))
-    found = job_facts(labelled("slow device in a pipeline").job.ranks[:3]).pipeline
-    assert found is not None and "not traced" in found.unsure
 
 
 def _numbered(facts: RankFacts, last: int) -> RankFacts:

@@ -30,10 +30,19 @@ def test_the_others_wait_for_who_is_late_in_every_step(tmp_path: Path, ranks: in
     assert met(job_of(train(ranks, make(late)), tmp_path)) == [late] * STEPS
 
 
-def test_one_step_in_which_many_wait_is_enough_and_two_ranks_that_coincide_are_not(tmp_path: Path) -> None:
+def test_many_that_wait_once_met_and_who_was_not_recorded_is_not_last(tmp_path: Path) -> None:
     found = met(job_of(train(4, saving_once(1)), tmp_path))
     assert 1 in found and len(found) <= STEPS
     assert met(job_of(train(2, saving_once(1)), tmp_path)) == []
+
+    def more(script: Script, rank: int, step: int) -> None:
+        longer_kernels(3, 4_000.0)(script, rank, step)
+        script.launch("gemm", 300.0 * ((rank + step) % 3))  # they arrive apart
+
+    job = job_of(train(4, more), tmp_path, only=[0, 1, 2])
+    assert met(job) == [NULL] * STEPS
+    assert (job.blame["culprit"] == NULL).all()
+    assert met(job_of(train(4, longer_kernels(2)), tmp_path, only=[0, 2])) == [1] * STEPS
 
 
 @pytest.mark.parametrize("steps", [2, STEPS])
@@ -45,17 +54,6 @@ def test_clocks_that_nothing_else_connects_are_aligned_by_it(tmp_path: Path, shi
     job = job_facts(moved)
     assert met(job) == [2] * steps
     assert abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
-
-
-def test_who_was_not_recorded_is_not_last_and_the_late_rank_is(tmp_path: Path) -> None:
-    def more(script: Script, rank: int, step: int) -> None:
-        longer_kernels(3, 4_000.0)(script, rank, step)
-        script.launch("gemm", 300.0 * ((rank + step) % 3))  # they arrive apart
-
-    job = job_of(train(4, more), tmp_path, only=[0, 1, 2])
-    assert met(job) == [NULL] * STEPS
-    assert (job.blame["culprit"] == NULL).all()
-    assert met(job_of(train(4, longer_kernels(2)), tmp_path, only=[0, 2])) == [1] * STEPS
 
 
 def equal_python(script: Script, rank: int, step: int) -> None:

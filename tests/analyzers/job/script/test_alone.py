@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kineto_run import Script, meet
+from kineto_run import Script, in_step, loaded
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.model import BLAME
 from ddprof.analyzers.job.script import paths
 from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, runs_alone
@@ -25,37 +24,30 @@ MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
 def run(folder: Path, extra: list[tuple[str, float]], slow: float = 1.0, frames: bool = True) -> LoadedRun:
     """Three ranks; rank 0 alone runs functions for so many us per step, and issues work `slow` times as slowly."""
-    scripts = [Script() for _ in range(3)]
-    for number in range(5):
-        begun = [script.now_us for script in scripts]
-        for rank, script in enumerate(scripts):
-            main = script.now_us
-            script.idle(1.0)
-            with script.frame("train.py(64): train_step"), script.frame(MODULE), script.frame("model.py(5): forward"):
-                for _ in range(30):
-                    script.launch(dur_us=5.0)
-                    script.idle(100.0 * (slow if rank == 0 else 1.0))
-            for function, own_us in extra if rank == 0 else ():
-                with script.frame(function), script.frame("helpers.py(2): walk"):
-                    script.idle(own_us)
-            if frames:
-                script.add("train.py(121): main", "python_function", main, script.now_us - main, 1, {})
-        meet(scripts)
-        for script, begin in zip(scripts, begun, strict=True):
-            script.synchronise()
-            script.step(number + 1, begin)
+
+    def work(script: Script, rank: int, step: int) -> None:
+        main = script.now_us
+        script.idle(1.0)
+        with script.frame("train.py(64): train_step"), script.frame(MODULE), script.frame("model.py(5): forward"):
+            for _ in range(30):
+                script.launch(dur_us=5.0)
+                script.idle(100.0 * (slow if rank == 0 else 1.0))
+        for function, own_us in extra if rank == 0 else ():
+            with script.frame(function), script.frame("helpers.py(2): walk"):
+                script.idle(own_us)
+        script.add("train.py(121): main", "python_function", main, script.now_us - main, 1, {})
+
+    scripts = in_step(3, 5, work)
     if not frames:
         for script in scripts:
             script.events = [event for event in script.events if event["cat"] != "python_function"]
-    facts = [script.facts(folder, rank, 3) for rank, script in enumerate(scripts)]
-    return LoadedRun("made", job_facts(facts), ())
+    return loaded(scripts, folder)
 
 
 def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_path: Path) -> None:
     made = run(tmp_path, REPORTS)
     found = runs_alone(made.job.ranks, 0, 4_000.0)
-    assert found is not None
-    assert found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
+    assert found is not None and found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
     assert found.time_us == pytest.approx(4_000.0, rel=0.01)
     assert found.peers_us == 0.0
     report = run(tmp_path, REPORTS).report
@@ -112,10 +104,20 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
 
 
-def test_a_peer_that_no_sample_of_the_window_fell_into_is_not_known_to_do_nothing(tmp_path: Path) -> None:
+def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
     late, *others = run(tmp_path, REPORTS).job.ranks
     unseen = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
     assert runs_alone((late, *unseen), 0, 4_000.0, 7_000.0) is None
+    made = run(tmp_path, REPORTS)
+    each_ns = 4_000_000 * 5  # a sample stands for as much as five steps have of it
+
+    def late(resolution_ns: int) -> list[RankFacts]:
+        first, *others = made.job.ranks
+        spans = first.script_spans.replace(resolution_ns=np.full(len(first.script_spans), resolution_ns))
+        return [replace(first, script_spans=spans), *others]
+
+    assert runs_alone(late(each_ns // 4), 0, 4_000.0) is not None
+    assert runs_alone(late(each_ns // 2), 0, 4_000.0) is None
 
 
 def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:
@@ -186,38 +188,20 @@ def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
     assert "saving state" not in first.summary
 
 
-def test_a_function_seen_often_at_lines_seen_once_is_named(tmp_path: Path) -> None:
+def test_a_function_seen_often_is_named_with_one_of_its_lines(tmp_path: Path) -> None:
     """By samples of the whole run: the function accuses, and the line seen most of those that were seen is said."""
     bare = [_at_lines(facts, range(9, 21)) for facts in run(tmp_path, [], frames=False).job.ranks]
     seldom = dict.fromkeys(range(1, 13), 3)
     ranks = [_with_totals(facts, {0: 40, **(seldom if rank == 0 else {})}) for rank, facts in enumerate(bare)]
     found = runs_alone(ranks, 0, 4_000.0, 10_000.0)
-    assert found is not None
-    assert found.words.startswith("train.py:") and "report()" in found.words
-
-
-def test_one_sample_of_the_windows_makes_no_rank_run_something_alone(tmp_path: Path) -> None:
-    made = run(tmp_path, REPORTS)
-    each_ns = 4_000_000 * 5  # a sample stands for as much as five steps have of it
-
-    def late(resolution_ns: int) -> list[RankFacts]:
-        first, *others = made.job.ranks
-        spans = first.script_spans.replace(resolution_ns=np.full(len(first.script_spans), resolution_ns))
-        return [replace(first, script_spans=spans), *others]
-
-    assert runs_alone(late(each_ns // 4), 0, 4_000.0) is not None
-    assert runs_alone(late(each_ns // 2), 0, 4_000.0) is None
-
-
-def test_few_samples_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
-    """The function was seen often enough, and no line of it was."""
+    assert found is not None and found.words.startswith("train.py:") and "report()" in found.words
+    # The function was seen often enough, and no line of it was.
     late, *others = (_at_lines(facts, (30, 31, 32)) for facts in run(tmp_path, [], frames=False).job.ranks)
     ranks = [_with_totals(late, dict.fromkeys((1, 2, 3), 1)), *(_with_totals(facts, {0: 9}) for facts in others)]
     own = _beside(late, 4_000.0, 1)
     own.stack_ns[1:] = own.stack_ns.sum() / 3
     found = runs_alone(ranks, 0, 4_000.0, 7_000.0, [own, *_of(others, 300.0)])
-    assert found is not None
-    assert found.words.startswith("train.py:3") and "report()" in found.words
+    assert found is not None and found.words.startswith("train.py:3") and "report()" in found.words
 
 
 def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
@@ -242,5 +226,4 @@ def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp
         script_spans=sampled,
     )
     found = runs_alone([late, *others], 0, 4_000.0)
-    assert found is not None
-    assert found.words.startswith("train.py:9") and "report_samples()" in found.words
+    assert found is not None and found.words.startswith("train.py:9") and "report_samples()" in found.words

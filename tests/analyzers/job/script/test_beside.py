@@ -29,12 +29,18 @@ def test_samples_of_the_whole_run_share_the_time_that_ranges_bound_and_the_loss_
     assert first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
 
 
-def test_a_rank_that_was_sampled_seldom_has_the_share_of_its_peer(tmp_path: Path) -> None:
+def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_none(tmp_path: Path) -> None:
     ranks = [cpu_loop(tmp_path, after=chore, rank=rank) for rank in range(2)]
     often = sampled(ranks[0], {"first": 3_000, "main": 0})
     seldom = sampled(ranks[1], {"main": 1}, samples=2)
     times = script_times([often, seldom])
     assert times[1].share == times[0].share
+    script = Script()
+    for _ in script.steps(3):
+        with script.frame("train.py(60): first"):
+            script.host("aten::mul", 4_000.0)
+    own = script_time(script.facts(tmp_path, on_cpu=True))
+    assert not own.stack_ns.sum()
 
 
 def makes_the_loss(script: Script) -> None:
@@ -42,14 +48,3 @@ def makes_the_loss(script: Script) -> None:
         script.idle(4_000.0)
     with script.frame("train.py(80): second"), script.frame("torch/nn/functional.py(3555): cross_entropy"):
         script.idle(1_000.0)
-
-
-def test_without_a_phase_nothing_is_beside_one(tmp_path: Path) -> None:
-    script = Script()
-    for number in range(3):
-        begin = script.now_us
-        with script.frame("train.py(60): first"):
-            script.host("aten::mul", 4_000.0)
-        script.step(number + 1, begin)
-    own = script_time(script.facts(tmp_path, on_cpu=True))
-    assert not own.stack_ns.sum()

@@ -63,12 +63,16 @@ def kind(facts: RankFacts) -> tuple[kinds.LineKind, float] | None:
         (calls(count=0, inside="logging/__init__.py(1500): info", python_us=5e3), kinds.LOGGING),
         (calls(count=0, inside="numpy/lib/function_base.py(9): unique", python_us=5e3), kinds.OTHER),
         (scheduler, kinds.OTHER),
+        # One call for all tensors: it is not told.
+        (calls("_foreach_norm", "_foreach_mul_", count=20, inside="torch/nn/utils/clip_grad.py(100): clip"), None),
+        (calls("_foreach_lerp_", count=20), None),
+        (calls(count=0, inside="torch/optim/lr_scheduler.py(200): step", python_us=5e3), None),
+        (calls(count=0, inside="torch/optim/optimizer.py(900): zero_grad", python_us=5e3), None),
     ],
 )
-def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected: kinds.LineKind) -> None:
+def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected: kinds.LineKind | None) -> None:
     found = kind(cpu_loop(tmp_path, after=chore))
-    assert found is not None
-    assert found[0] is expected
+    assert (found and found[0]) is expected
 
 
 @pytest.mark.parametrize(
@@ -81,19 +85,6 @@ def test_a_line_is_told_by_what_it_calls(tmp_path: Path, chore: Chore, expected:
 def test_what_is_left_of_averages_and_means(tmp_path: Path, names: tuple[str, ...], count: int, left: float) -> None:
     found = kind(cpu_loop(tmp_path, after=calls(*names, count=count)))
     assert found is not None and found[1] == pytest.approx(left, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "chore",
-    [
-        calls("_foreach_norm", "_foreach_mul_", count=20, inside="torch/nn/utils/clip_grad.py(100): clip"),
-        calls("_foreach_lerp_", count=20),
-        calls(count=0, inside="torch/optim/lr_scheduler.py(200): step", python_us=5e3),
-        calls(count=0, inside="torch/optim/optimizer.py(900): zero_grad", python_us=5e3),
-    ],
-)
-def test_what_is_one_call_for_all_tensors_is_not_told(tmp_path: Path, chore: Chore) -> None:
-    assert kind(cpu_loop(tmp_path, after=chore)) is None
 
 
 @pytest.mark.parametrize(

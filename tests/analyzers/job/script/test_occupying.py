@@ -50,8 +50,7 @@ def looped(labelled: Runs, samples: int) -> RankFacts:
 
 def test_a_function_that_calls_the_model_beside_the_steps_evaluates(labelled: Runs) -> None:
     seen = seen_evaluating(looped(labelled, 20))
-    assert seen is not None
-    assert (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
+    assert seen is not None and (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
     facts = looped(labelled, 20)
     training = facts.script_totals.take(facts.script_totals["stack"] != 3)
     assert seen_evaluating(replace(facts, script_totals=training)) is None

@@ -20,31 +20,21 @@ def watch(script: Script) -> None:
 
 
 def rank(folder: Path, number: int, cpu_ns: int, seen_in: str = "watch") -> RankFacts:
-    """A rank that was on a CPU with a thread for so long in a window of 1 s; seen in one function, and for a shorter
-    time in the loop."""
+    """A rank with a thread that was so long on a CPU in a window of 1 s, seen in a function and shorter in the loop."""
     facts = cpu_loop(folder, after=watch, rank=number)
     functions = facts.script_frames["function"][facts.script_stacks["frame"]].tolist()
     window = {"dur_ns": 10**9, "cpu_ns": 1, "beside": [{"name": SPINS, "cpu_ns": cpu_ns}] if cpu_ns else []}
-    totals = {
-        "thread": [SPINS, SPINS],
-        "phase": ["rest"] * 2,
-        "stack": [functions.index(seen_in), functions.index("main")],
-        "samples": [1, 1],
-        "time_ns": [9, 1],
-        "late_ns": [0, 0],
-    }
+    totals = {"thread": [SPINS] * 2, "phase": ["rest"] * 2, "samples": [1, 1], "time_ns": [9, 1], "late_ns": [0, 0]}
+    totals["stack"] = [functions.index(seen_in), functions.index("main")]
     sidecar = sidecar_of({"cpu_waits": {"windows": [window], "run": window}})
     return replace(facts, sidecar=sidecar, script_totals=SCRIPT_TOTALS.table(totals))
 
 
-def test_the_line_in_which_it_is_most_and_its_share_of_the_time_by_samples(tmp_path: Path) -> None:
+def test_a_thread_has_its_line_its_share_and_a_rank_if_no_peer_has_it(tmp_path: Path) -> None:
     (thread,) = busy_threads(rank(tmp_path, 0, 600_000_000))
     assert (thread.line, thread.share) == ("train.py:60 watch()", 0.6)
     facts = rank(tmp_path, 0, 600_000_000)
     assert busy_threads(replace(facts, script_totals=SCRIPT_TOTALS.empty())) == []
-
-
-def test_a_thread_that_no_peer_has_is_its_ranks_alone(tmp_path: Path) -> None:
     ranks = [rank(tmp_path, number, 600_000_000 if number == 1 else 0) for number in range(2)]
     assert list(threads_alone(ranks)) == [1]
     everywhere = [rank(tmp_path, number, 600_000_000) for number in range(2)]

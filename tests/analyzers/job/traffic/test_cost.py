@@ -21,12 +21,10 @@ def test_exact_points_give_their_own_model(alpha_ns: float, bytes_per_ns: float)
 def test_noise_moves_the_model_little_and_latency_is_all_of_equal_times_and_never_negative() -> None:
     noise = np.random.default_rng(0).normal(1.0, 0.05, len(SIZES))
     model = fit_cost(SIZES, (50_000 + SIZES / 100.0) * noise)
-    assert model is not None
-    assert model.alpha_ns == pytest.approx(50_000, rel=0.1)
+    assert model is not None and model.alpha_ns == pytest.approx(50_000, rel=0.1)
     assert model.bytes_per_ns == pytest.approx(100.0, rel=0.1)
     model = fit_cost(SIZES, np.full(len(SIZES), 80_000.0))
-    assert model is not None
-    assert model.alpha_ns == pytest.approx(80_000)
+    assert model is not None and model.alpha_ns == pytest.approx(80_000)
     assert model.time_ns(2**30) == pytest.approx(80_000, rel=1e-3)
     model = fit_cost(SIZES, SIZES.astype(float) ** 1.1)
     assert model is not None and model.alpha_ns >= 0

@@ -19,8 +19,7 @@ def test_a_startup_broadcast_names_nobody(shared_dir: Path) -> None:
     """Rank 0 is last in the first broadcast, for 32 s; rank 9 in 36 of 54 all-reduces."""
     (run,) = load_runs([shared_dir / "wild" / "recordings" / "horovod_late_rank_24"], Options(workers=1, cache=False))
     found = latest_rank(run.job, ("unknown",))
-    assert found is not None
-    assert (run.job.rank_ids[found.position], found.last) == (9, 36)
+    assert found is not None and (run.job.rank_ids[found.position], found.last) == (9, 36)
     assert found.waits == 54 and found.once_ns == 0  # the broadcasts are in no step
     once = run.job.blame["instance"] == run.job.blame["instance"][0]
     long = np.where(once, 10**12, run.job.blame["dur_ns"])

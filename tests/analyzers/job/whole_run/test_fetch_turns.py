@@ -62,8 +62,7 @@ def test_a_lock_taken_for_each_sample_shows_in_the_lines() -> None:
     rows = sample_by_sample(4, 3, 8, 30)
     pools = {share: [loader([*rows[n], *rows[n + 1]], asking(share)) for n in (0, 2)] for share in (0.74, 0.3)}
     turns = in_turn(pools[0.74])
-    assert turns is not None
-    assert turns.each_ns == pytest.approx(24 * MS, rel=0.1)
+    assert turns is not None and turns.each_ns == pytest.approx(24 * MS, rel=0.1)
     assert turns.alone_ns == pytest.approx(0.26 * 4 * 24 * MS, rel=0.1)
     assert in_turn(pools[0.3]) is None  # it is free most of the time
     few = [loader([*rows[n], *rows[n + 1]], asking(0.74, 8)) for n in (0, 2)]

@@ -61,8 +61,7 @@ def test_not_judged_without_timers_unless_bytes_explain_it_or_late(labelled: Run
 def test_the_rank_that_is_late_and_where_and_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:
     name = "comm.bandwidth_bound"
     late = late_missing_rank(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
-    assert late is not None
-    assert (late.rank, late.where, late.excess_us) == (3, "in its data loader", 39_000)
+    assert late is not None and (late.rank, late.where, late.excess_us) == (3, "in its data loader", 39_000)
     job = traced(labelled, name, others(labelled, name, step_ns=130 * MS)).job
     (note,) = missing_rank_notes(job)
     assert "30 ms per step more than the median rank outside forward, backward and optimizer" in note.issue

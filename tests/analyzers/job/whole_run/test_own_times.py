@@ -17,8 +17,7 @@ MS, STEP_MS, BACKWARD_MS = 1_000_000, 30.0, 18.0
 
 
 def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> dict[str, Any]:
-    """Steps of 30 ms, of which a rank takes 4 outside its backward pass, `more_ms` more in every n-th step and 15 more
-    in `stopped` of seven."""
+    """Steps of 30 ms: 4 are outside the backward pass, `more_ms` more in every n-th and 15 in `stopped` of seven."""
     steps = []
     for index in range(count):
         own = (

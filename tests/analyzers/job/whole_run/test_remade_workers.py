@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cpu_loop import cpu_loop
+from msgspec import structs
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
@@ -38,13 +39,9 @@ def test_every_epoch_but_the_first_starts_workers(first: int) -> None:
 
 
 def said(folder: Path, sidecar: Sidecar) -> list[Candidate]:
-    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=replace_rank(sidecar, rank)) for rank in range(2)]
+    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(sidecar, rank=rank)) for rank in range(2)]
     measures = LoadedRun("made", job_facts(ranks), ()).measures
     return [found for found in catalogue()["input.starved"].detect(measures) if isinstance(found, Candidate)]
-
-
-def replace_rank(sidecar: Sidecar, rank: int) -> Sidecar:
-    return Sidecar(schema=sidecar.schema, rank=rank, dataloader=sidecar.dataloader, steps=sidecar.steps)
 
 
 def test_workers_that_are_made_again_are_kept(tmp_path: Path) -> None:

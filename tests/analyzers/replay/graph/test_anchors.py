@@ -12,10 +12,8 @@ PERIOD_US = 2 * PYTHON_US + 2 * WORK_US + TRANSFER_US + SLEEP_US
 
 
 def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None = None) -> LoadedRun:
-    """Each step: Python, work, an all-reduce that is waited for, work. Rank 1 sleeps before it takes part.
-
-    Rank 0's backend thread stamps the all-reduce's end `stamped_late_us` after its host went on. With `idle_us` rank 0
-    does not wait: it is idle so long beside the all-reduce, then goes on without it.
+    """Each step: Python, work, an all-reduce that is waited for, work; rank 1 sleeps before it takes part. Rank 0's
+    backend stamps the end so much later, or with `idle_us` its host is idle so long beside the all-reduce and goes on.
     """
 
     def play(rank: int, began: float) -> Events:

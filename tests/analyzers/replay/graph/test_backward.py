@@ -32,13 +32,10 @@ def loading(rank: int, began: float) -> Events:
     ]
 
 
-def test_on_a_cpu_rank_it_is_work_after_forward_without_the_wait_for_the_transfer(tmp_path: Path) -> None:
+def test_it_is_work_after_forward_or_kernels_from_its_start_to_the_optimizer(tmp_path: Path, labelled: Runs) -> None:
     """20 ms of a step of 72: loading, which is most of the step, hides no communication."""
     for rank in build_graph(in_steps(tmp_path, STEPS, STEP_US, loading).job).ranks:
         assert backward_compute_ns(rank) / 1e3 == pytest.approx(np.full(STEPS, BACKWARD_US), rel=0.02)
-
-
-def test_on_a_device_it_is_what_the_kernels_take_from_its_start_to_the_optimizer(labelled: Runs) -> None:
     rank = labelled("clean.ddp").pricer.graph.ranks[0]
     phases = rank.facts.phases
     optimizer_ns = np.sort(phases["start_ns"][phases["phase"] == Phase.OPTIMIZER])

@@ -18,10 +18,7 @@ from ddprof.findings import Change
 
 
 def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -> LoadedRun:
-    """CPU ranks that work through their phases, sleep for the rest of `forward` after `work`, and then reduce.
-
-    `ranks_us`: forward, work (of it), backward, optimizer; who is ready first waits.
-    """
+    """CPU ranks that work through phases (of `forward` only `work`), and then reduce; who is ready first waits."""
     last_us = max(rank["forward"] + rank["backward"] for rank in ranks_us)
 
     def play(rank: int, began: float) -> Events:
@@ -66,10 +63,7 @@ def slow_forward(folder: Path, more: dict[str, float]) -> Pricer:
 
 
 def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are(tmp_path: Path) -> None:
-    """Forward of 70 ms takes 65 without the profiler, its peer's 10 ms take 5, all other phases half: 67 + 12 ms.
-
-    One ratio for all would leave 0.82 of the peer's 34 ms.
-    """
+    """Forward of 70 ms takes 65 without the profiler, all else half; one ratio for all would leave 0.82 of 34 ms."""
     prices = slow_forward(tmp_path, {"work": 70_000.0})
     assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(1.0, abs=0.02)
     first, second = (prices.unprofiled.host[position].work.ratios for position in (0, 1))
@@ -78,16 +72,13 @@ def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are
     assert prices.unprofiled_us((SLOW,)) == pytest.approx(5_000.0 + BARE_US, rel=0.05)
 
 
-def test_a_host_that_sleeps_does_not_tell_the_ratio_of_its_work(tmp_path: Path) -> None:
+def test_neither_sleep_nor_waits_outside_the_windows_tell_the_ratio_of_work(tmp_path: Path) -> None:
     """It sleeps for 60 ms of its forward with the profiler and without: its peer's ratio holds once it does not."""
     prices = slow_forward(tmp_path, {})
     assert prices.unprofiled is not None
     assert Phase.FORWARD not in prices.unprofiled.host[1].work.ratios
     awake = Change("scale_host", (1,), (6.0,), "peers")
     assert prices.unprofiled_us((awake,)) == pytest.approx(5_000.0 + BARE_US, rel=0.05)
-
-
-def test_waits_that_only_steps_outside_the_windows_hold_are_no_ratio(tmp_path: Path) -> None:
     step_us = 10_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
     run = phased(tmp_path, [USUAL, USUAL], step_us)
     works = {"forward": (10_000.0, 8_000.0), "backward": (22_000.0, 17_600.0), "optimizer": (4_000.0, 3_200.0)}

@@ -76,7 +76,7 @@ def test_the_example_of_a_transfer_is_one_and_is_exposed(labelled: Runs) -> None
     assert (np.minimum(exposed["end_ns"], end) - np.maximum(exposed["start_ns"], start)).max() > 0
 
 
-def test_the_example_of_a_slow_link_is_slow(labelled: Runs) -> None:
+def test_examples_are_the_slow_the_waiting_the_longest_and_the_steps_own_events(labelled: Runs) -> None:
     run = labelled("comm.slow_link")
     finding = next(f for f in run.report.findings if f.id == "comm.slow_link")
     said = next(e for e in finding.evidence if e.start_us is not None)
@@ -84,9 +84,6 @@ def test_the_example_of_a_slow_link_is_slow(labelled: Runs) -> None:
     _, start, end = _own_clock_ns(run.measures, said)
     same = run.job.instances["op"] == COLLECTIVE_OPS.index(str(said.event))
     assert end - start > 1.3 * np.median(transfers_ns[same])
-
-
-def test_the_example_of_a_bubble_is_a_wait_for_a_message(labelled: Runs) -> None:
     measures = labelled("pipeline.bubble").measures
     (said,) = examples.longest_stage_wait(measures)
     position, start, end = _own_clock_ns(measures, said)
@@ -95,9 +92,6 @@ def test_the_example_of_a_bubble_is_a_wait_for_a_message(labelled: Runs) -> None
     assert measures.job.instances["is_message"][members["instance"][rows]].all() and len(rows)
     waits = (members["ready_ns"] - members["start_ns"])[measures.job.instances["is_message"][members["instance"]]]
     assert end - start == pytest.approx(waits.max(), abs=2)
-
-
-def test_the_example_of_fp32_is_the_longest_such_kernel(labelled: Runs) -> None:
     measures = labelled("compute.precision").measures
     (said,) = examples.longest_fp32_gemm(measures)
     position, start, end = _own_clock_ns(measures, said)
@@ -105,18 +99,12 @@ def test_the_example_of_fp32_is_the_longest_such_kernel(labelled: Runs) -> None:
     names = {facts.strings[n] for n in facts.kernel_groups["name"][facts.kernel_groups["is_fp32"]]}
     assert said.event in names
     assert end - start >= facts.kernel_groups["median_ns"][facts.kernel_groups["is_fp32"]].max()
-
-
-def test_the_example_of_an_optimizer_holds_one_steps_kernels(labelled: Runs) -> None:
     measures = labelled("compute.unfused_optimizer").measures
     (said,) = examples.optimizer_step(measures)
     position, start, end = _own_clock_ns(measures, said)
     ops = measures.job.ranks[position].device_ops
     inside = ((ops["start_ns"] >= start - 1) & (ops["end_ns"] <= end + 1)).sum()
     assert inside >= measures.optimizer_kernels[position] * 0.9
-
-
-def test_there_is_no_example_of_what_is_not_there(labelled: Runs) -> None:
     measures = labelled("clean.ddp").measures
     assert examples.longest_stage_wait(measures) == []
     assert examples.longest_fp32_gemm(measures) == []

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.usefixtures("decoding")
 
 def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: Path) -> None:
     trace = broken(shared_dir, "odd_events_negdur_nodur_strts_nullargs_rank0.json.gz")
-    assert "25 negative durations" in issues(trace)
-    assert "25 events without a usable duration" in issues(trace)
+    assert "25 negative durations" in issues(trace) and "25 events without a usable duration" in issues(trace)
     assert (trace.events["dur_ns"] >= 0).all() and len(trace.events) > 2000
     trace = broken(shared_dir, "nan_infinity_literals.json")
     assert trace.events["dur_ns"].tolist() == [0] and "1 events without a usable duration" in issues(trace)

@@ -13,8 +13,7 @@ from ddprof.tables import NULL
 @pytest.mark.parametrize(
     ("phase", "samples", "said"),
     [
-        ("backward", 9, ["train.py:39 main()"]),
-        ("forward", 9, ["train.py:37 main()"]),
+        *(("backward", 9, ["train.py:39 main()"]), ("forward", 9, ["train.py:37 main()"])),
         ("backward", 2, []),  # chance
         ("", 9, []),
     ],

@@ -11,7 +11,6 @@ from ddprof.analyzers.engine import LoadedRun
 from ddprof.findings import Abstention
 
 RULE = "host.script"
-HOOK = "ddprof::comm_hook train.py:12 count_large()"
 
 
 def run(folder: Path, hook_us: float) -> LoadedRun:
@@ -21,7 +20,7 @@ def run(folder: Path, hook_us: float) -> LoadedRun:
         for _ in range(20):
             script.launch(dur_us=50.0)
         script.idle(20.0)
-        script.host(HOOK, hook_us, "user_annotation")
+        script.host("ddprof::comm_hook train.py:12 count_large()", hook_us, "user_annotation")
 
     return loaded(in_step(2, 4, work), folder)
 

@@ -47,8 +47,9 @@ def script_patch(fixes: Sequence[WantedFix], root: Path) -> ScriptPatch:
         except NotEdited as reason:
             left.append((fix, str(reason)))
     diffs = [_diff(name, text, after[name]) for name, text in sorted(before.items())]
-    in_order = [tuple(fix for fix in fixes if fix in some) for some in (done, already)]
-    return ScriptPatch("".join(diffs), *in_order, tuple(row for fix in fixes for row in left if row[0] is fix))
+    by_hand = tuple(row for fix in fixes for row in left if row[0] is fix)
+    in_patch, held = (tuple(fix for fix in fixes if fix in some) for some in (done, already))
+    return ScriptPatch("".join(diffs), in_patch, held, by_hand)
 
 
 def _line(fix: WantedFix) -> int:

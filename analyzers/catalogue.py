@@ -13,8 +13,8 @@ from ddprof.analyzers import rules
 from ddprof.analyzers.training.catalogue import training_checks
 from ddprof.errors import UsageError
 from ddprof.findings import Rule
-from ddprof.outside.meant import meant
-from ddprof.outside.registered import registered
+from ddprof.untrusted.registered import registered
+from ddprof.untrusted.suggestions import meant
 
 GROUP = "ddprof.rules"
 

@@ -8,10 +8,10 @@ from functools import partial
 
 from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.coverage import left_out
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.not_looked_at import left_out
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from ddprof.analyzers.cached_facts import Alike, Cache, Keeping, Recall, recall_of
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.numbered import numbered_collectives, recorded_ns, sequence_ranges
@@ -19,26 +20,25 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
-from ddprof.analyzers.mapping.cluster import connected
-from ddprof.analyzers.mapping.engine_name import LOCAL, parse_engine
-from ddprof.analyzers.mapping.local import in_processes, processes
-from ddprof.analyzers.recall import Alike, Cache, Keeping, Recall, recall_of
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.sampling.choose import ALL, parse_ranks, sample
 from ddprof.analyzers.sampling.notes import sample_notes
 from ddprof.analyzers.summarise import summarise
+from ddprof.analyzers.workers.cluster import connected
+from ddprof.analyzers.workers.engine_name import LOCAL, parse_engine
+from ddprof.analyzers.workers.local import in_processes, processes
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
-from ddprof.outside.stores import refusals
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
 from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 from ddprof.readers.admission.runs import run_folder
-from ddprof.readers.companions.manifests import read_commit, read_step_times
 from ddprof.readers.files.names import stem
 from ddprof.readers.formats import formats
+from ddprof.readers.side_files.manifests import read_commit, read_step_times
 from ddprof.readers.source import OnlyLogs
 from ddprof.report.model import Report
+from ddprof.untrusted.stores import refusals
 
 Progress = Callable[[int, int, str], None]
 

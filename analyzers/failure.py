@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.companions.manifests import run_end
+from ddprof.readers.side_files.manifests import run_end
 from ddprof.report.model import Failure
 from ddprof.slice import all_slices
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.needless import ACCUMULATION
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION
 from ddprof.findings import Alters, Fix
 from ddprof.settings.catalogue import CATALOGUE, Effect
 

@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from ddprof.analyzers.diagnose import diagnose
+from ddprof.analyzers.fix_lines import located
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.sampling import shares_replica
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_parts_us
-from ddprof.analyzers.places import located
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.training.catalogue import remarks
 from ddprof.analyzers.verdict import verdict

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.coverage import unmatched_us
 from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
+from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, severity_of
 from ddprof.report.model import Steps, Verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddprof.outside.plain_text import clean
+from ddprof.untrusted.plain_text import clean
 
 
 class DdprofError(Exception):

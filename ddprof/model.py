@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddprof.flight_recorder import Recorded
-from ddprof.outside.plain_text import clean
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Column, Schema, Table
+from ddprof.untrusted.plain_text import clean
 
 
 class Kind(enum.IntEnum):

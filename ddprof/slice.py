@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
-from ddprof.outside.registered import registered
+from ddprof.untrusted.registered import registered
 
 ENTRY_POINTS = "ddprof.slices"
 # In the order of `ddprof --help`, and of the navigation.

@@ -18,13 +18,13 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
-BASIS |= {"flight_recorder", "outside", "remembered", "significance", "whose"}
+BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose"}
 VOCABULARY = BASIS | {"findings"}
-PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, KERNEL_TABLE = tuple(
+PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
     f"analyzers.{part}"
     for part in [
         *("facts", "job", "attribution", "execution", "rules"),
-        *("replay", "settings", "trust", "mapping", "kernel_table"),
+        *("replay", "settings", "trust", "workers", "kernel_table"),
     ]
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
@@ -32,21 +32,28 @@ PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    **{unit: set() for unit in ("sidecar", "outside", "tables", "remembered", "averages", "causes", "intervals")},
+    **{unit: set() for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "causes", "intervals")},
     "significance": set(),
-    "slice": {"outside"},
+    "slice": {"untrusted"},
     **{unit: set() for unit in ("units", "_version", "workloads", "sample_traces", "slices")},
     "flight_recorder": {"sidecar"},
-    "model": {"tables", "sidecar", "outside", "flight_recorder"},
-    "errors": {"outside"},
+    "model": {"tables", "sidecar", "untrusted", "flight_recorder"},
+    "errors": {"untrusted"},
     "whose": {"tables"},
     "findings": {"whose"},
     "hardware": {"errors"},
-    RUN_FOLDER: {"_version", "outside"},
-    "settings": {"errors", "outside"},
-    "capture": {"errors", "_version", "outside", "settings", RUN_FOLDER},  # in the training process: never the launcher
-    LAUNCHER: {"errors", "_version", "outside", "settings", RUN_FOLDER, "capture.guard"},
-    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "outside"} | {"flight_recorder", "slice"},
+    RUN_FOLDER: {"_version", "untrusted"},
+    "settings": {"errors", "untrusted"},
+    "capture": {
+        "errors",
+        "_version",
+        "untrusted",
+        "settings",
+        RUN_FOLDER,
+    },  # in the training process: never the launcher
+    LAUNCHER: {"errors", "_version", "untrusted", "settings", RUN_FOLDER, "capture.guard"},
+    "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "untrusted"}
+    | {"flight_recorder", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
@@ -57,11 +64,11 @@ ALLOWED: dict[str, set[str]] = {
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
-    MAPPING: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
-    "trials": {"findings", "significance", "errors", "units", "outside", "settings", "report"},
+    WORKERS: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
+    "trials": {"findings", "significance", "errors", "units", "untrusted", "settings", "report"},
     "analyzers": VOCABULARY
     | {"settings", "slice"}
-    | {FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, MAPPING, "readers", PURE_REPORT},
+    | {FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
     | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
@@ -87,7 +94,7 @@ BROAD_GUARDS = {
     "capture.applying.model_calls",  # a compiler may raise anything: then the graph runs as the script has it
     "readers.files.safe_pickle",  # a damaged pickle raises anything
     "slices.trackers.sending",  # a tracker's library raises what the libraries below it do
-    "outside.stores",  # a store's driver raises what the libraries below it do
+    "untrusted.stores",  # a store's driver raises what the libraries below it do
 }
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
@@ -102,11 +109,11 @@ OTHERS: dict[str, set[str]] = {
     **{unit: {"msgspec"} for unit in ("sidecar", "flight_recorder", "trials")},
     **{unit: {"tomli"} for unit in ("hardware", "settings")},  # Python 3.10
     "tables": {"numpy", "pyarrow"},
-    "outside": {"fsspec", "botocore"},
+    "untrusted": {"fsspec", "botocore"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
-    MAPPING: {"distributed"},
+    WORKERS: {"distributed"},
     **{unit: {"numpy"} for unit in (TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},

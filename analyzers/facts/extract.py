@@ -29,15 +29,15 @@ from ddprof.analyzers.facts.model import (
 )
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
+from ddprof.analyzers.facts.script.barriers import meeting_calls
 from ddprof.analyzers.facts.script.calls import script_calls
 from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
-from ddprof.analyzers.facts.script.meetings import meeting_calls
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
 from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time
-from ddprof.analyzers.facts.stepping.once import book_start_up, once_spans, start_up
+from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
 from ddprof.analyzers.facts.stops import host_bounds, host_silences, host_stalls
 from ddprof.causes import CAUSE_CODE

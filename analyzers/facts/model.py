@@ -51,7 +51,7 @@ class Phase(enum.IntEnum):
 
 
 class Once(enum.IntEnum):
-    """What a process does once (facts/stepping/once.py)."""
+    """What a process does once (facts/stepping/start_up.py)."""
 
     CONTEXT = 0  # creating the context, streams and events, registering memory
     MEMORY = 1  # allocation: of a context that an allocation creates, of cuDNN's and cuBLAS's handles

@@ -10,8 +10,8 @@ from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS, busy
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
-from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array, Table
 
 FULL_QUEUE_NS = (

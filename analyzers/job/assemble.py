@@ -11,15 +11,6 @@ from ddprof.analyzers.facts.gaps import unexplained
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import align
-from ddprof.analyzers.job.compared.agreement import (
-    NOT_THE_SAME,
-    disagreeing,
-    not_matched_note,
-    odd_ranks_note,
-    unmatched,
-)
-from ddprof.analyzers.job.compared.comparable import Comparable, comparable, left_out_ranks_note
-from ddprof.analyzers.job.compared.steady_steps import left_out_note, none_is_steady, own_steady_steps, steady_steps
 from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, groups_table
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
 from ddprof.analyzers.job.matching import Matched, match
@@ -27,8 +18,17 @@ from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
 from ddprof.analyzers.job.oversubscription import oversubscription_note
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
-from ddprof.analyzers.job.rendezvous.meetings import find_meetings
+from ddprof.analyzers.job.rendezvous.inferred import find_meetings
+from ddprof.analyzers.job.rendezvous.possible import (
+    NOT_THE_SAME,
+    disagreeing,
+    not_matched_note,
+    odd_ranks_note,
+    unmatched,
+)
 from ddprof.analyzers.job.rendezvous.record import inferred_note, with_meetings
+from ddprof.analyzers.job.steps.recorded_by_all import Comparable, comparable, left_out_ranks_note
+from ddprof.analyzers.job.steps.steady import left_out_note, none_is_steady, own_steady_steps, steady_steps
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note

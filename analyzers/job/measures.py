@@ -14,18 +14,18 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_evaluation
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
-from ddprof.analyzers.job.compared.cpu_stops import CpuStops, cpu_stops
-from ddprof.analyzers.job.compared.hot_shards import HotShard, hot_shards
 from ddprof.analyzers.job.copies import pageable_copies
+from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.needless.find import find_needless
+from ddprof.analyzers.job.peers.cpu_stops import CpuStops, cpu_stops
+from ddprof.analyzers.job.peers.hot_shards import HotShard, hot_shards
 from ddprof.analyzers.job.pipelines.bubble import stage_work_ns
 from ddprof.analyzers.job.pipelines.pace import stage_pace
+from ddprof.analyzers.job.redundant.find import find_needless
 from ddprof.analyzers.job.script.alone import Alone, all_lateness_us, alone_by_rank
 from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
-from ddprof.analyzers.job.starved import starved
-from ddprof.analyzers.job.traffic.needless import Needless
+from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.analyzers.job.whole_run.own_times import late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
@@ -51,9 +51,9 @@ class Measures:
     host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
     evaluating_us: Array  # (ranks,), with a model in evaluation mode, as captured: a part of "checkpoint"
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
-    # Idle per step before launches not yet made, by reason (job/starved.py), each (ranks,): the cost of launching,
-    # stops inside any call, what else held the host for long, Python of the script between the phases (job/script,
-    # where frames were recorded). Together: host_launch less gaps of queued kernels; on CPU ranks `script_us` alone,
+    # Idle per step before launches not yet made, by reason (job/idle_before_launches.py), each (ranks,): the cost of
+    # launching, stops inside any call, what else held the host for long, Python of the script between the phases
+    # (job/script, where frames were recorded). Together: host_launch less gaps of queued kernels; on CPU ranks `script_us` alone,
     # with the operators that such Python calls.
     launching_us: Array
     stalled_us: Array
@@ -73,7 +73,7 @@ class Measures:
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
     late_us: Array  # (ranks,), how long the others wait for it: as blamed, or by clear timers of the whole run
     timed_us: Array  # (ranks,), by these timers alone, in proportion to the step; 0 where they are not clear
-    needless: Mapping[str, Needless]  # by kind: communication that could go (job/needless)
+    needless: Mapping[str, Needless]  # by kind: communication that could go (job/redundant)
     cpu_stops: CpuStops | None  # of CPU ranks
     settings: Sidecar  # of the lowest captured rank, empty if there is none
 

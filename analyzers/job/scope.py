@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ddprof import intervals
-from ddprof.analyzers.facts.stepping.once import start_up
+from ddprof.analyzers.facts.stepping.start_up import start_up
 from ddprof.analyzers.facts.work import is_torn_host, lost_device, may_compute
-from ddprof.analyzers.job.compared.steady_steps import none_is_steady
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.remembered import remembered
+from ddprof.analyzers.job.steps.steady import none_is_steady
+from ddprof.derived_once import remembered
 from ddprof.units import format_us
 
 MOST = 0.5  # of the recording: what is left is the smaller part, and start-up goes on between its calls

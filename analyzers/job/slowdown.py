@@ -16,9 +16,9 @@ import numpy as np
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import free_host, host_work, step_compute_ns, step_of_launch
-from ddprof.analyzers.job.compared.operators import operators_run
-from ddprof.analyzers.job.compared.same_kernels import COUNT_TOLERANCE, compared, kernels_by_place
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE, compared, kernels_by_place
+from ddprof.analyzers.job.peers.operators import operators_run
 from ddprof.tables import Array
 
 MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything

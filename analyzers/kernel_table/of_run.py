@@ -18,11 +18,11 @@ from ddprof.analyzers.kernel_table.model import KERNELS, KINDS, KernelTable
 from ddprof.analyzers.kernel_table.source import lines, modules
 from ddprof.analyzers.replay.critical import critical_path
 from ddprof.causes import CAUSE_CODE
+from ddprof.derived_once import remembered
 from ddprof.errors import NoUsableInput
 from ddprof.hardware import memory_bandwidth, peak_flops
 from ddprof.model import RankTrace
 from ddprof.readers import read
-from ddprof.remembered import remembered
 from ddprof.tables import NULL, Array, Table, concat
 
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}

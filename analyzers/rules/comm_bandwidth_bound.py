@@ -30,7 +30,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
-from ddprof.analyzers.rules.evidence.needless.candidates import could_go
+from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.findings import Abstention, Alters, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us

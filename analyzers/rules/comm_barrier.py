@@ -22,10 +22,10 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.analyzers.facts.script.meetings import called_name
+from ddprof.analyzers.facts.script.barriers import called_name
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us, meeting_spans
-from ddprof.analyzers.rules.evidence.needless.lines import meeting_lines
+from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us, meeting_spans
+from ddprof.analyzers.rules.evidence.redundant.lines import meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us

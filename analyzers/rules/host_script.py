@@ -34,7 +34,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
 from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
-from ddprof.analyzers.rules.evidence.needless.candidates import on_gathered, share_on_gathered
+from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE

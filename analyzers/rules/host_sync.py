@@ -25,7 +25,7 @@ import numpy as np
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.job.after_calls import idle_from_calls_us
+from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap

@@ -19,9 +19,9 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.compared.same_kernels import COUNT_TOLERANCE
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.findings import WARNING_SHARE, Basis, Candidate, Change, Evidence, Fix, Rule

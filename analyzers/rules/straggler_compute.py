@@ -22,10 +22,10 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.compared.onset import Onset, onset
-from ddprof.analyzers.job.feed import fed_ratio, is_fed_more
+from ddprof.analyzers.job.input_size import fed_ratio, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
+from ddprof.analyzers.job.steps.onset import Onset, onset
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers

@@ -25,14 +25,14 @@ from ddprof import averages
 from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
-from ddprof.analyzers.job.compared.cpu_stops import held_between
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
-from ddprof.analyzers.rules.evidence.feeding import fed_longer
+from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions

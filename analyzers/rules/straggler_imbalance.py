@@ -22,13 +22,13 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.feed import batch_words, fed_more_each_step, is_fed_more
+from ddprof.analyzers.job.input_size import batch_words, fed_more_each_step, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
-from ddprof.analyzers.rules.evidence.feeding import feeding_fix
 from ddprof.analyzers.rules.evidence.hot import hot_evidence, hot_fix, hot_words
+from ddprof.analyzers.rules.evidence.input_size import feeding_fix
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions

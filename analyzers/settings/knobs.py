@@ -27,9 +27,9 @@ from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
 from ddprof.errors import UsageError
 from ddprof.findings import Change
-from ddprof.outside.meant import meant
 from ddprof.settings.catalogue import ASKED_AS
 from ddprof.units import MIB
+from ddprof.untrusted.suggestions import meant
 
 _PROBE = "2"  # a number that every setting takes: what raises, raises for the run, not for the value
 

@@ -9,7 +9,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.errors import UsageError
-from ddprof.outside.meant import meant
+from ddprof.untrusted.suggestions import meant
 
 NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")
 

@@ -12,8 +12,8 @@ from ddprof.dashboard.figures.plotly.base import Key, plain, themed
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
-from ddprof.outside.meant import meant
 from ddprof.report.html.style import DARK, LIGHT
+from ddprof.untrusted.suggestions import meant
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

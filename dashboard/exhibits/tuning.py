@@ -14,8 +14,6 @@ from ddprof.dashboard.figures.charts import Part, Stacked
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.tunings import Tuning
 from ddprof.dashboard.runs.view import View
-from ddprof.outside.plain_text import clean, clean_lines
-from ddprof.outside.secrets import masked
 from ddprof.report.fixes import FILE_NAME
 from ddprof.report.phrases import calibration_words
 from ddprof.settings.wanted import shown as typed
@@ -24,6 +22,8 @@ from ddprof.trials.answer import KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
 from ddprof.trials.model import DIAGNOSIS, Trial
 from ddprof.trials.paired import WON
 from ddprof.units import format_share, format_us
+from ddprof.untrusted.plain_text import clean, clean_lines
+from ddprof.untrusted.secrets import masked
 
 GIB = 2**30
 _WHICH = "Which settings are worth keeping?"
@@ -76,7 +76,7 @@ def _unfinished(tuning: Tuning) -> Exhibit:
 
 
 def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
-    told = [phrases.headline(answer), *_of_kept(answer)]
+    told = [phrases.tuning_headline(answer), *_of_kept(answer)]
     if words := phrases.limits_words(answer):
         told.append(_sentence(words))
     told.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")

@@ -20,7 +20,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding
 from ddprof.report import phrases
-from ddprof.report.comparison.text import headline
+from ddprof.report.comparison.text import comparison_headline
 from ddprof.report.html import parts
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.page import embedded, page
@@ -177,7 +177,7 @@ def _compare(edition: _Edition, subject: Subject) -> Iterator[Markup]:
     if edition.comparison is None:
         return
     comparison = comparison_of(edition.comparison)
-    yield tag("p", tag("strong", headline(comparison)), class_="reading")
+    yield tag("p", tag("strong", comparison_headline(comparison)), class_="reading")
     for words in comparison.differences:
         yield tag("p", f"Not the same kind of run: {words}", class_="notice")
     for words in comparison.notes:

@@ -19,7 +19,7 @@ from ddprof.dashboard.pages.cards import exhibit_card, finding_card, notice, who
 from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
-from ddprof.report.comparison.text import headline
+from ddprof.report.comparison.text import comparison_headline
 from ddprof.report.phrases import clean
 from ddprof.slice import all_slices
 
@@ -65,7 +65,7 @@ def _compare(view: View) -> list[Component]:
     remarks = [notice(f"Not the same kind of run: {d}", "error") for d in comparison.differences]
     remarks += [notice(note) for note in comparison.notes]
     charts = [exhibit_card(exhibit, "/compare", view) for exhibit in compare_exhibits(view)]
-    headed = html.H2(clean(headline(comparison)), className="prediction")
+    headed = html.H2(clean(comparison_headline(comparison)), className="prediction")
     return [*head, headed, choices, _both(view), *remarks, *charts]
 
 

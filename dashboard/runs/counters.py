@@ -12,8 +12,8 @@ from typing import Any
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.capture.files.layout import COUNTERS_SUFFIX
-from ddprof.outside.regular_files import read_bounded
 from ddprof.report.phrases import clean
+from ddprof.untrusted.regular_files import read_bounded
 
 MAX_FILE_BYTES = 64 << 20  # of one host: four times what eight GPUs write
 MAX_SAMPLES = 2_000  # of one track

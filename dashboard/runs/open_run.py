@@ -29,8 +29,8 @@ from ddprof.dashboard.timeline.index import SliceIndex
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
-from ddprof.readers.companions.manifests import Launch, launch_of
 from ddprof.readers.files.remote import is_url
+from ddprof.readers.side_files.manifests import Launch, launch_of
 from ddprof.report.calibration import Record, calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict

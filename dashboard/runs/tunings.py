@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.companions.manifests import Launch
+from ddprof.readers.side_files.manifests import Launch
 from ddprof.trials.document import FILE, NAME_PART, TRIALS, TuneDocument, read_document
 
 MOST = 8  # of one run, the newest

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from ddprof.outside.secrets import masked
+from ddprof.untrusted.secrets import masked
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -108,7 +108,7 @@ def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path
 
 def _command(paths: Sequence[str]) -> str:
     """What started the run, as its manifest has it; COMMAND where none says so."""
-    from ddprof.readers.companions.manifests import launch_of
+    from ddprof.readers.side_files.manifests import launch_of
 
     launch = launch_of([os.path.join(paths[0], MANIFEST)]) if len(paths) == 1 else None
     return launch.command if launch else "COMMAND"

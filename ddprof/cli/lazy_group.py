@@ -9,7 +9,7 @@ import click
 
 from ddprof.cli.lasting import import_lasting
 from ddprof.errors import UsageError
-from ddprof.outside.meant import meant
+from ddprof.untrusted.suggestions import meant
 
 Commands = Mapping[str, tuple[str, str]]  # name -> (module that holds the click command as `command`, one line of help)
 Groups = Mapping[str, Commands]  # heading of `--help` -> commands

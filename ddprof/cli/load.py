@@ -12,11 +12,11 @@ from ddprof.cli.lasting import import_lasting
 from ddprof.cli.progress import Progress, progress_bar
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.outside.plain_text import clean, clean_lines
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.units import format_ranks
+from ddprof.untrusted.plain_text import clean, clean_lines
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun, Options

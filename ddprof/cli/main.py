@@ -16,8 +16,8 @@ import click
 from ddprof._version import __version__
 from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError
-from ddprof.outside.plain_text import clean
 from ddprof.slice import Slice, all_slices, own_slices
+from ddprof.untrusted.plain_text import clean
 
 # The core's: group of `--help` -> name -> (module, one line of help). The module holds the click command as `command`.
 CORE: dict[str, dict[str, tuple[str, str]]] = {

@@ -17,7 +17,7 @@ from ddprof.capture.launcher.chores import chore
 from ddprof.capture.launcher.hang.watch import Explained
 from ddprof.capture.launcher.launch import run_child
 from ddprof.errors import DdprofError, UsageError
-from ddprof.outside.plain_text import clean
+from ddprof.untrusted.plain_text import clean
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -111,11 +111,11 @@ def command(
 
 def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: bool) -> ToApply | None:
     """What is to be applied. Raises UsageError on what no run could apply; what may not be is left out, and said."""
-    from ddprof.outside.meant import meant
     from ddprof.settings.catalogue import CATALOGUE
     from ddprof.settings.environment import variables
     from ddprof.settings.fixes_file import read_fixes
     from ddprof.settings.wanted import changes_numbers, checked_together, packed, parse_set
+    from ddprof.untrusted.suggestions import meant
 
     for name in (value.partition("=")[0].strip() for value in values):
         if name not in CATALOGUE and (hint := meant(name, CATALOGUE)):

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.outside.plain_text import encodable
+from ddprof.untrusted.plain_text import encodable
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.errors import UsageError
-from ddprof.outside.regular_files import read_bounded
 from ddprof.report.model import Calibration, Report
+from ddprof.untrusted.regular_files import read_bounded
 
 FILE = "calibration.jsonl"
 SCHEMA = "ddprof.calibration/1"

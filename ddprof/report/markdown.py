@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
-from ddprof.outside.plain_text import clean_lines
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.report.model import Report
 from ddprof.units import format_share, format_us
+from ddprof.untrusted.plain_text import clean_lines
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#|~!@])")
 _SEVERITY_MARK = {"critical": "🔴 critical", "warning": "🟡 warning", "info": "🔵 info"}

@@ -8,9 +8,9 @@ import statistics
 
 from ddprof.causes import CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
-from ddprof.outside.plain_text import clean as clean
 from ddprof.report.model import AppliedSetting, Calibration, Report
 from ddprof.units import format_range, format_ranks, format_share, format_us
+from ddprof.untrusted.plain_text import clean as clean
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
-from ddprof.outside.plain_text import clean
 from ddprof.report import phrases
 from ddprof.report.bar import cells, shares
 from ddprof.report.model import Report
 from ddprof.units import format_share
+from ddprof.untrusted.plain_text import clean
 
 PLAIN_WIDTH = 100
 _MAX_WIDTH = 120

@@ -14,9 +14,9 @@ else:
     import tomli as tomllib
 
 from ddprof.errors import UsageError
-from ddprof.outside.plain_text import clean
-from ddprof.outside.regular_files import read_bounded
 from ddprof.settings.wanted import WantedFix, shown
+from ddprof.untrusted.plain_text import clean
+from ddprof.untrusted.regular_files import read_bounded
 
 SCHEMA = "ddprof.fixes/1"
 _KEYS = {"set", "at", "finding", "why"}

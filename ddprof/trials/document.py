@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.outside.regular_files import read_bounded
-from ddprof.outside.secrets import masked_data, masked_words
 from ddprof.trials.answer import TuningAnswer
 from ddprof.trials.model import SCHEMA, TuneState
+from ddprof.untrusted.regular_files import read_bounded
+from ddprof.untrusted.secrets import masked_data, masked_words
 
 FILE = "tune.json"
 TRIALS = "trials"  # the folder of all runs, beside it

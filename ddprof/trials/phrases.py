@@ -15,7 +15,7 @@ _SAME = {
 }
 
 
-def headline(result: TuningAnswer) -> str:
+def tuning_headline(result: TuningAnswer) -> str:
     """The answer in one line."""
     gain, step_us, after_us = result.measured, result.step_us, result.after_us
     if result.verdict == KEEP and gain is not None and step_us is not None and after_us is not None:

@@ -11,7 +11,7 @@ from labelled_runs import Labelled
 from ddprof.analyzers.facts.model import TABLES
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
-from ddprof.readers.companions.lenient import parse
+from ddprof.readers.side_files.lenient import parse
 from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL
 

@@ -22,7 +22,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
-from ddprof.report.comparison.text import headline
+from ddprof.report.comparison.text import comparison_headline
 from ddprof.units import format_bytes, format_us
 from tests.dashboard.browsing import Page
 from tests.dashboard.conftest import SEED
@@ -163,7 +163,7 @@ def test_what_changed_since_yesterday(reader: Opens, runs: dict[str, OpenRun]) -
     one.click("Compare", "#navigation")
     change = compare(runs[YESTERDAY].report, runs[TODAY].report)
     assert change.step.outcome == "slower" and change.new
-    one.reads(phrases.clean(headline(change)), "new", change.new[0].id)
+    one.reads(phrases.clean(comparison_headline(change)), "new", change.new[0].id)
 
 
 def test_how_much_memory_is_left(reader: Opens) -> None:

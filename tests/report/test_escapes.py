@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from ddprof.findings import Evidence, Fix
-from ddprof.outside.plain_text import clean
 from ddprof.report.comparison import text as comparison_text
 from ddprof.report.comparison.compare import compare
 from ddprof.report.export.columns import report_tables, text_cell, write_tables
@@ -24,6 +23,7 @@ from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
 from ddprof.report.redaction.redact import rewritten
 from ddprof.report.text import print_report, render_text
 from ddprof.slices.comparison.compare_page import render_html
+from ddprof.untrusted.plain_text import clean
 
 SIGNS = ("\x1b[31m", "\x07", "\x9b2J", "\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\r", "\ufeff", "\U000e0041")
 EVIL = "x" + "".join(SIGNS) + "<img src=x onerror=alert(1)>|`*[a](javascript:b)\ny"

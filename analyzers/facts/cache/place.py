@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from ddprof.outside.regular_files import open_regular
+from ddprof.untrusted.regular_files import open_regular
 
 Chunk = bytes | memoryview  # of a content
 MAX_ENTRY_BYTES = 1 << 30  # the facts of a rank are some MB

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ddprof.analyzers.facts.cache.place import ENTRY, MAX_ENTRY_BYTES, MOST_BYTES, Chunk
-from ddprof.outside.stores import AT_ONCE, RemoteFile, remote_file, store_at
+from ddprof.untrusted.stores import AT_ONCE, RemoteFile, remote_file, store_at
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ _NODE = re.compile(
     r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?"
     r"(?!.*(?:Compiled|Inductor|Dynamo|Triton))[A-Za-z_]\w*$"
 )
-# An eager operator costs its host 5 to 20 us, some hundred us while stacks are recorded (as job/starved.py).
+# An eager operator costs its host 5 to 20 us, some hundred us while stacks are recorded.
 LEAST_NS = 1_000_000
 
 

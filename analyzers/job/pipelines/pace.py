@@ -18,8 +18,8 @@ from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
 from ddprof.analyzers.facts.work import beside_comm, step_of_launch
-from ddprof.analyzers.job.compared.same_kernels import ALONE
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.peers.kernels import ALONE
 from ddprof.analyzers.job.slowdown import Slowdown, unknown_slowdown
 from ddprof.tables import Array
 

@@ -15,7 +15,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, EXPOSED, GAPS, NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
 from ddprof.analyzers.facts.work import knows_launches
-from ddprof.analyzers.job.rendezvous.meetings import Meeting
+from ddprof.analyzers.job.rendezvous.inferred import Meeting
 from ddprof.causes import CAUSE_CODE
 from ddprof.model import HealthNote, ProcessGroup
 from ddprof.tables import NULL, Array, Table, concat

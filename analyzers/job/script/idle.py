@@ -16,6 +16,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked, computes
 from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.job.idle_before_launches import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.analyzers.job.script.beside import (
     BACKWARD,
     FORWARD,
@@ -30,7 +31,6 @@ from ddprof.analyzers.job.script.beside import (
 )
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
-from ddprof.analyzers.job.starved import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.causes import SPAN_CAUSES
 from ddprof.intervals import EMPTY, Intervals
 from ddprof.tables import Array

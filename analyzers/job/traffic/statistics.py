@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.needless import Needless
+from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
@@ -28,7 +28,7 @@ NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at mo
 class Traffic:
     """One kind of communication: an operation of groups that serve one role.
 
-    Times and bytes are per step, mean over ranks. `needless`: why it could go (a kind of job/needless), or "".
+    Times and bytes are per step, mean over ranks. `needless`: why it could go (a kind of job/redundant), or "".
     """
 
     op: str

@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.work import compute_work, issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
-from ddprof.remembered import remembered
+from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
 
 ROLE = "fsdp_shard"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.remembered import remembered
+from ddprof.derived_once import remembered
 from ddprof.tables import Array, Table
 
 

@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.needless.cost import needless_us
+from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Change

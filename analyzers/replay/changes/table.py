@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ddprof.analyzers.job.after_calls import idle_from_calls_us
+from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import held_by_hooks_us
-from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us
+from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us
 from ddprof.analyzers.replay.changes import booked
 from ddprof.analyzers.replay.changes.booked import Booked
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
@@ -116,7 +116,7 @@ _ROWS = (
                ledger=_ALL_COMMUNICATION),
     ChangeKind("drop_meetings", "no barriers and no collectives of Python objects in the step", drop_meetings,
                ledger=Booked(booked.of_rank(held_in_meetings_us))),
-    ChangeKind("drop_needless", "no collectives of the kind `target` (analyzers/job/needless)", drop_needless,
+    ChangeKind("drop_needless", "no collectives of the kind `target` (analyzers/job/redundant)", drop_needless,
                ledger=Booked(booked.needless_transfer, most=booked.needless_held)),
     ChangeKind("merge_buckets", "small collectives share buckets of `values[0]` bytes", merge_buckets,
                ledger=Booked(booked.fewer_messages)),

@@ -66,7 +66,7 @@ def exposures(measures: Measures) -> list[Exposure]:
         if traffic.role == "unmatched":  # only one member was traced, and waiting is not told from moving data
             continue
         if traffic.role == "pp" or traffic.op == "barrier" or traffic.needless:
-            continue  # what could go has rules' words of its own (evidence/needless)
+            continue  # what could go has rules' words of its own (evidence/redundant)
         if traffic.exposed_us < limits.min_exposed_share * measures.step_us:
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)

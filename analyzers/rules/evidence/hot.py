@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddprof.analyzers.job.compared.hot_shards import HotShard
+from ddprof.analyzers.job.peers.hot_shards import HotShard
 from ddprof.findings import Evidence, Fix
 from ddprof.units import format_ranks, format_share, format_us
 

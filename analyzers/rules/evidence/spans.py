@@ -6,8 +6,8 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.starved import starved
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Table

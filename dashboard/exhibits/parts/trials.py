@@ -9,10 +9,10 @@ from ddprof.dashboard.exhibits.parts.exhibit import Sheet, sheet
 from ddprof.dashboard.figures.charts import Amount, Forecasts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Finding
-from ddprof.outside.plain_text import clean
 from ddprof.trials.answer import KEPT, MeasuredGain, Tried
 from ddprof.trials.model import Predicted
 from ddprof.trials.phrases import measured_words
+from ddprof.untrusted.plain_text import clean
 
 _COLUMNS = (
     *("settings", "finding", "what came of it", "predicted gain (%)", "low (%)", "high (%)"),

@@ -11,9 +11,9 @@ from ddprof.analyzers.settings.offers import applied_as, text_of
 from ddprof.dashboard.exhibits.parts.exhibit import Listing
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Finding
-from ddprof.outside.plain_text import clean
 from ddprof.report.fixes import FILE_NAME, applicable
 from ddprof.settings.wanted import WantedFix, changes_numbers, parse_set, shown
+from ddprof.untrusted.plain_text import clean
 
 
 def of_finding(opened: OpenRun, finding: Finding) -> tuple[Listing, ...]:

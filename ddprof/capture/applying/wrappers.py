@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
 from ddprof.capture.applying.construction import ConstructorCall
-from ddprof.outside.regular_files import read_bounded
 from ddprof.settings.catalogue import DDP, DEEPSPEED, FSDP1, FSDP2
+from ddprof.untrusted.regular_files import read_bounded
 
 if TYPE_CHECKING:
     from ddprof.capture.applying.outcomes import Outcomes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.storage import new_map
-from ddprof.outside.regular_files import read_bounded
+from ddprof.untrusted.regular_files import read_bounded
 
 MAGIC = b"DDPROFC1"
 CAPACITY = 256  # calls: some ten steps of a pipeline

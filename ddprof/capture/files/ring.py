@@ -17,7 +17,7 @@ from typing import Any
 from ddprof.capture.files.layout import LARGEST_RANK
 from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import new_map, parse_object
-from ddprof.outside.regular_files import read_bounded
+from ddprof.untrusted.regular_files import read_bounded
 
 MAGIC = b"DDPROFR2"
 HEADER_BYTES = 4096

@@ -16,8 +16,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ddprof.outside.regular_files import read_bounded
-from ddprof.outside.secrets import masked, masked_data
+from ddprof.untrusted.regular_files import read_bounded
+from ddprof.untrusted.secrets import masked, masked_data
 
 # A sidecar holds some thousand steps and pauses, below 2 MB, and the gradients of a model, 60 bytes each: a million.
 MAX_JSON_BYTES = 64 << 20

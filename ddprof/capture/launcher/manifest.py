@@ -16,7 +16,7 @@ from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
 from ddprof.capture.launcher.identity import SharedJob
 from ddprof.capture.launcher.summary import RunSummary
-from ddprof.outside.secrets import masked_words
+from ddprof.untrusted.secrets import masked_words
 
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ddprof.capture.files.layout import CALLS_SUFFIX, CONTROL, MANIFEST, RING_SUFFIX, host_label
 from ddprof.capture.guard import Guard, say
-from ddprof.outside.stores import driver_options
+from ddprof.untrusted.stores import driver_options
 
 LOOK_S = 10.0  # a file of the same size and time at two looks has been written; one that grows later is sent again
 GIVE_UP = 3  # failures one after another, each of which the driver has repeated: the store does not answer

@@ -15,7 +15,7 @@ from ddprof.capture.files.layout import LARGEST_RANK, SIDECAR_SUFFIX, parse_stem
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in
 from ddprof.capture.launcher.applied import AppliedRow, merged
-from ddprof.outside.regular_files import read_bounded
+from ddprof.untrusted.regular_files import read_bounded
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
 _PHASES = tuple(f"{name}_ns" for name in PHASE_NAMES)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.storage import free_bytes, open_new
-from ddprof.outside.secrets import masked_data
+from ddprof.untrusted.secrets import masked_data
 
 SCHEMA = "ddprof.stacks/1"
 MAX_BYTES = 16 << 20

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddprof.model import HealthNote
-from ddprof.readers.companions.manifests import manifests_of
 from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.side_files.manifests import manifests_of
 from ddprof.readers.source import Source
 
 _CAPTURED = ("kineto", "tensorflow")  # formats that capture writes, with companions

@@ -14,7 +14,6 @@ from typing import IO
 
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import together
 from ddprof.readers.admission.runs import group_runs
@@ -29,6 +28,7 @@ from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
 from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.source import Inventory, OnlyLogs, Source
+from ddprof.untrusted.stores import AT_ONCE
 
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 # How far to look for "traceEvents" in JSON that starts with something else, and for iterations below settings.

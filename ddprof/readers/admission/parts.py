@@ -14,8 +14,8 @@ from ddprof.model import HealthNote
 from ddprof.readers.admission.jobs import NODES_JOIN_S
 from ddprof.readers.admission.runs import Run, run_folder
 from ddprof.readers.admission.stated import stated_by
-from ddprof.readers.companions.manifests import PartOfJob, part_of_job
 from ddprof.readers.files.remote import is_url
+from ddprof.readers.side_files.manifests import PartOfJob, part_of_job
 
 _NAMED = 3  # labels in one name
 

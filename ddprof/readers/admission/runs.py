@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from functools import cache
 
 from ddprof.model import HealthNote
-from ddprof.outside.plain_text import encodable
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.formats import formats
 from ddprof.readers.source import Source
+from ddprof.untrusted.plain_text import encodable
 
 _PER_RANK_FOLDER = re.compile(
     r"^(?:(?:node|host|machine|worker|rank|gpu|trainer|proc|global_rank)[_\-.]?\d+)$", re.IGNORECASE

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import ProcessGroup
-from ddprof.outside.stores import AT_ONCE
 from ddprof.readers.columns.groups import Groups
 from ddprof.readers.files.names import file_name, host_in_any_name, rank_in_name
 from ddprof.readers.files.remote import is_url
@@ -17,6 +16,7 @@ from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.formats.kineto.header import Header, parse_header
 from ddprof.readers.json_text.start import Beginning
 from ddprof.readers.source import Source
+from ddprof.untrusted.stores import AT_ONCE
 
 MAX_HEAD_BYTES = 4 << 20  # the groups of ten thousand ranks take 1 MB
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.outside.regular_files import kind_words
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.source import Source
+from ddprof.untrusted.regular_files import kind_words
 
 # Written by capture while it runs, by analysis (fixes), or by people: no traces, and not worth a note each.
 _SKIPPED_SUFFIXES = (

@@ -21,11 +21,11 @@ from ddprof.model import (
     HealthNote,
     Kind,
 )
-from ddprof.outside.secrets import masked
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_modules, traced_script
 from ddprof.tables import NULL, Array, Schema, Table, of_kinds
+from ddprof.untrusted.secrets import masked
 
 DAY_NS = 86_400 * 10**9
 OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds

@@ -9,7 +9,7 @@ from typing import Any
 from ddprof.model import Device, HealthNote, Identity, RankTrace
 from ddprof.readers.columns.assemble import assemble
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.companions.sidecar import read_sidecar
+from ddprof.readers.side_files.sidecar import read_sidecar
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ddprof.outside.plain_text import encodable
 from ddprof.readers.numbers import one_rank
+from ddprof.untrusted.plain_text import encodable
 
 # Most explicit first. Digits must end at a separator, so that "rank12" is never read as rank 1.
 _RANK = (

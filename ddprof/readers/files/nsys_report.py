@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ddprof.errors import NoUsableInput
-from ddprof.outside.plain_text import clean
+from ddprof.untrusted.plain_text import clean
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
 _LONGEST_S = 600  # a report of some GB takes minutes

@@ -9,8 +9,8 @@ import zipfile
 import zlib
 from typing import IO
 
-from ddprof.outside.regular_files import open_regular
 from ddprof.readers.files.remote import is_url, open_remote
+from ddprof.untrusted.regular_files import open_regular
 
 # What damage raises in an archive; RuntimeError: a member with a password, packed in a way unknown to zipfile, or
 # headers of headers; the others: numbers in headers that are none, or not believable.

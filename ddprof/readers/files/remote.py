@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import IO, Any, cast
 
-from ddprof.outside.stores import RemoteFile, reasons, remote_file, store_at
+from ddprof.untrusted.stores import RemoteFile, reasons, remote_file, store_at
 
 Names = Callable[[str], list[str]]  # URLs that begin with a stem: `starting_with`, or as they have been listed
 

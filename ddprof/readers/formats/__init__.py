@@ -12,9 +12,9 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 
-from ddprof.outside.registered import registered
 from ddprof.readers.format import Format
 from ddprof.slice import all_slices
+from ddprof.untrusted.registered import registered
 
 ENTRY_POINTS = "ddprof.formats"
 

@@ -18,13 +18,13 @@ from ddprof.flight_recorder import Dump, Recorded
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace, element_bytes
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.companions.lenient import unfit_note
-from ddprof.readers.companions.sidecar import load_dump
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import read_small
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.numbers import one_rank
+from ddprof.readers.side_files.lenient import unfit_note
+from ddprof.readers.side_files.sidecar import load_dump
 from ddprof.readers.source import Source
 from ddprof.sidecar import Whole
 from ddprof.tables import NULL

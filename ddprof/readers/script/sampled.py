@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
-from ddprof.readers.companions.stacks import SampledProcess
 from ddprof.readers.script.frames import Frame, is_library_at
 from ddprof.readers.script.stacks import Script
+from ddprof.readers.side_files.stacks import SampledProcess
 from ddprof.tables import NULL, Array, Table, concat
 
 TRAINING = 0  # number of the training thread

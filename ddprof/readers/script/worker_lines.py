@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ddprof.readers.companions.stacks import SampledProcess
 from ddprof.readers.script.sampled import TRAINING, script_frame
+from ddprof.readers.side_files.stacks import SampledProcess
 from ddprof.sidecar import WorkerLine
 
 MOST_LINES = 4  # of a rank; what is below waits for nothing that matters

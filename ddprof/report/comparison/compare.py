@@ -10,12 +10,12 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Finding
-from ddprof.outside.secrets import masked_data
 from ddprof.report.comparison.timed import timed_interval, timed_step_us, waited_us
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 from ddprof.significance import LEAST_STEPS, difference_interval
 from ddprof.units import format_share, format_us
+from ddprof.untrusted.secrets import masked_data
 
 SCHEMA = "ddprof.compare/1"
 LEAST_SHARE = 0.01  # of the step: a smaller change is "same", however certain

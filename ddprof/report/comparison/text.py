@@ -19,7 +19,7 @@ _OUTCOME_WORDS = {
 _MAX_CAUSES = 8
 
 
-def headline(comparison: Comparison) -> str:
+def comparison_headline(comparison: Comparison) -> str:
     """The comparison in one sentence."""
     step = comparison.step
     size = f"{_signed(step.change_us)} per step ({_signed_share(step.change_us / step.before_us)})"
@@ -37,7 +37,7 @@ def headline(comparison: Comparison) -> str:
 
 def render_text(comparison: Comparison) -> str:
     """The comparison as plain text, ending in a newline."""
-    lines = [*_names(comparison), "", headline(comparison), ""]
+    lines = [*_names(comparison), "", comparison_headline(comparison), ""]
     lines += [f"Not comparable as they stand: {phrases.clean(text)}" for text in comparison.differences]
     lines.append(f"{'':<24} {'before':>10} {'after':>10} {'change':>11}  95 % interval")
     lines += [_text_row("step", comparison.step)]
@@ -51,7 +51,12 @@ def render_text(comparison: Comparison) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as GitHub-flavoured Markdown."""
-    lines = [f"### {escape(headline(comparison))}", "", *(f"- {escape(line)}" for line in _names(comparison)), ""]
+    lines = [
+        f"### {escape(comparison_headline(comparison))}",
+        "",
+        *(f"- {escape(line)}" for line in _names(comparison)),
+        "",
+    ]
     lines += [f"> **Not comparable as they stand**: {escape(text)}" for text in comparison.differences]
     lines += [
         "",

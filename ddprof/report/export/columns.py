@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ddprof.causes import CAUSES
-from ddprof.outside.plain_text import clean
 from ddprof.report.model import Report
 from ddprof.report.step_causes import step_causes
 from ddprof.tables import Column, Schema, Table, to_parquet
+from ddprof.untrusted.plain_text import clean
 
 RANK_CAUSES = Schema(
     "rank_causes",

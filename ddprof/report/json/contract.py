@@ -14,7 +14,6 @@ import msgspec
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Abstention, Finding, Recoverable
-from ddprof.outside.secrets import masked_data
 from ddprof.report import phrases
 from ddprof.report.json.parts import (
     applied_document,
@@ -45,6 +44,7 @@ from ddprof.report.model import (
     WhatIf,
 )
 from ddprof.report.step_causes import step_causes
+from ddprof.untrusted.secrets import masked_data
 
 REPORTS_SCHEMA = "ddprof.reports/1"
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from ddprof.errors import NoUsableInput
-from ddprof.outside.regular_files import open_regular, read_bounded
 from ddprof.report.json.contract import from_document
 from ddprof.report.model import Report
+from ddprof.untrusted.regular_files import open_regular, read_bounded
 
 MAX_BYTES = 64 << 20  # 4,096 ranks are some 5 MB
 _HEAD_BYTES = 400

@@ -17,14 +17,14 @@ from ddprof.analyzers.settings.knobs import parse_setting
 from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import parse_now, present
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.outside.meant import meant
-from ddprof.outside.secrets import masked
 from ddprof.report.comparison.compare import compare as compare_reports
 from ddprof.report.comparison.text import render_text as render_comparison
 from ddprof.report.json.contract import to_contract
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
+from ddprof.untrusted.secrets import masked
+from ddprof.untrusted.suggestions import meant
 
 MOST_CHARACTERS = 20_000  # some 5,000 tokens: what an assistant can read among other things
 MOST_KERNELS = 100

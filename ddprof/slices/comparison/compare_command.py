@@ -15,7 +15,7 @@ from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_error
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.limit import parse_limit, regressions
-from ddprof.report.comparison.text import headline, render_markdown, render_text
+from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text
 from ddprof.slices.comparison.compare_page import render_html
 
 
@@ -80,5 +80,5 @@ def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:
         tell(text)
         return
     write_file(output, text)
-    say(headline(comparison))
+    say(comparison_headline(comparison))
     say(f"wrote {output}")

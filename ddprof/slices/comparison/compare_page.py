@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddprof.causes import CAUSES
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, to_json
-from ddprof.report.comparison.text import headline, row_words
+from ddprof.report.comparison.text import comparison_headline, row_words
 from ddprof.report.html.markup import Markup, join, table, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.report.html.svg import legend, step_bar
@@ -16,7 +16,7 @@ def render_html(comparison: Comparison) -> str:
     """The whole page, with the comparison's JSON document inside."""
     names = f"{comparison.before.run.name or 'before'} against {comparison.after.run.name or 'after'}"
     body = [
-        tag("h1", headline(comparison)),
+        tag("h1", comparison_headline(comparison)),
         *(tag("p", tag("strong", "Not comparable as they stand: "), text) for text in comparison.differences),
         tag(
             "section",

@@ -21,7 +21,7 @@ from ddprof.slices.comparison.history_text import (
     NOT_RECORDED,
     change_words,
     commit_words,
-    headline,
+    history_headline,
     mfu,
     shares,
     when_words,
@@ -52,7 +52,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     ledgers = [entry.report.ledger.job for entry in drawn]
     parts = {cause: [row.get(cause, 0.0) / 1e3 for row in ledgers] for cause in CAUSES}
     chart = Stacked([_label(entry) for entry in drawn], cause_parts(parts), "ms per step", horizontal=False)
-    yield Exhibit("history", "Did it get slower?", f"{headline(entries)}. {_METHOD}{more}", _sheet(entries), chart)
+    yield Exhibit(
+        "history", "Did it get slower?", f"{history_headline(entries)}. {_METHOD}{more}", _sheet(entries), chart
+    )
 
 
 def _content(view: View) -> list[Component]:

@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ddprof.causes import CAUSES
-from ddprof.outside.secrets import masked_data
 from ddprof.report import phrases
 from ddprof.slices.comparison.history import PastRun
 from ddprof.units import format_share, format_us
+from ddprof.untrusted.secrets import masked_data
 
 SCHEMA = "ddprof.history/1"
 NOT_RECORDED = "not recorded"
@@ -57,7 +57,7 @@ def change_words(entry: PastRun) -> str:
     return f"{entry.change} by {format_us(abs(entry.change_us))}{since}{cause}"
 
 
-def headline(entries: Sequence[PastRun]) -> str:
+def history_headline(entries: Sequence[PastRun]) -> str:
     """The history in one sentence."""
     points = [e for e in entries if e.change in ("slower", "faster")]
     runs = f"{len(entries)} run{'s' if len(entries) != 1 else ''}"
@@ -72,7 +72,7 @@ def render_text(entries: Sequence[PastRun]) -> str:
     """A line per run, ending in a newline."""
     width = max((len(phrases.clean(e.name)) for e in entries), default=4)
     lines = [
-        headline(entries),
+        history_headline(entries),
         "",
         f"  {'run':<{width}}  {'date (UTC)':<16}  {'step':>9}  {'MFU':>6}  verdict and causes",
     ]

@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 
 from ddprof._version import __version__
-from ddprof.outside.plain_text import clean
 from ddprof.slices.doctor.machine import machine
 from ddprof.slices.doctor.model import Provision, State
 from ddprof.slices.doctor.training import training
+from ddprof.untrusted.plain_text import clean
 
 # Module -> what is lost without it.
 COMPILED = {

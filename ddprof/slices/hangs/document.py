@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddprof.outside.secrets import masked_data
 from ddprof.report.model import FAILURE_SCHEMA
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.model import Hang, Passed, RankRow, Stuck, Variant
+from ddprof.untrusted.secrets import masked_data
 
 
 def hang_document(hang: Hang) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from ddprof.outside.plain_text import clean
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.model import Hang, RankRow
 from ddprof.units import format_ranks, format_us
+from ddprof.untrusted.plain_text import clean
 
 PLAIN_WIDTH = 100
 _MAX_ROWS = 64  # of ranks: more are no reading matter, and those that matter come first

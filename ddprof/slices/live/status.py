@@ -14,8 +14,8 @@ import click
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
-from ddprof.outside.plain_text import clean
 from ddprof.slices.live.ranks import ranks_of, silent_ranks
+from ddprof.untrusted.plain_text import clean
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ddprof.outside.plain_text import clean
 from ddprof.slices.memory.model import DeviceMemory, OutOfMemory, SnapshotMemory
 from ddprof.slices.memory.snapshot import CodeFrame
 from ddprof.units import format_bytes, format_share, format_us
+from ddprof.untrusted.plain_text import clean
 
 WIDTH = 100
 SHOWN_LINES = 8

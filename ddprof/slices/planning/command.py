@@ -86,7 +86,7 @@ def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readin
 
 def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | float | int | str], same: bool) -> None:
     """The advice as FIXES.toml, for the lines that make what it is of. Raises UsageError where it is none to apply."""
-    from ddprof.analyzers.places import lines_for
+    from ddprof.analyzers.fix_lines import lines_for
     from ddprof.settings.fixes_file import write_fixes
     from ddprof.settings.wanted import WantedFix
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ddprof.capture.launcher.live import LiveRank, latest_late
 from ddprof.causes import CAUSES
-from ddprof.outside.secrets import masked
 from ddprof.report import phrases
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import Report
+from ddprof.untrusted.secrets import masked
 
 # A tracker draws one chart per number: as many ranks as a node or a pod has. Larger jobs get the extremes.
 MOST_RANKS = 64

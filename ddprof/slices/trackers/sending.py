@@ -11,9 +11,9 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol, TypeVar, cast
 
-from ddprof.outside.plain_text import clean
 from ddprof.slices.trackers.content import Content
 from ddprof.slices.trackers.target import Target
+from ddprof.untrusted.plain_text import clean
 
 T = TypeVar("T")
 Say = Callable[[str], None]

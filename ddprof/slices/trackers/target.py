@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from ddprof.errors import UsageError
-from ddprof.outside.meant import meant
+from ddprof.untrusted.suggestions import meant
 
 # Tracker, as options and extras name it -> (the package that it is written with, what may stand behind the colon).
 TRACKERS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ddprof.outside.secrets import masked_data
 from ddprof.slices.training_logs.model import (
     CallRow,
     IterationSummary,
@@ -14,6 +13,7 @@ from ddprof.slices.training_logs.model import (
     LogReport,
     TimerRow,
 )
+from ddprof.untrusted.secrets import masked_data
 
 SCHEMA = "ddprof.training_log/1"
 _GIGA = 1e9

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ddprof.outside.plain_text import clean
 from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogFinding, LogReport, TimerRow
 from ddprof.units import format_bytes, format_share, format_us
+from ddprof.untrusted.plain_text import clean
 
 PLAIN_WIDTH = 100
 _MAX_CALLS = 24  # operations and sizes: more are in the JSON document

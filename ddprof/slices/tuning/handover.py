@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddprof.errors import UsageError
-from ddprof.outside.secrets import masked, masked_words
 from ddprof.report import calibration
 from ddprof.report.calibration import Record
 from ddprof.report.fixes import FILE_NAME
@@ -19,6 +18,7 @@ from ddprof.trials.document import write_whole
 from ddprof.trials.model import TuneState
 from ddprof.trials.paired import LOST, WON
 from ddprof.units import format_share
+from ddprof.untrusted.secrets import masked, masked_words
 
 PATCH = "fix.patch"
 _DECIDED = (KEPT, WON, LOST)

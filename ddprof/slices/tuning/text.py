@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from ddprof.outside.plain_text import clean
 from ddprof.report.phrases import calibration_words
 from ddprof.slices.tuning.handover import Handover
 from ddprof.trials.answer import KEEP, KEPT, Tried, TuningAnswer
 from ddprof.trials.model import RunPlan, TrialCandidate
 from ddprof.trials.phrases import (
-    headline,
     limits_words,
     measured_words,
     memory_words,
     predicted_words,
     results_words,
+    tuning_headline,
 )
+from ddprof.untrusted.plain_text import clean
 
 WIDTH = 100
 _LABEL = 10
@@ -37,7 +37,7 @@ def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float,
 
 def result_text(result: TuningAnswer, handover: Handover) -> list[str]:
     """The answer: what to keep, what it gains, what was tried."""
-    lines = [*wrap(headline(result), WIDTH), ""]
+    lines = [*wrap(tuning_headline(result), WIDTH), ""]
     if result.verdict == KEEP:
         for candidate in result.chosen:
             lines += _labelled("keep", f"{candidate.name} ({candidate.finding})")

@@ -22,10 +22,10 @@ from rich.text import Text
 from ddprof.cli.load import say, tell
 from ddprof.cli.output import write_file
 from ddprof.errors import UsageError
-from ddprof.outside.plain_text import clean
-from ddprof.outside.secrets import MASK, masked_words
 from ddprof.trials.model import BASELINE, DIAGNOSIS, Trial
 from ddprof.units import format_us
+from ddprof.untrusted.plain_text import clean
+from ddprof.untrusted.secrets import MASK, masked_words
 
 if TYPE_CHECKING:
     from ddprof.slices.tuning.journal import TrialJournal

@@ -8,7 +8,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import NO_STRING, Work
 from ddprof.analyzers.facts.work import beside_comm, step_of_launch
-from ddprof.analyzers.job.compared.same_kernels import BESIDE
+from ddprof.analyzers.job.peers.kernels import BESIDE
 from ddprof.analyzers.job.slowdown import compute_slowdown, interference
 
 

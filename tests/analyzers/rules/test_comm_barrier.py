@@ -8,8 +8,8 @@ from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import COMMS, MEETINGS
-from ddprof.analyzers.facts.script.meetings import called_name, is_meeting
-from ddprof.analyzers.job.waiting.meetings import held_in_meetings_us
+from ddprof.analyzers.facts.script.barriers import called_name, is_meeting
+from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings
 from ddprof.findings import Change
 

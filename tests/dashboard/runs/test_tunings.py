@@ -6,7 +6,7 @@ from pathlib import Path
 from ddprof.dashboard.runs import tunings
 from ddprof.dashboard.runs.open_run import load
 from ddprof.dashboard.runs.tunings import tunings_of
-from ddprof.readers.companions.manifests import Launch
+from ddprof.readers.side_files.manifests import Launch
 from ddprof.trials.document import FILE, write_document
 from tests.dashboard.tuned import ANSWER, COMMAND, CWD, run_of_command, state
 

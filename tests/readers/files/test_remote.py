@@ -14,12 +14,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from reading import EVENTS, our_run, ranks_of, read_all
 
 from ddprof.errors import NoUsableInput
-from ddprof.outside.stores import remote_file
 from ddprof.readers import Inventory, discover, read
-from ddprof.readers.companions.stacks import stacks_paths
-from ddprof.readers.companions.workers import workers_path
 from ddprof.readers.files import remote
 from ddprof.readers.files.remote import HEAD_BLOCK_BYTES, walk_remote
+from ddprof.readers.side_files.stacks import stacks_paths
+from ddprof.readers.side_files.workers import workers_path
+from ddprof.untrusted.stores import remote_file
 
 
 class DriverError(Exception):

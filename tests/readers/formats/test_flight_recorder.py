@@ -8,7 +8,7 @@ import pytest
 from reading import FORMATS, traces
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.companions.sidecar import load_dump
+from ddprof.readers.side_files.sidecar import load_dump
 
 
 def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_dir: Path, tmp_path: Path) -> None:

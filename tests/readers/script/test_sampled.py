@@ -8,9 +8,9 @@ import pytest
 
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, TRACKS
 from ddprof.readers import discover, read
-from ddprof.readers.companions.stacks import read_stacks
 from ddprof.readers.script.sampled import SampledScript, with_samples
 from ddprof.readers.script.stacks import Script
+from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.tables import NULL
 
 NOTHING = Script(SCRIPT_SPANS.empty(), SCRIPT_STACKS.empty(), SCRIPT_FRAMES.empty())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ddprof.readers.companions.stacks import read_stacks
 from ddprof.readers.script.worker_lines import worker_lines
+from ddprof.readers.side_files.stacks import read_stacks
 
 FETCH = "/env/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
 SYNC = "/usr/lib/python3.11/multiprocessing/synchronize.py"

@@ -12,7 +12,7 @@ from ddprof.dashboard.exhibits.compare import kernel_deltas
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import compare, to_json
 from ddprof.report.comparison.limit import regressions
-from ddprof.report.comparison.text import headline, render_markdown, render_text
+from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, Steps, Training
 from ddprof.report.step_causes import step_causes
@@ -55,7 +55,7 @@ def test_the_changed_cause_is_named_in_all_forms(slow: Report, fast: Report) -> 
     assert (result.causes[0].name, result.causes[0].outcome) == ("dataloader", "faster")
     assert {d.name: d.outcome for d in result.causes}["compute"] == "same"
     assert [f.id for f in result.gone] == ["input.straggler"] and result.new == result.differences == ()
-    assert "Faster by 30 ms per step (30 %), mostly data loader" in headline(result)
+    assert "Faster by 30 ms per step (30 %), mostly data loader" in comparison_headline(result)
     for text in (render_text(result), render_markdown(result), render_html(result)):
         assert "30 ms" in text and "data loader" in text
     assert json.loads(json.dumps(to_json(result), allow_nan=False))["step"]["change_us"] == -30000.0
@@ -96,7 +96,7 @@ def test_the_timers_of_the_whole_run_decide(
     assert result.step.outcome == outcome and any(words in note for note in result.notes), result.notes
     assert (result.step.before_us, result.step.after_us) == pytest.approx(times_us)
     assert to_json(result)["step_by"] == "timers" and to_json(result)["traced_step"]["change_us"] == -30000.0
-    assert (outcome == "disagree") is headline(result).startswith("Not judged")
+    assert (outcome == "disagree") is comparison_headline(result).startswith("Not judged")
     limited = regressions(result, (5.0, "%"))
     assert not limited or outcome == "slower"
 

@@ -9,7 +9,7 @@ import pytest
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Report, Steps
 from ddprof.slices.comparison.history import TAIL, PastRun, _crept_us, history
-from ddprof.slices.comparison.history_text import headline, render_text, to_json, when_words
+from ddprof.slices.comparison.history_text import history_headline, render_text, to_json, when_words
 
 HOUR_S = 3_600.0
 
@@ -35,7 +35,7 @@ def test_a_step_change_is_marked_once_at_its_run_and_variation_is_none(straggler
     entries = runs(straggler_report, means_us)
     assert changes(entries) == [("run-4", "slower"), ("run-7", "faster")]
     assert entries[4].change_us == pytest.approx(19.9e3)
-    assert headline(entries).startswith("8 runs, 2 changes of the step; the last at run-7: faster by")
+    assert history_headline(entries).startswith("8 runs, 2 changes of the step; the last at run-7: faster by")
     assert changes(runs(straggler_report, [100e3, 103e3, 99e3], 30e3)) == []
     means_us = [100e3, 100.9e3, 100e3, 100.8e3, 102.2e3]
     assert changes(runs(straggler_report, means_us, 50.0)) == [("run-4", "slower")]

@@ -1,5 +1,5 @@
 """Fewer collectives: small ones that share buckets (one latency per bucket, and the volume at the trace's own costs),
-and those that are not called any more: barriers, those of Python objects, and what could go (job/needless)."""
+and those that are not called any more: barriers, those of Python objects, and what could go (job/redundant)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.script.meetings import is_meeting
+from ddprof.analyzers.facts.script.barriers import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.job.waiting.members import members_of
@@ -95,7 +95,7 @@ def drop_meetings(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def drop_needless(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """What could go of the kind `target` (analyzers/job/needless) goes."""
+    """What could go of the kind `target` (analyzers/job/redundant) goes."""
     kind = measures.needless.get(change.target)
     if kind is None:
         return Scenario()

@@ -40,7 +40,7 @@ from ddprof.capture.launcher.hang.answers import (
     local_processes,
 )
 from ddprof.capture.launcher.live import runs_here
-from ddprof.outside.regular_files import read_bounded
+from ddprof.untrusted.regular_files import read_bounded
 
 LOOK_S = 5.0  # without a step before the ranks are asked: an answer costs them some ms
 LOOK_STEPS = 10  # usual steps, as in `ddprof status`; the larger of the two counts

@@ -18,7 +18,7 @@ from typing import Any
 from ddprof.capture.files.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
 from ddprof.capture.files.storage import open_new, open_to_append, parse_object
 from ddprof.capture.launcher.live import runs_here
-from ddprof.outside.regular_files import read_bounded
+from ddprof.untrusted.regular_files import read_bounded
 
 KEPT_SECONDS = 3_600  # lines; cut back to this at twice as many
 KEPT_MINUTES = 7 * 24 * 60  # lines; cut back to this a day later

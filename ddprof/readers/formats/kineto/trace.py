@@ -12,10 +12,6 @@ from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.assemble import assemble, lengthless_note, missing_device_note, overlap_note
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
-from ddprof.readers.companions.manifests import read_hardware
-from ddprof.readers.companions.sidecar import read_flight_recorder, read_sidecar
-from ddprof.readers.companions.stacks import read_stacks, stacks_paths
-from ddprof.readers.companions.workers import IN_PROCESS, read_fetches, summary, workers_path
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto.header import Header, parse_header
@@ -27,6 +23,10 @@ from ddprof.readers.numbers import InexactFloats, one_int
 from ddprof.readers.script.sampled import MIN_PER_STEP, is_coarse, with_samples
 from ddprof.readers.script.stacks import Script
 from ddprof.readers.script.worker_lines import worker_lines
+from ddprof.readers.side_files.manifests import read_hardware
+from ddprof.readers.side_files.sidecar import read_flight_recorder, read_sidecar
+from ddprof.readers.side_files.stacks import read_stacks, stacks_paths
+from ddprof.readers.side_files.workers import IN_PROCESS, read_fetches, summary, workers_path
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar, WorkerLine
 from ddprof.tables import NULL, Array, Table, of_kinds

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause
-from ddprof.slices.hangs.judging.endings import stuck_workers
+from ddprof.slices.hangs.judging.exits import stuck_workers
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.model import Passed, Stuck, Variant
 from ddprof.units import format_ranks

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
-from ddprof.readers.companions.lenient import parse, unfit_note
-from ddprof.readers.companions.manifests import run_end
 from ddprof.readers.files.names import file_name, rank_in_name
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
+from ddprof.readers.side_files.lenient import parse, unfit_note
+from ddprof.readers.side_files.manifests import run_end
 from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in, load_calls
 from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of

@@ -10,9 +10,9 @@ from itertools import groupby
 import msgspec
 
 from ddprof.flight_recorder import CallDump, NamedGroup, RecordedCall
-from ddprof.readers.companions.lenient import parse, typed
 from ddprof.readers.files.safe_pickle import load_plain
 from ddprof.readers.numbers import one_rank
+from ddprof.readers.side_files.lenient import parse, typed
 from ddprof.sidecar import Whole
 from ddprof.slices.hangs.evidence import Call, Group, StackFrame
 

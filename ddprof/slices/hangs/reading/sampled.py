@@ -6,7 +6,7 @@ import os
 import re
 
 from ddprof.model import HealthNote
-from ddprof.readers.companions.stacks import read_stacks
+from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.evidence import StackFrame, WorkerEvidence
 
 SUFFIX = ".stacks.jsonl"

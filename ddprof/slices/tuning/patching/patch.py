@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddprof.outside.regular_files import read_bounded
 from ddprof.settings.catalogue import PROCESS
 from ddprof.settings.wanted import WantedFix
 from ddprof.slices.tuning.patching.edit import NotEdited, edited
+from ddprof.untrusted.regular_files import read_bounded
 
 _MAX_SCRIPT_BYTES = 4 << 20
 

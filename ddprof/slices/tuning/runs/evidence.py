@@ -11,9 +11,9 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.capture.files.layout import MANIFEST, SIDECAR_SUFFIX
-from ddprof.outside.plain_text import clean
-from ddprof.outside.regular_files import read_bounded
 from ddprof.trials.model import Held, RunPlan
+from ddprof.untrusted.plain_text import clean
+from ddprof.untrusted.regular_files import read_bounded
 
 _MAX_BYTES = 256 << 20
 _LOG_BYTES = 1 << 20  # of the end of a log

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddprof.outside.secrets import masked
 from ddprof.settings.fixes_file import write_fixes
 from ddprof.slices.tuning.runs import evidence
 from ddprof.trials.model import RunPlan, Trial, TrialCandidate
+from ddprof.untrusted.secrets import masked
 
 ENVIRONMENT = "DDPROF_TRIAL"
 RUN, LOG, FIXES, WORK = "run", "log.txt", "FIXES.toml", "work"

@@ -1,0 +1,223 @@
+"""Facts that an earlier analysis kept of the same files, so that unchanged inputs are read once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ddprof._version import __version__
+from ddprof.analyzers.facts.cache.entries import decode, encode
+from ddprof.analyzers.facts.cache.place import MAX_ENTRY_BYTES, Folder, Place, users_folder
+from ddprof.analyzers.facts.cache.store import Store
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.errors import UsageError
+from ddprof.model import HealthNote
+from ddprof.readers import Source
+from ddprof.readers.files.opening import UNREADABLE, one_line
+from ddprof.readers.files.remote import Listed, Names, is_url, starting_with
+from ddprof.readers.side_files.stacks import stacks_paths
+from ddprof.readers.side_files.workers import workers_path
+from ddprof.untrusted.stores import store_at
+
+Cache = bool | str  # whether facts are kept in the user's cache, or the folder or URL at which they are
+GIVE_UP = 3  # failures one after another, each of which a store's driver has repeated: the place does not answer
+Stamp = tuple[str, int | str, int]  # of a file: path, size or what a store tells, time
+# The modules that make facts: a change of any of these files makes all kept facts stale.
+_MAKERS = {
+    **{"ddprof": "*.py", "ddprof.sidecar": "*.py"},
+    **{"ddprof.readers": "**/*.py", "ddprof.slices": "**/*.py", "ddprof.analyzers.facts": "**/*.py"},
+}
+_DIGITS = 20
+
+
+class Recall:
+    """A place, the version of the code that made what is believed of it, and whether it answers."""
+
+    def __init__(self, place: Place, version: str) -> None:
+        self.place, self._version = place, version
+        self._failures = 0  # one after another
+        self.failure = ""  # the last one
+
+    def keys_of(self, sources: Sequence[Source]) -> list[str | None]:
+        """The key of each source as it is now; None of one in a store that does not tell what changes.
+
+        To be asked before a source is read: what is read later is then never taken for what was there before.
+        """
+        listed = Listed()
+        return [self._key(source, listed) for source in sources]
+
+    def all_of(self, sources: Sequence[Source], keys: Sequence[str | None], alike: Alike) -> list[RankFacts | None]:
+        """The facts of each source; None where they were not kept, or are not to be believed.
+
+        `alike` holds what ranks have in common once, from the first: the members of a large job's groups, rank by
+        rank, are more than all the rest.
+        """
+
+        def found(source: Source, key: str | None) -> RankFacts | None:
+            facts = self._facts_of(source, key)
+            return None if facts is None else alike.shared(facts)
+
+        with ThreadPoolExecutor(self.place.at_once) as pool:
+            return list(pool.map(found, sources, keys))
+
+    def keep(self, key: str, facts: RankFacts) -> bool:
+        """Keep facts; False where that cannot be done, and `failure` says why."""
+        try:
+            chunks = encode(facts, key)
+        except ValueError:
+            return False
+        if sum(map(len, chunks)) > MAX_ENTRY_BYTES:
+            self.failure = f"larger than {MAX_ENTRY_BYTES >> 20} MiB"
+            return False
+        return self._answers() and self._asked(lambda: self.place.save(key, chunks))
+
+    def _facts_of(self, source: Source, key: str | None) -> RankFacts | None:
+        if key is None or not self._answers():
+            return None
+        found: list[bytes | None] = []
+        self._asked(lambda: found.append(self.place.load(key, _believed(source.path))))
+        content = next(iter(found), None)
+        return None if content is None else decode(content, key)
+
+    def _answers(self) -> bool:
+        return self._failures < GIVE_UP
+
+    def _asked(self, what: Callable[[], None]) -> bool:
+        try:
+            what()
+        except (OSError, ImportError) as error:
+            self._failures, self.failure = self._failures + 1, one_line(error)
+            return False
+        self._failures = 0
+        return True
+
+    def _key(self, source: Source, listed: Listed) -> str | None:
+        beside = _in_store(source, listed) if is_url(source.path) else _here(source)
+        if beside is None:
+            return None
+        return _cache_key(self._version, {"source": repr(source), "companions": beside})
+
+
+class Keeping:
+    """Facts on their way to their place, as many at once as it takes; `notes`, at the end, says what did not arrive."""
+
+    def __init__(self, recall: Recall | None) -> None:
+        self._recall = recall
+        self._pool = None if recall is None else ThreadPoolExecutor(recall.place.at_once)
+        self._under_way: list[Future[bool]] = []
+        self.notes: list[HealthNote] = []
+
+    def __enter__(self) -> Keeping:
+        return self
+
+    def take(self, key: str | None, facts: RankFacts) -> None:
+        """Keep facts under a key, if it is one."""
+        if self._recall is not None and self._pool is not None and key is not None:
+            self._under_way.append(self._pool.submit(self._recall.keep, key, facts))
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if self._recall is None or self._pool is None:
+            return
+        self._pool.shutdown(cancel_futures=kind is not None)
+        if kind is None and self._under_way:
+            if not all(kept.result() for kept in self._under_way):
+                why = f": {self._recall.failure}" if self._recall.failure else ""
+                issue = f"facts could not be cached{why}"
+                self.notes.append(HealthNote(issue, "the next analysis reads again", "info"))
+            self._recall.place.prune()
+
+
+def recall_of(cache: Cache) -> Recall | None:
+    """What is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no place."""
+    place = users_folder() if cache is True else _stated(str(cache)) if cache else None
+    return None if place is None else Recall(place, _code_version())
+
+
+def _stated(cache: str) -> Place:
+    path = cache
+    if is_url(cache):
+        try:
+            with store_at(cache) as (system, path):
+                is_here = "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
+        except UNREADABLE as error:
+            raise UsageError(f"--cache {cache}: no place for facts: {one_line(error)}") from error
+        if not is_here:
+            return Store(cache)
+    path = os.path.abspath(path)
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--cache {cache}: no folder for facts: {error.strerror}") from error
+    return Folder(path)
+
+
+def _believed(trace_path: str) -> set[int]:
+    """Users who can change a report anyhow: whoever reads the trace, whoever wrote it, and root."""
+    try:
+        return {0, os.getuid(), os.stat(trace_path).st_uid}
+    except OSError:
+        return {0, os.getuid()}
+
+
+def _here(source: Source) -> tuple[Stamp, ...]:
+    """Size and time of what lies beside a trace."""
+    stamps: list[Stamp] = []
+    for path in _beside(source, starting_with):
+        with suppress(OSError):  # not there, or no longer
+            status = os.stat(path)
+            stamps.append((path, status.st_size, status.st_mtime_ns))
+    return tuple(stamps)
+
+
+def _in_store(source: Source, listed: Listed) -> tuple[Stamp, ...] | None:
+    """What the store tells of them; None where it does not tell enough, of the trace or of what lies beside it."""
+    try:
+        told = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
+    except UNREADABLE:
+        return None
+    if not source.stamp or "" in told.values():
+        return None
+    return tuple((path, stamp, 0) for path, stamp in told.items() if stamp is not None)
+
+
+def _beside(source: Source, named: Names) -> list[str]:
+    sidecar = source.sidecar_path
+    single = (sidecar, source.flight_recorder_path, workers_path(sidecar, named))
+    paths = (*single, *stacks_paths(sidecar, named), *source.manifest_paths)
+    return [path for path in paths if path is not None]
+
+
+@lru_cache(maxsize=1)
+def _code_version() -> str:
+    """Digest of the modules that make facts, so that no number has to be raised by hand when one of them changes."""
+    digest = hashlib.sha256(__version__.encode())
+    for package, pattern in _MAKERS.items():
+        for file in sorted(Path(str(files(package))).glob(pattern)):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _cache_key(version: str, parts: Mapping[str, Any]) -> str:
+    """Twenty hexadecimal digits for a source, described by `parts`, whose facts this version of the code makes."""
+    return hashlib.sha256(repr((version, sorted(parts.items()))).encode()).hexdigest()[:_DIGITS]
+
+
+class Alike:
+    """The names and process groups of the ranks seen so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def shared(self, facts: RankFacts) -> RankFacts:
+        """The same facts, holding what an earlier rank holds where both are equal."""
+        strings, groups = (self._known.setdefault(own, own) for own in (facts.strings, facts.process_groups))
+        return replace(facts, strings=strings, process_groups=groups)

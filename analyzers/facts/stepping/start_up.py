@@ -1,0 +1,167 @@
+"""What a process does once: it creates its context and loads its modules, and the profiler starts and stops.
+
+CUDA creates the context in the first call that needs it, whichever that is, and loads a module when its first kernel
+is launched (CUDA programming guide, "Initialization" and "Lazy Loading"); cuDNN and cuBLAS allocate when their handles
+are made. The profiler starts before the first work of its first step and flushes its buffers after the last work of its
+last. Whether such a call belongs to every step after all is for the job to say, by comparing steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.gaps import busy
+from ddprof.analyzers.facts.model import GAPS, ONCE, Once, Work
+from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.work import FULL_QUEUE_NS
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import Intervals
+from ddprof.model import Kind, RankTrace
+from ddprof.tables import NULL, Array, Table, among, concat, of_kinds
+
+# Calls of the CUDA and HIP runtime and driver API that create, load or register; none belongs to a steady step.
+_CREATION = re.compile(
+    r"^(?:cuda|hip|cu)(?:Init|StreamCreate|EventCreate|Module(?:Load|GetFunction|GetGlobal)|Library(?:Load|Get)"
+    r"|KernelGetFunction|FuncGetAttributes|FuncSetAttribute|CtxCreate|CtxSetLimit|DevicePrimaryCtx|GetDeviceCount"
+    r"|SetDevice|HostRegister|DeviceGet|GetDeviceProperties|GetDriverEntryPoint|GetProcAddress|Ipc|MemPoolCreate"
+    r"|DeviceEnablePeerAccess|DeviceCanAccessPeer)"
+)
+# Causes of idle time that start-up explains.
+_HOSTS_OWN = ("host_launch", "host_sync", "allocator", "dataloader", "unknown")
+WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
+NEVER = np.iinfo(np.int64).max
+_DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
+_STEP_MARK = re.compile(r"^ProfilerStep[#*]")  # an operator in traces of PyTorch 1.8 and 1.9
+
+
+def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
+    """ONCE, by start. `tables`: the rank's device_ops and host_spans; `threads`: the host tracks that train."""
+    ops, spans = tables["device_ops"], tables["host_spans"]
+    events, strings = trace.events, trace.strings
+    creation = np.flatnonzero((events["kind"] == Kind.RUNTIME) & matches(_CREATION, strings)[events["name"]])
+    created = events["ts_ns"][creation], events["ts_ns"][creation] + events["dur_ns"][creation]
+    allocated = spans.take(spans["cause"] == CAUSE_CODE["allocator"])
+    fetched = spans.take(spans["cause"] == CAUSE_CODE["dataloader"])
+    overhead = np.flatnonzero(events["kind"] == Kind.OVERHEAD)
+    flushed = events["ts_ns"][overhead], events["ts_ns"][overhead] + events["dur_ns"][overhead]
+    parts = [
+        _rows(*created, Once.CONTEXT, events["name"][creation]),
+        _rows(*allocated.bounds, Once.MEMORY, allocated["name"]),
+        _loads(ops, _held(steps)),
+        _rows(*fetched.bounds, Once.BATCH, fetched["name"]),
+        _rows(*flushed, Once.OVERHEAD, events["name"][overhead]),
+        _edges(trace, steps, tables, threads),
+    ]
+    table = concat(ONCE, parts)
+    return table.take(np.argsort(table["start_ns"], kind="stable"))
+
+
+def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Table:
+    keep = end_ns > start_ns
+    names = np.broadcast_to(name, len(start_ns))
+    return ONCE.table(
+        {
+            "start_ns": start_ns[keep],
+            "end_ns": end_ns[keep],
+            "kind": np.full(int(keep.sum()), kind),
+            "name": names[keep],
+        }
+    )
+
+
+def _held(steps: Table) -> Intervals:
+    """When the device was still busy with work from before the recording: calls wait for it then, and load nothing."""
+    return intervals.union(steps["mark_ns"][:1], steps["start_ns"][:1])
+
+
+def _loads(ops: Table, held: Intervals) -> Table:
+    """The launch of each kernel's first occurrence, where it took long though nothing was computed meanwhile.
+
+    A copy loads no code, but the first call of all creates the context.
+    """
+    order = np.argsort(ops["start_ns"], kind="stable")
+    _, first = np.unique(ops["name"][order], return_index=True)
+    rows = order[first]
+    rows = rows[ops["launch_ns"][rows] != NULL]  # else its code was there before the recording
+    rows = rows[
+        (ops["work"][rows] != Work.COPY) | (ops["launch_ns"][rows] == ops["launch_ns"][rows].min(initial=NEVER))
+    ]
+    rows = rows[ops["launch_end_ns"][rows] - ops["launch_ns"][rows] > FULL_QUEUE_NS]
+    calls = ops["launch_ns"][rows], ops["launch_end_ns"][rows]
+    by_start = np.argsort(calls[0], kind="stable")
+    rows, calls = rows[by_start], (calls[0][by_start], calls[1][by_start])
+    free = intervals.subtract(intervals.union(*calls), intervals.merge(busy(ops, Work.COMPUTE), held))
+    at = np.searchsorted(calls[0], free[0], side="right") - 1
+    return _rows(*free, Once.MODULE, ops["name"][rows][np.maximum(at, 0)] if len(rows) else 0)
+
+
+def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
+    """From the first mark to the first work, and from the last work to the last mark: the profiler starts and stops
+    there. Work is what the training threads do, marks of steps and waits for the whole device excepted, and what the
+    device does.
+    """
+    events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
+    idle = matches(_DEVICE_SYNC, trace.strings) | matches(_STEP_MARK, trace.strings)
+    does = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME)) & ~idle[events["name"]]
+    does &= among(events["track"], threads)
+    if not len(steps) or not does.any():
+        return ONCE.empty()
+    start, end = events["ts_ns"][does], events["ts_ns"][does] + events["dur_ns"][does]
+    opens, closes = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
+    after, before = start[start >= opens], np.concatenate((end, ops["end_ns"]))
+    first = int(after.min()) if len(after) else opens
+    last = int(before[before <= closes].max(initial=opens))
+    named = spans.take(spans["cause"] != CAUSE_CODE["host_sync"])
+    lead, tail = (
+        intervals.subtract(_one(*edge), intervals.union(*named.bounds)) for edge in ((opens, first), (last, closes))
+    )
+    return concat(ONCE, [_rows(*lead, Once.STARTING, 0), _rows(*tail, Once.STOPPING, 0)])
+
+
+def _one(start_ns: int, end_ns: int) -> Intervals:
+    return intervals.union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
+
+
+def start_up(once: Table, steps: Table) -> Intervals:
+    """When a rank of which one step was recorded was starting up, or its profiler started and stopped: nothing in such
+    a recording is known to recur.
+
+    Of the allocations those count that take longer than all shorter ones together: what is allocated step by step is
+    not. Batches count where the rest of start-up is worth saying: workers start with the process. Nothing where there
+    are several steps: those are compared (job/steps/steady.py).
+    """
+    if len(steps) != 1:
+        return intervals.EMPTY
+    memory = once["kind"] == Once.MEMORY
+    length = np.where(memory, once["end_ns"] - once["start_ns"], 0)
+    order = np.argsort(-length, kind="stable")
+    outweighs = length[order] > length.sum() - np.cumsum(length[order])
+    heavy = np.zeros(len(once), bool)
+    heavy[order] = np.logical_and.accumulate(outweighs)
+    starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE)) | (memory & heavy)
+    begin_ns, end_ns = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
+    found = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
+    if intervals.length(found) >= WORTH_SAYING * (end_ns - begin_ns):
+        starting |= once["kind"] == Once.BATCH
+    starting |= np.isin(once["kind"], (Once.STARTING, Once.STOPPING))
+    return intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
+
+
+def book_start_up(gaps: Table, starting: Intervals) -> Table:
+    """GAPS in which idle time while the rank was starting up is of cause "other"."""
+    if not len(starting[0]) or not len(gaps):
+        return gaps
+    whole = gaps.take(~np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
+    split = gaps.take(np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
+    rest = intervals.complement(starting, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
+    pieces = [whole]
+    for part, cause in ((starting, CAUSE_CODE["other"]), (rest, None)):
+        start, end, row, _ = intervals.intersect_rows(split.bounds, part)
+        taken = split.take(row).replace(start_ns=start, end_ns=end)
+        pieces.append(taken if cause is None else taken.replace(cause=np.full(len(row), cause)))
+    booked = concat(GAPS, pieces)
+    return booked.take(np.argsort(booked["start_ns"], kind="stable"))

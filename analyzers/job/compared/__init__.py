@@ -1,1 +1,0 @@
-"""What of a recording may be compared and averaged: steady steps, what all ranks recorded, matches that can be."""

@@ -1,0 +1,70 @@
+"""Why devices starve: what their hosts did while there was nothing launched to run.
+
+Three reasons, told apart by the recording itself. A launch costs this host so much, measured between successive
+launches; many gaps of about that length are the cost of launching. A call that took far longer than it usually does is
+a stall. Whatever else held the host for long is its program: Python between the phases, preparation of data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.derived_once import remembered
+from ddprof.intervals import Intervals
+from ddprof.tables import NULL
+
+# Between two launches a host runs an operator, or the head of a module, a hook or an optimizer: the time of some tens
+# of launches at most. Longer than this many launches it does something else than launching.
+MOST_LAUNCHES = 32
+# An eager operator costs its host 5 to 20 us, and some hundred us while the profiler records Python stacks. A program
+# that launches more rarely than this does something else in between.
+DEAREST_LAUNCH_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Starved:
+    """Idle time of one device before launches that its host had yet to make, by reason; disjoint, own clock.
+
+    `interval_ns`: the usual time between two launches of the rank; 0 where fewer than two are known.
+    """
+
+    launching: Intervals
+    stalled: Intervals
+    held: Intervals
+    interval_ns: int
+
+    @property
+    def every(self) -> Intervals:
+        """All of it, for whatever reason."""
+        return intervals.merge(self.launching, self.stalled, self.held)
+
+
+@remembered
+def starved(facts: RankFacts) -> Starved:
+    """Parts of the host_launch gaps that lie before the launch of the operation that ends them, by reason."""
+    gaps, ops = facts.gaps_of("host_launch"), facts.device_ops
+    gaps = gaps.take(gaps["next_op"] != NULL)
+    interval_ns = launch_interval_ns(facts)
+    if not len(gaps) or not len(ops):
+        return Starved(intervals.EMPTY, intervals.EMPTY, intervals.EMPTY, interval_ns)
+    launched, start = ops["launch_end_ns"][gaps["next_op"]], gaps["start_ns"]
+    end = np.where(launched == NULL, start, np.minimum(gaps["end_ns"], launched))
+    idle = intervals.union(start, end)
+    stops = facts.stalls.take(facts.stalls["drains"])
+    stalled = intervals.intersect(idle, intervals.union(*stops.bounds))
+    left = intervals.subtract(idle, stalled)
+    is_long = left[1] - left[0] > MOST_LAUNCHES * min(interval_ns, DEAREST_LAUNCH_NS)
+    return Starved((left[0][~is_long], left[1][~is_long]), stalled, (left[0][is_long], left[1][is_long]), interval_ns)
+
+
+def launch_interval_ns(facts: RankFacts) -> int:
+    """Median time between successive launches of a rank, ns; 0 where fewer than two are known. The kernels of a graph
+    have one launch.
+    """
+    launch = facts.device_ops["launch_ns"]
+    launch = np.unique(launch[launch != NULL])
+    return int(np.median(np.diff(launch))) if len(launch) > 1 else 0

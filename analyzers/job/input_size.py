@@ -1,0 +1,114 @@
+"""What each rank was fed: more or longer samples make a rank compute longer, and no device slow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof import averages, intervals
+from ddprof.analyzers.facts.host import phase_times
+from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
+from ddprof.analyzers.facts.names import is_to_device
+from ddprof.analyzers.facts.work import host_work
+from ddprof.analyzers.job.peers.operators import tensor_elements
+from ddprof.analyzers.job.whole_run.sampling import fed_elements
+from ddprof.derived_once import remembered
+from ddprof.tables import NULL, Array
+
+EXPLAINING_SHARE = 0.5  # of what a rank computes longer; batches that are larger by as much as that are why
+MIN_UPDATE_NS = 100_000  # the profiler adds some microseconds to each operator: less is not its own time
+
+
+def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
+    """What each rank was fed over what the typical rank was, shape (ranks,); NaN where that is not known of all.
+
+    Elements of its batches where the capture counted them, else bytes that were copied to its device in its steps, else
+    elements of the tensors that operators were given, else by how much longer its passes take than its optimizer.
+    """
+    unknown = np.full(len(ranks), np.nan)
+    if not ranks:
+        return unknown
+    elements = _elements(ranks)
+    fed = np.array([_copied_bytes(facts) for facts in ranks], float) if elements is None else elements.mean(axis=1)
+    if (fed > 0).all():
+        return np.asarray(fed / averages.typical(fed))
+    by_pace = passes_over_optimizer(ranks)
+    return unknown if by_pace is None else by_pace
+
+
+def is_fed_more(ranks: Sequence[RankFacts], factor: Array) -> Array:
+    """Whether a rank that computes `factor` times as long as its peers was fed that much more; bool, shape (ranks,)."""
+    more = fed_ratio(ranks) - 1.0
+    with np.errstate(invalid="ignore"):
+        return np.asarray((factor > 1.0) & (more >= EXPLAINING_SHARE * (factor - 1.0)))
+
+
+def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
+    """Whether a rank was fed more than the typical one by at least `least`, relative, in every step that was counted;
+    bool, shape (ranks,)."""
+    elements = _elements(ranks)
+    if elements is None:
+        return np.zeros(len(ranks), bool)
+    return np.asarray((elements >= (1 + least) * averages.typical_row(elements)).all(axis=1))
+
+
+def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
+    """How much larger a rank's batches of the traced steps are than its typical peer's, in words; None where the
+    capture did not count them."""
+    samples, elements = _samples(ranks), fed_elements(ranks)
+    others = np.delete(np.arange(len(ranks)), position)
+    if samples is not None and samples[position] != averages.typical(samples[others]):
+        return f"batches of {samples[position]:.0f} samples against {averages.typical(samples[others]):.0f}"
+    if elements is None or not len(others):
+        return None
+    each = elements.mean(axis=1)
+    return f"batches of {each[position] / averages.typical(each[others]):.2f}x the elements"
+
+
+def _samples(ranks: Sequence[RankFacts]) -> Array | None:
+    """Samples of a typical batch of each rank in its traced steps, shape (ranks,); None where they were not counted."""
+    found = []
+    for facts in ranks:
+        traced = set(map(int, facts.steps["index"]))
+        each = [fed.samples / fed.batches for fed in facts.sidecar.batches if fed.step in traced and fed.batches]
+        found.append(float(np.median(each)) if each else 0.0)
+    return np.array(found) if len(found) > 1 and all(found) else None
+
+
+def _elements(ranks: Sequence[RankFacts]) -> Array | None:
+    """Per rank and step what the capture counted, else what the shapes of operators say (CPU ranks)."""
+    counted = fed_elements(ranks)
+    return tensor_elements(ranks) if counted is None else counted
+
+
+@remembered
+def _copied_bytes(facts: RankFacts) -> float:
+    ops = facts.device_ops
+    if not len(ops) or not len(facts.steps):
+        return 0.0
+    mine = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & is_to_device(facts.strings)[ops["name"]]
+    mine &= (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
+    return float(ops["size_bytes"][mine].sum()) / len(facts.steps)
+
+
+def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
+    """Time of the passes over that of the optimizer, against the typical rank's, shape (ranks,): what a rank was fed
+    more than its peers. None where shapes tell it better, and where the optimizer is not marked or too short.
+
+    The optimizer works on parameters, of which ranks have equal shares: a slow CPU takes longer for them and for the
+    passes alike, a larger batch for the passes only.
+    """
+    found = []
+    for facts in ranks:
+        if not len(facts.host_operators) or not len(facts.steps) or (facts.host_operators["shape"] != NO_STRING).any():
+            return None
+        work = host_work(facts)
+        updating = intervals.intersect(work, phase_times(facts.phases)[Phase.OPTIMIZER])
+        each_ns = intervals.overlap(updating, *facts.steps.bounds)
+        passes_ns = intervals.overlap(work, *facts.steps.bounds) - each_ns
+        update_ns, pass_ns = averages.typical(each_ns), averages.typical(passes_ns)
+        if update_ns < MIN_UPDATE_NS:
+            return None
+        found.append(pass_ns / update_ns)
+    return np.array(found) / averages.typical(found) if len(found) > 1 else None

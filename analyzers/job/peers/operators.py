@@ -1,0 +1,94 @@
+"""Operators of CPU ranks, rank against rank: which a rank runs more of, and how much larger its tensors are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.derived_once import remembered
+from ddprof.tables import Array
+
+Tensor = tuple[int, ...]  # its shape
+Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
+
+
+@remembered
+def operators_run(facts: RankFacts, steps: int) -> Ran:
+    """What a rank ran in its first `steps` steps. Shapes are "" where they were not recorded."""
+    ops = facts.host_operators
+    if not len(ops):
+        return {}
+    inside = _step_of(facts)
+    mine = np.flatnonzero((inside >= 0) & (inside < steps))
+    pairs = (ops["name"][mine].astype(np.int64) << 32) + np.where(
+        ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine].astype(np.int64)
+    )
+    named, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    spent = np.bincount(which, weights=ops["dur_ns"][mine], minlength=len(named))
+    found: Ran = {}
+    for pair, count, ns in zip(named.tolist(), counts.tolist(), spent.tolist(), strict=True):
+        name, shape = divmod(pair, 2**32)
+        found[facts.strings[name], "" if shape == 2**31 else facts.strings[shape]] = (float(count), ns)
+    return found
+
+
+def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
+    """Elements of the tensors that the operators were given in each step, of those tensors that not all ranks give to
+    the operator, float, shape (ranks, steps). Weights, which all ranks have alike, count nowhere.
+
+    None where ranks do not run the same operators equally often, or all of them have the same shapes.
+    """
+    steps = min((len(facts.steps) for facts in ranks), default=0)
+    ran = [operators_run(facts, steps) for facts in ranks]
+    if not steps or len(ranks) < 2 or not all(ran) or len({frozenset(_by_name(one).items()) for one in ran}) > 1:
+        return None
+    shared = set.intersection(*(_tensors_given(one) for one in ran))
+    found = np.array([_elements_by_step(facts, shared, steps) for facts in ranks])
+    return found if (found > 0).all() else None
+
+
+def _by_name(ran: Ran) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for (name, _), (count, _) in ran.items():
+        total[name] = total.get(name, 0.0) + count
+    return total
+
+
+def _tensors_given(ran: Ran) -> set[tuple[str, Tensor]]:
+    """Which tensors each operator was given."""
+    return {(name, tensor) for name, shape in ran for tensor in tensors(shape)}
+
+
+def _elements_by_step(facts: RankFacts, shared: set[tuple[str, Tensor]], steps: int) -> Array:
+    ops, inside, text = facts.host_operators, _step_of(facts), facts.strings
+    mine = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
+    pairs, which = np.unique(np.stack((ops["name"][mine], ops["shape"][mine])), axis=1, return_inverse=True)
+    own = [
+        sum(np.prod(tensor, dtype=float) for tensor in tensors(text[shape]) if (text[name], tensor) not in shared)
+        for name, shape in pairs.T.tolist()
+    ]
+    each = np.array(own, float)[which.ravel()]
+    return np.bincount(inside[mine], weights=each, minlength=steps)[:steps]
+
+
+@lru_cache(maxsize=4096)
+def tensors(shapes: str) -> tuple[Tensor, ...]:
+    """The tensors in a text of shapes ("[[8, 120], []]"); none in what is no such text."""
+    try:
+        dims = json.loads(shapes)
+    except ValueError:
+        return ()
+    found = [one for one in dims if isinstance(one, list) and one] if isinstance(dims, list) else []
+    return tuple(tuple(d for d in one if isinstance(d, int)) for one in found)
+
+
+def _step_of(facts: RankFacts) -> Array:
+    """The step in which each operator began; -1 outside."""
+    start = facts.host_operators["start_ns"]
+    at = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
+    until = np.append(facts.steps["end_ns"], 0)[at]
+    return np.where((at >= 0) & (start < until), at, -1)

@@ -1,0 +1,198 @@
+"""Collectives that the script calls outside the passes: values gathered in every step, and norms reduced one by one.
+
+Told by what comes before and after. Between forward and backward a collective may be part of the loss, unless a library
+of metrics makes it. Between backward and optimizer the step may depend on it, but many small ones can be one. After the
+optimizer, and after a backward pass that no optimizer follows, no pass needs what it brings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.calls import CALLS
+from ddprof.analyzers.facts.script.tree import written
+from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.job.redundant.passes import passes_of
+from ddprof.analyzers.job.script.lines import lines_in
+from ddprof.intervals import Intervals
+from ddprof.sidecar.calls import ScriptCall
+from ddprof.tables import NULL, Array
+
+_GATHERS = ("all_gather", "all_gather_into_tensor", "gather")
+_REDUCES = ("all_reduce", "reduce")
+# What a script reduces or gathers itself may keep parameters equal (averaged models, sharded optimizers): of less than
+# this, one message that moves in 1 ms at 1 Gbit/s, no model is made.
+SMALL_BYTES = 128 * 2**10
+ONE_BY_ONE_BYTES = 1024  # of a norm, a count, a flag, and of hardly a layer's gradient
+WIDEST_BYTES = 4  # of a parameter that ranks keep equal
+FEWEST = 8  # such calls per step, from which their latencies in a row add up
+MIN_STEPS = 0.5  # of the optimizer's steps: what comes more rarely is done every N steps already
+# Packages whose collectives are of metrics; those of others may belong to the way they train.
+METRIC_PACKAGES = ("torchmetrics", "torcheval", "ignite", "evaluate")
+METRIC_FUNCTIONS = ("accelerate gather_for_metrics",)
+_MAY_BE_METRICS = ("accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "transformers")
+# A call is noted right before its range opens, by clocks that agree to within 0.1 ms; what is noted this long before
+# is another call, or the thread had no core in between.
+NOTED_NS = 20_000_000
+
+
+def gathered_values(facts: RankFacts) -> Array:
+    """Which rows of the rank's script_calls bring values that no pass needs; bool, shape (script_calls,)."""
+    calls = facts.script_calls
+    if not len(calls):
+        return np.zeros(0, bool)
+    place = _places(facts)
+    size, through = _bytes(facts), through_of(facts)
+    package = np.array([text.partition(" ")[0] for text in through], dtype=object)
+    surely = np.isin(package, METRIC_PACKAGES) | np.isin(np.array(through, dtype=object), METRIC_FUNCTIONS)
+    is_small = (size >= 0) & (size <= SMALL_BYTES)
+    perhaps = np.isin(package, ("", *_MAY_BE_METRICS)) & (
+        is_small | (_is(calls["call"], _GATHERS) & _is_no_model(facts, size))
+    )
+    found = (surely & (place != _INSIDE)) | (perhaps & np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH)))
+    found &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
+    return found if _is_usual(facts, found) else np.zeros(len(calls), bool)
+
+
+def one_by_one(facts: RankFacts) -> Array:
+    """Which rows of the rank's script_calls reduce small values between backward pass and optimizer, each by itself,
+    where there are FEWEST and more in a step; bool, shape (script_calls,). The last one of each step is not among them.
+    """
+    calls, none = facts.script_calls, np.zeros(len(facts.script_calls), bool)
+    if not len(calls):
+        return none
+    size = _bytes(facts)
+    mine = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
+    found = mine & (size >= 0) & (size <= ONE_BY_ONE_BYTES)
+    if (mine & ~found).any() or not _is_usual(facts, found):
+        return none  # gradients are reduced so, by hand
+    step = _steps(facts)
+    per_step = np.bincount(step[found], minlength=int(step.max(initial=0)) + 1)
+    found &= per_step[step] >= FEWEST
+    rows = np.flatnonzero(found)
+    found[list(dict(zip(step[rows].tolist(), rows.tolist(), strict=True)).values())] = False
+    return np.asarray(found)
+
+
+_INSIDE, _ELSEWHERE, _AFTER_OPTIMIZER, _AFTER_MICRO_BATCH, _BEFORE_OPTIMIZER = range(5)
+
+
+def _places(facts: RankFacts) -> Array:
+    """Where between the passes each row of script_calls is."""
+    at_ns = facts.script_calls["start_ns"]
+    spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
+    start = np.concatenate([span[0] for span in spans.values()])
+    end = np.concatenate([span[1] for span in spans.values()])
+    phase = np.repeat(list(spans), [len(span[0]) for span in spans.values()])
+    by_end, by_start = np.argsort(end, kind="stable"), np.argsort(start, kind="stable")
+    last = np.append(phase[by_end], -1)[np.searchsorted(end[by_end], at_ns, side="right") - 1]
+    following = np.append(phase[by_start], -1)[np.searchsorted(start[by_start], at_ns)]
+    place = np.full(len(at_ns), _ELSEWHERE)
+    place[(last == Phase.OPTIMIZER) & np.isin(following, (Phase.FORWARD, -1))] = _AFTER_OPTIMIZER
+    place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = _AFTER_MICRO_BATCH
+    place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = _BEFORE_OPTIMIZER
+    place[intervals.contains(intervals.union(start, end), at_ns)] = _INSIDE
+    return place
+
+
+def _bytes(facts: RankFacts) -> Array:
+    """What each call moves from this rank; -1 where it is not known, or no communication was recorded inside."""
+    calls, comms = facts.script_calls, facts.comms
+    of_call = call_of(facts)
+    mine = of_call >= 0
+    size = np.where(comms["in_bytes"] == NULL, 0, comms["in_bytes"])
+    total = np.bincount(of_call[mine], weights=size[mine], minlength=len(calls))
+    unknown = np.bincount(of_call[mine], weights=(comms["in_bytes"] == NULL)[mine], minlength=len(calls)) > 0
+    seen = np.bincount(of_call[mine], minlength=len(calls)) > 0
+    return np.where(seen & ~unknown, total, -1)
+
+
+def call_of(facts: RankFacts) -> Array:
+    """Row of script_calls that launched each communication of the rank; -1 for none; shape (comms,)."""
+    calls, at_ns = facts.script_calls, issued_ns(facts.comms)
+    if not len(calls):
+        return np.full(len(at_ns), -1)
+    row = np.searchsorted(calls["start_ns"], at_ns, side="right") - 1
+    return np.where((row >= 0) & (at_ns < calls["end_ns"][np.maximum(row, 0)]), row, -1)
+
+
+def _is_no_model(facts: RankFacts, size: Array) -> Array:
+    """Whether a call gathers what cannot be the model's parameters: of all ranks together less than half of them in 16
+    bit, or of each rank more than all of them in 32 bit.
+    """
+    parameters = facts.sidecar.parameters.count
+    if parameters is None:
+        return np.zeros(len(size), bool)
+    everyone = max(1, facts.sidecar.world_size or 1)
+    is_less, is_more = size * everyone < parameters, size > WIDEST_BYTES * parameters
+    return np.asarray((size >= 0) & (is_less | is_more))
+
+
+def _is_usual(facts: RankFacts, calls: Array) -> bool:
+    """Whether there are such calls in most of the optimizer's steps."""
+    updates = len(passes_of(facts, Phase.OPTIMIZER))
+    return bool(updates and calls.any() and len(np.unique(_steps(facts)[calls])) >= MIN_STEPS * updates)
+
+
+def _steps(facts: RankFacts) -> Array:
+    """By how many steps of the optimizer each row of script_calls is preceded."""
+    return np.searchsorted(passes_of(facts, Phase.OPTIMIZER).spans[0], facts.script_calls["start_ns"])
+
+
+def _is(call: Array, names: tuple[str, ...]) -> Array:
+    return np.asarray(np.isin(call, [CALLS.index(name) for name in names]))
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A line that calls: "train.py:88 evaluate()", with the function of a library that it calls, if it calls one."""
+
+    words: str
+    calls: int
+
+
+def noted_calls(facts: RankFacts, op: str, start_ns: Array) -> list[ScriptCall | None]:
+    """What capture noted of each call of a function that begins at `start_ns` (sorted); None where it noted nothing."""
+    noted = sorted((call for call in facts.sidecar.window_calls if call.op == op), key=lambda call: call.entered_ns)
+    entered = np.array([call.entered_ns for call in noted], np.int64)
+    at = np.searchsorted(entered, start_ns, side="right") - 1
+    near = (at >= 0) & (start_ns - entered[np.maximum(at, 0)] <= NOTED_NS) if len(entered) else at >= 0
+    return [noted[int(row)] if found else None for row, found in zip(at, near, strict=True)]
+
+
+def noted_of_script(facts: RankFacts) -> list[ScriptCall | None]:
+    """`noted_calls` of every row of the rank's script_calls."""
+    calls = facts.script_calls
+    found: list[ScriptCall | None] = [None] * len(calls)
+    for code in np.unique(calls["call"]).tolist():
+        rows = np.flatnonzero(calls["call"] == code)
+        noted = noted_calls(facts, CALLS[code], calls["start_ns"][rows])
+        for row, call in zip(rows.tolist(), noted, strict=True):
+            found[row] = call
+    return found
+
+
+def through_of(facts: RankFacts) -> list[str]:
+    """For each row of script_calls the library's function that the script calls for it, "package function"; "" where it
+    calls the collective itself, or that is not known."""
+    return ["" if call is None else call.through for call in noted_of_script(facts)]
+
+
+def callers(facts: RankFacts, noted: list[ScriptCall | None], during: Intervals) -> list[Caller]:
+    """The lines that make some calls, most calls first: as noted, else that in which the host is `during` them."""
+    known = Counter(_words(call) for call in noted if call is not None)
+    if known:
+        return [Caller(words, count) for words, count in known.most_common()]
+    lines = [line for line in lines_in(facts, during) if line.file]
+    return [Caller(written(line.file, line.line, line.function), 0) for line in lines[:1]]
+
+
+def _words(call: ScriptCall) -> str:
+    file = call.file.replace("\\", "/").rpartition("/")[2]
+    where = written(file, call.line, call.function)
+    return f"{where}, in {call.through.partition(' ')[2]}()" if call.through else where

@@ -1,0 +1,130 @@
+"""All communication of a job that could go, kind by kind; a call is of one kind at most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import OP_CODE, matches
+from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.redundant.accumulation import repeated_reductions
+from ddprof.analyzers.job.redundant.between import call_of, gathered_values, one_by_one
+from ddprof.analyzers.job.redundant.passes import HostPasses, called_by_host
+from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED, Needless
+from ddprof.analyzers.job.traffic.statistics import roles_by_comm
+from ddprof.intervals import Intervals
+from ddprof.sidecar import Sidecar
+from ddprof.tables import Array
+
+MOST_RANKS = 0.5  # all ranks call alike: what fewer show is something else, or chance
+_FORWARD = re.compile(r"^DistributedDataParallel\.forward$")  # torch's own range
+MIN_PASSES = 0.5  # of the forward passes: what happens more rarely is no setting of the model
+_BYTES = 4  # of the map, per parameter
+
+
+def find_needless(job: JobFacts) -> Mapping[str, Needless]:
+    """What could go, by kind, where most ranks have it."""
+    if job.pipeline is not None:
+        return {}  # a schedule reduces after its last microbatch, and calls passes in an order of its own
+    told = job.instances["members"] > 1
+    roles = [roles_by_comm(job, position, told) for position in range(len(job.ranks))]
+    settings = next((facts.sidecar for facts in job.ranks if facts.sidecar.is_captured), Sidecar())
+    models = max(1, sum(model.kind in ("ddp", "fsdp1", "fsdp2") for model in settings.models))
+    found = (
+        _reductions(job, roles, models),
+        _of_comms(BUFFERS, job, [sent_buffers(f, r) for f, r in zip(job.ranks, roles, strict=True)]),
+        _unused(job),
+        _of_calls(METRICS, job, gathered_values),
+        _of_calls(NORMS, job, one_by_one),
+    )
+    few = MOST_RANKS * len(job.ranks)
+    return {kind.kind: kind for kind in found if sum(mine.any() for mine in kind.comms) > few}
+
+
+def _reductions(job: JobFacts, roles: list[Array], models: int) -> Needless:
+    found = [repeated_reductions(f, r, models) for f, r in zip(job.ranks, roles, strict=True)]
+    told = [each.passes for each in found if each.passes]
+    passes = round(float(np.median(told))) if told else 0
+    made = _of_comms(ACCUMULATION, job, [each.comms for each in found], passes)
+    return replace(made, is_proven=all(each.is_kept for each in found if each.passes))
+
+
+def _unused(job: JobFacts) -> Needless:
+    found = [maps_without_need(facts) for facts in job.ranks]
+    made = _of_comms(UNUSED, job, [comms for comms, _ in found], max(count for _, count in found))
+    host = tuple(intervals.merge(called, search_time(f)) for called, f in zip(made.host, job.ranks, strict=True))
+    return Needless(UNUSED, made.comms, host, made.number)
+
+
+def _of_comms(kind: str, job: JobFacts, comms: list[Array], number: int = 0) -> Needless:
+    host = tuple(called_by_host(facts, mine) for facts, mine in zip(job.ranks, comms, strict=True))
+    return Needless(kind, tuple(comms), host, number)
+
+
+def _of_calls(kind: str, job: JobFacts, select: Callable[[RankFacts], Array]) -> Needless:
+    comms: list[Array] = []
+    host: list[Intervals] = []
+    for facts in job.ranks:
+        calls = select(facts)
+        row = call_of(facts)
+        comms.append((row >= 0) & np.append(calls, False)[row])
+        host.append(intervals.union(*facts.script_calls.take(calls).bounds))
+    return Needless(kind, tuple(comms), tuple(host))
+
+
+def sent_buffers(facts: RankFacts, roles: Array) -> Array:
+    """Which communications of a rank carry buffers of its model before a forward pass; bool, shape (comms,).
+
+    `roles`: of the group of each communication, shape (comms,). Broadcasts that the script calls are its own.
+    """
+    none = np.zeros(len(facts.comms), bool)
+    if facts.sidecar.ddp.broadcast_buffers is False or not len(facts.comms):
+        return none
+    wrapped = facts.phases.take(matches(_FORWARD, facts.strings)[facts.phases["name"]])
+    passes = HostPasses(intervals.union(*wrapped.bounds))
+    caller = passes.calling(facts)
+    at_ns = issued_ns(facts.comms)
+    found = (facts.comms["op"] == OP_CODE["broadcast"]) & np.isin(roles, GRADIENT_ROLES) & (caller >= 0)
+    found &= ~intervals.contains(intervals.union(*facts.script_calls.bounds), at_ns)
+    sending = len(np.unique(caller[found]))
+    return found if sending and sending >= MIN_PASSES * len(passes) else none
+
+
+def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
+    """Which communications of a rank reduce the map of used parameters, and how many parameters there are, where all
+    of them are used in every pass of the recording; no communication, and 0, where one is not, or nothing is searched.
+
+    The first element is bool of shape (comms,). With `find_unused_parameters=True` DistributedDataParallel walks the
+    graph after each forward pass and reduces a map of one 32-bit integer per parameter after each backward pass
+    (torch/csrc/distributed/c10d/reducer.cpp: search_unused_parameters, all_reduce_local_used_map). The map's bytes say
+    how many parameters there are, the gradients of the pass how many were used.
+    """
+    comms, searches = facts.comms, facts.unused_searches
+    none = np.zeros(len(comms), bool)
+    if not len(searches) or not len(comms):
+        return none, 0
+    at_ns = issued_ns(comms)
+    search = np.searchsorted(searches["start_ns"], at_ns, side="right") - 1
+    gradients = np.where(search >= 0, searches["gradients"][np.maximum(search, 0)], 0)
+    whole = (comms["op"] == OP_CODE["all_reduce"]) & (gradients > 0)
+    rows = np.flatnonzero(whole & (comms["in_bytes"] == _BYTES * gradients))
+    rows = rows[np.argsort(at_ns[rows], kind="stable")]
+    # A bucket may have as many bytes: the map is reduced after all buckets of its pass.
+    last = dict(zip(search[rows].tolist(), rows.tolist(), strict=True))
+    searching = np.unique(search[whole])  # the recording may end between a search and its backward pass
+    if not len(searching) or set(last) != set(searching.tolist()):
+        return none, 0
+    none[list(last.values())] = True
+    return none, int(np.median(gradients[none]))
+
+
+def search_time(facts: RankFacts) -> Intervals:
+    """When the host looks for unused parameters."""
+    return intervals.union(*facts.unused_searches.bounds)

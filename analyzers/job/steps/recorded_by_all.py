@@ -1,0 +1,300 @@
+"""What all ranks recorded whole: the ranks and steps that can be compared.
+
+A file that was cut, a hole in it, or a window that opened later shows less work, not less speed. So ranks are compared
+over steps that all of them hold, and in which none of them lacks what its peers recorded: collectives, which every
+member of a process group calls equally often, and kernels of a program that launches equally many in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import numpy as np
+
+from ddprof.analyzers.facts.completeness import FEWER_SHARE as FEWER_EVENTS
+from ddprof.analyzers.facts.completeness import LOST_SHARE, longest_run
+from ddprof.analyzers.facts.early import early_comms, is_early
+from ddprof.analyzers.facts.kernels import with_steps
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.facts.work import issued_ns, knows_launches, lost_device
+from ddprof.analyzers.job.groups.groups import comm_group_ids
+from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends
+from ddprof.analyzers.job.steps.paired import paired_steps
+from ddprof.model import HealthNote
+from ddprof.tables import NULL, Array, Table
+from ddprof.units import format_ranks
+
+ENOUGH = 2  # steps that suffice to compare all ranks by, before ranks are left out for more steps
+FEW_OUT = 0.25  # of the ranks; of traffic with more members unseen nothing is said (rules/evidence/exposures.py)
+FEWER_KERNELS = 5  # and FEWER_SHARE: what a step may lack and still be one of the same program (facts/completeness.py)
+FEWER_SHARE = 0.01  # of a step's kernels
+NO_COMMON_STEP = "the ranks recorded no step in common"
+NOTHING_WHOLE = "no step was recorded whole on all ranks"
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """The ranks that can be compared, with the steps all of them recorded whole, and notes on what was left out.
+
+    `why_not`: why they cannot be compared at all; then every rank is there with its own steps. "" where they can.
+    `whole_steps`: by path, of ranks of which steps were left out.
+    """
+
+    ranks: tuple[RankFacts, ...]
+    notes: tuple[HealthNote, ...] = ()
+    why_not: str = ""
+    whole_steps: Mapping[str, Table] = field(default_factory=dict)
+
+    def recorded(self, facts: RankFacts) -> Table:
+        """STEPS that the rank recorded whole, those that its peers lack included."""
+        return self.whole_steps.get(facts.path, facts.steps)
+
+
+def comparable(ranks: Sequence[RankFacts]) -> Comparable:
+    """The largest block of ranks and consecutive steps that is recorded whole. Tables of events are not cut."""
+    if len(ranks) < 2:
+        return Comparable(_own_stretches(ranks))
+    usable = [p for p, facts in enumerate(ranks) if _is_whole(facts, ranks)]
+    if len(usable) == 1:
+        alone = [ranks[usable[0]]]
+        return Comparable(_own_stretches(alone), (left_out_ranks_note(ranks, usable),), NOTHING_WHOLE)
+    if 1 < len(usable) < len(ranks):  # first: they have no step that others could be numbered by
+        found = comparable([ranks[p] for p in usable])
+        return replace(found, notes=(left_out_ranks_note(ranks, usable), *found.notes))
+    group_ids, keys = comm_group_ids(ranks)
+    ranks = numbered_by_ends(ranks, group_ids)
+    ranks, are_numbered = paired_steps(ranks, group_ids, keys)
+    if any(not len(f.steps) for f in ranks) or not (are_numbered or _are_alike(ranks)):
+        return _recorded_whole(ranks)
+    numbers = np.unique(np.concatenate([_every_number(f) for f in ranks]))
+    has = np.array([np.isin(numbers, f.steps["index"]) for f in ranks])
+    whole = has & _whole(ranks, numbers, has)
+    if whole.all():
+        return Comparable(ranks)
+    kept, first, end = _block(whole)
+    if len(kept) < 2:
+        why_not = NOTHING_WHOLE if has.all(axis=0).any() else NO_COMMON_STEP
+        return Comparable(_own_stretches(ranks), why_not=why_not)
+    chosen = numbers[first:end]
+    cut = tuple(with_steps(_with_torn(ranks[p], numbers[has[p] & ~whole[p]]), _rows_of(ranks[p], chosen)) for p in kept)
+    held = {ranks[p].path: ranks[p].steps.take(_rows_of(ranks[p], numbers[whole[p]])) for p in kept}
+    return Comparable(cut, tuple(_notes(ranks, kept, chosen, numbers, has, whole)), whole_steps=held)
+
+
+def _with_torn(facts: RankFacts, numbers: Array) -> RankFacts:
+    """The rank, with these numbers among its torn steps."""
+    return replace(facts, torn_steps=tuple(sorted({*facts.torn_steps, *numbers.tolist()})))
+
+
+def _rows_of(facts: RankFacts, numbers: Array) -> Array:
+    """Rows of the rank's steps with these numbers."""
+    return np.flatnonzero(np.isin(facts.steps["index"], numbers))
+
+
+def _every_number(facts: RankFacts) -> Array:
+    """Numbers of the steps that the rank recorded, whole or in part; int64, ascending."""
+    return np.union1d(facts.steps["index"], np.array(facts.torn_steps, np.int64)).astype(np.int64)
+
+
+def _own_stretches(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
+    """Every rank with its longest run of whole steps: what it does between two of them is not known."""
+    return tuple(_own_stretch(facts) for facts in ranks)
+
+
+def _own_stretch(facts: RankFacts) -> RankFacts:
+    every = _every_number(facts)
+    first, end = longest_run(np.isin(every, facts.steps["index"]))
+    return with_steps(facts, _rows_of(facts, every[first:end]))
+
+
+def _are_alike(ranks: Sequence[RankFacts]) -> bool:
+    """Whether all ranks hold as many steps: those of one window, found alike. One step that is left of a torn window
+    may be any."""
+    is_torn = any(f.torn_steps for f in ranks)
+    return len({len(f.steps) for f in ranks}) == 1 and not (is_torn and len(ranks[0].steps) < ENOUGH)
+
+
+def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
+    """The ranks whose files hold their whole windows, where steps have no numbers by which they could be paired. A rank
+    whose window counts as one step is not compared with ranks whose steps are known, and one of which steps are torn
+    with nobody: its first step may be the second of its peers.
+    """
+    one_window = [f.step_source == "inferred" and len(f.steps) == 1 for f in ranks]
+    apart = one_window if not all(one_window) else [False] * len(ranks)
+    whole = [_is_whole(facts, ranks) and not facts.torn_steps for facts in ranks]
+    kept = [p for p in range(len(ranks)) if whole[p] and not apart[p]]
+    if len(kept) == len(ranks):
+        return Comparable(_own_stretches(ranks))
+    if len(kept) < 2:
+        return Comparable(_own_stretches(ranks), why_not=NOTHING_WHOLE)
+    found = comparable([ranks[p] for p in kept])  # what their steps cannot be paired for may have been the others
+    return replace(found, notes=(left_out_ranks_note(ranks, kept), *found.notes))
+
+
+def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
+    """Whether each rank recorded all of each step that it has; bool, shape (ranks, steps)."""
+    whole = np.array([np.full(len(numbers), _is_whole(f, ranks)) for f in ranks])
+    if all(knows_launches(f) for f in ranks):
+        whole &= ~_lacks_collectives(ranks, numbers, has)
+        return whole & ~_lacks_kernels(ranks, numbers, has, FEWER_SHARE)
+    # By when work ran, not when it was launched: what runs across a mark is of the one step here and the other there.
+    return whole & ~_lacks_kernels(ranks, numbers, has, FEWER_EVENTS)
+
+
+def _is_whole(facts: RankFacts, ranks: Sequence[RankFacts]) -> bool:
+    """Whether the file shows what the rank's device did in every step that it holds."""
+    return bool(facts.counts.get("whole", 1)) and not lost_device(facts, ranks)
+
+
+def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
+    """Where a rank called fewer collectives of a process group than another member of it, in one step."""
+    ids, keys = comm_group_ids(ranks)
+    lacks = np.zeros(has.shape, bool)
+    rank_of = {f.identity.rank: p for p, f in enumerate(ranks)}
+    counts = np.zeros((len(keys), *has.shape), np.int64)
+    is_known = np.ones(len(keys), bool)
+    for position, facts in enumerate(ranks):
+        step = _column(facts, facts.comms, early_comms(facts.comms, facts.device_ops), numbers)
+        mine = (step >= 0) & ~np.isin(facts.comms["op"], POINT_TO_POINT)
+        np.add.at(counts[:, position], (ids[position][mine], step[mine]), 1)
+        is_known[np.unique(ids[position][mine & (facts.comms["seq"] == NULL)])] = False
+    for group, (members, _) in enumerate(keys):
+        traced = np.array([rank_of[r] for r in members if r in rank_of], np.int64)
+        if len(traced) > 1:
+            own, here = counts[group, traced], has[traced]
+            most = np.where(here, own, 0).max(axis=0)
+            fewer = here & (own < most)
+            lacks[traced] |= fewer & ~_is_sparse(own, np.where(here, most, 0)) if is_known[group] else fewer
+    return lacks
+
+
+def _is_sparse(own: Array, most: Array) -> Array:
+    """Where a step lacks single records of a file that lacks few, now and then: the others are known all the same.
+
+    A collective is missing where its launch or its kernel is: with twice the chance of a record, and of few collectives
+    by two standard deviations more than that.
+    """
+    few = most - own <= np.maximum(1, LOST_SHARE * most)
+    expected = 2 * LOST_SHARE * most.sum(axis=1, keepdims=True)
+    return np.asarray(few & ((most - own).sum(axis=1, keepdims=True) <= expected + 2 * np.sqrt(expected)))
+
+
+def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
+    """Where a rank launched fewer kernels, by that share, than in most of its steps, while most others did not. As many
+    as most of its peers lack nothing: in its other steps the rank does more, saves say.
+    """
+    counts = np.zeros(has.shape, np.int64)
+    for position, facts in enumerate(ranks):
+        step = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+        counts[position] = np.bincount(step[step >= 0], minlength=len(numbers))
+    usual = np.array([_usual(own[mine]) for own, mine in zip(counts, has, strict=True)])[:, None]
+    alike = np.array([_usual(own[mine]) for own, mine in zip(counts.T, has.T, strict=True)])[None, :]
+    is_static = ((counts == alike) & (alike > 0)).any(axis=1, keepdims=True)  # equals its peers where it is whole
+    fewer = has & (_fewer(counts, usual, share) | (is_static & _fewer(counts, alike, share)))
+    fewer |= has & (usual == 0) & (_far_fewer(counts, has) | _scattered_below(counts, usual))
+    common = fewer.sum(axis=0) * 2 > has.sum(axis=0)  # the program itself launches fewer there
+    return np.asarray(fewer & ~common & (counts != alike))
+
+
+def _fewer(counts: Array, usual: Array, share: float) -> Array:
+    return (usual > 0) & (usual - counts >= np.maximum(FEWER_KERNELS, share * usual))
+
+
+def _far_fewer(counts: Array, has: Array) -> Array:
+    """Where a rank launched far fewer kernels than in its typical step and than its peers in this one, and they did
+    not, though no two of its counts agree: single records were lost at random, or its work depends on its data.
+    """
+    few = 1 - 2 * LOST_SHARE  # records are lost in the one step and in the other
+    held = np.where(has, counts, np.nan)
+    own, here = _median(held, 1), _median(held, 0)
+    part = held / np.maximum(own, 1.0)
+    torn = (part < few * _median(part, 0)) & (held < few * here)
+    return np.asarray(torn & (held < own - FEWER_KERNELS))
+
+
+def _scattered_below(counts: Array, usual: Array) -> Array:
+    """Where a rank launched far fewer kernels than half of the ranks and more do in step after step: these run a
+    program that always launches equally many. A rank that runs it, too, and of which no two steps agree, lacks records.
+    """
+    alike = usual[usual > 0]
+    if 2 * len(alike) < len(usual):
+        return np.zeros(counts.shape, bool)
+    return np.asarray(counts < (1 - 2 * LOST_SHARE) * alike.min() - FEWER_KERNELS)
+
+
+def _median(values: Array, axis: int) -> Array:
+    """Of what is known (not NaN), along an axis that is kept; NaN where nothing is."""
+    rows = values if axis else values.T
+    known = [row[~np.isnan(row)] for row in rows]
+    found = np.array([float(np.median(own)) if len(own) else np.nan for own in known])
+    return found[:, None] if axis else found[None, :]
+
+
+def _usual(counts: Array) -> int:
+    """The value that more than half have; 0 where there is none."""
+    values, times = np.unique(counts, return_counts=True)
+    return int(values[np.argmax(times)]) if len(times) and times.max() * 2 > len(counts) else 0
+
+
+def _column(facts: RankFacts, table: Table, early: Array, numbers: Array) -> Array:
+    """Position in `numbers` of the step that issued each row of DEVICE_OPS or COMMS; -1 where none did: what was
+    launched before the recording (`early`) is of no step, however far the rank's host ran ahead.
+    """
+    issued, (start, end) = issued_ns(table), facts.marks
+    step = np.searchsorted(start, issued, side="right") - 1
+    inside = (step >= 0) & (issued < end[np.maximum(step, 0)]) & ~early
+    return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
+
+
+def _block(whole: Array) -> tuple[list[int], int, int]:
+    """Ranks and a half-open range of steps, all whole: every rank if ENOUGH steps are, else the largest block that
+    leaves out few ranks, FEW_OUT of those that hold a whole step at all; else the most ranks: who is late, and what
+    traffic costs, takes all members to tell.
+    """
+    usable = int(whole.any(axis=1).sum())
+    blocks = []
+    for first, end in combinations(range(whole.shape[1] + 1), 2):
+        kept = np.flatnonzero(whole[:, first:end].all(axis=1)).tolist()
+        if kept:
+            blocks.append((kept, first, end))
+    if not blocks:
+        return [], 0, 0
+    every = max((block for block in blocks if len(block[0]) == usable), key=_steps, default=None)
+    if every is not None and (_steps(every) >= ENOUGH or 2 * _steps(every) >= whole.shape[1]):
+        return every
+    few = [block for block in blocks if usable - len(block[0]) <= FEW_OUT * usable]
+    if few:
+        return max(few, key=lambda block: len(block[0]) * _steps(block))
+    return max(blocks, key=lambda block: (len(block[0]), _steps(block)))
+
+
+def _steps(block: tuple[list[int], int, int]) -> int:
+    return block[2] - block[1]
+
+
+def _notes(
+    ranks: Sequence[RankFacts], kept: Sequence[int], chosen: Array, numbers: Array, has: Array, whole: Array
+) -> list[HealthNote]:
+    notes = [left_out_ranks_note(ranks, kept)] if len(kept) < len(ranks) else []
+    if len(chosen) < len(numbers):
+        torn = (has & ~whole)[list(kept)]
+        fewest, most = int(has.sum(axis=1).min()), int(has.sum(axis=1).max())
+        issue = f"ranks hold different steps: {fewest} to {most}"
+        if fewest == most:
+            issue = "ranks hold different steps"
+        if torn.any():
+            where = ", ".join(map(str, numbers[torn.any(axis=0)][:8].tolist()))
+            issue = f"a rank lacks events that its peers recorded, in steps {where}"
+        notes.append(HealthNote(issue, f"only the {len(chosen)} that all of them recorded whole are used", "info"))
+    return notes
+
+
+def left_out_ranks_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> HealthNote:
+    """What is said of ranks (all but the positions `kept`) that are left out for what they lack."""
+    gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
+    named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
+    issue = f"{named} recorded too little of the steps that the others recorded"
+    return HealthNote(issue, "not compared, and left out: what was late there is unknown", "warning")

@@ -1,0 +1,363 @@
+"""The steady steps: those of the rhythm that repeats. Everything that is averaged or priced is of them.
+
+A recording begins and ends with what happens once: contexts, modules and loader workers start, the profiler starts and
+stops. Five kinds of step are told apart from the others:
+
+  - a step that holds such a cost, more of it than all other steps together, where the cost explains most of the time by
+    which the ranks' devices idled longer than in the other steps;
+  - the first step, where the ranks' recordings opened further apart than any other step begins: the later ones kept the
+    others waiting;
+  - a step in which every rank's device runs far more kernels than in any other, where the others all run as many: what
+    the script does there (an evaluation) it does once in the recording;
+  - a step in which a rank idles for longer than all other steps together take. Whether that comes again, and how often,
+    the recording does not say, and one event must not make the mean of all steps. Of saving half as long is enough:
+    were it to come again in every recording of this length, the job would save for a third of its time.
+
+  - a step in which every rank's host pauses for no reason that is recorded, and in no other step nearly as long: a
+    computed metric, a log that is flushed.
+
+Steps that some ranks recorded whole and others lack are steps to compare with as well.
+
+A cost in one step that is neither, a checkpoint every few steps say, is part of the rhythm. So is a long step that the
+timers of the steps outside the recording know to come again as often (`recurring`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.completeness import longest_run
+from ddprof.analyzers.facts.kernels import with_steps
+from ddprof.analyzers.facts.model import Once, RankFacts, Work, of_cause
+from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
+from ddprof.analyzers.facts.work import compute_work
+from ddprof.analyzers.job.model import Clock, LeftOut
+from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
+from ddprof.causes import CAUSES
+from ddprof.model import HealthNote
+from ddprof.tables import Array, Table
+from ddprof.units import format_us
+
+STARTING_UP = (Once.CONTEXT, Once.MEMORY, Once.MODULE)
+MOST = 0.5  # of a step's excess, which one cause explains if it is more than all others
+TIMES_OTHERS = 2.0  # what occurs twice is about as long both times: allocations of one program differ by less
+SAVING_SHARE = 0.5  # of all other steps together; Daly's interval for any mean time between failures costs far less
+TIMES_ELSEWHERE = 10.0  # an order of magnitude: what a step lacks altogether, and not only by chance
+HOSTS_OWN = ("host_launch", "host_sync", "unknown")  # causes of idle time: a pause after a blocking call is the second
+FEWEST_OTHERS = 2  # steps to compare with, before length alone says that a step is not one of them
+WORDS = {
+    Once.CONTEXT: "creating contexts",
+    Once.MEMORY: "first allocations",
+    Once.MODULE: "loading code",
+    Once.BATCH: "the first batch",
+    Once.OVERHEAD: "the profiler",
+    Once.STARTING: "the start of the profiler",
+    Once.STOPPING: "the end of the profiler",
+}
+MORE_KERNELS = "kernels that no other step runs"
+PAUSE = "a pause of every rank's host"
+ONE_RANK = "one rank alone, without computing,"
+OPENED_APART = "recordings that opened apart by"
+FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
+EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
+
+
+@dataclass(frozen=True)
+class _Walls:
+    """Time of the ranks in their steps, ns, NaN where a rank lacks one; `once` has one more axis, the kind of cost."""
+
+    wall: Array  # (ranks, steps)
+    busy: Array  # (ranks, steps), in compute
+    idle: Array  # (ranks, steps), neither computing nor in exposed communication
+    paused: Array  # (ranks, steps), idle for no cause but the host's own
+    saving: Array  # (ranks, steps), idle while the host saves, loads or logs
+    once: Array  # (kinds, ranks, steps)
+    kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
+    apart: Array  # (steps,), from the first rank that begins to the last, at least; 0 where clocks are not known
+
+    @cached_property
+    def job_wall(self) -> Array:
+        """Length of each step on the typical rank."""
+        return np.nanmedian(self.wall, axis=0)
+
+
+def steady_steps(
+    ranks: Sequence[RankFacts], clock: Clock | None = None, recorded: Sequence[Table] | None = None
+) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
+    """The ranks with their steady steps alone, and what was left out, in order.
+
+    Ranks whose steps have no number in common are each judged by their own.
+    `clock`: None where nothing connects those of several ranks. `recorded`: STEPS of each rank with those that not all
+    ranks recorded; its own steps if None. Of several stretches of steady steps the longest is kept. Where the ranks
+    have no steady step in common, all are left out, and kept nevertheless: nothing that they hold is known to recur,
+    and there is nothing else to show (job/scope.py).
+    """
+    unchanged = tuple(ranks)
+    if not ranks or any(not len(f.steps) for f in ranks):
+        return unchanged, ()
+    numbers = ranks[0].steps["index"]
+    for facts in ranks[1:]:
+        numbers = np.intersect1d(numbers, facts.steps["index"])
+    if not len(numbers) and len(ranks) > 1:
+        return own_steady_steps(ranks)
+    held = recorded or [facts.steps for facts in ranks]
+    every = np.unique(np.concatenate([numbers, *(steps["index"] for steps in held)]))
+    if not len(numbers) or len(every) < 2:
+        return unchanged, ()
+    walls = _walls(ranks, held, every, clock)
+    found = _occurring_once(walls)
+    found &= ~(recurring(ranks, walls.job_wall, found) & ~_starts_up(walls, found))
+    is_common = np.isin(every, numbers)
+    is_once = found[is_common]
+    if not is_once.any():
+        return unchanged, ()
+    begin, end = longest_run(~is_once[::-1])  # backwards: of equals the last, when the process is warmer
+    first, last = len(is_once) - end, len(is_once) - 1 - begin
+    kept = unchanged
+    if not is_once.all():
+        kept = tuple(_between(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
+
+    def mostly(step: int) -> str:
+        return f"mostly {_largest_cause(ranks, int(numbers[step]))}"
+
+    left_out = [
+        LeftOut(int(numbers[step]), round(float(walls.job_wall[place])), _why(walls, int(place), found) or mostly(step))
+        for step, place in enumerate(np.flatnonzero(is_common))
+        if not first <= step <= last
+    ]
+    return kept, tuple(left_out)
+
+
+def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
+    """Ranks that are not compared, each with the steady ones of its own steps, and what was left out of any."""
+    alone = [steady_steps((facts,)) for facts in ranks]
+    left_out = {step.number: step for _, once in reversed(alone) for step in once}
+    return tuple(kept for (kept,), _ in alone), tuple(left_out[number] for number in sorted(left_out))
+
+
+def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> bool:
+    """Whether all steps that are left occurred once, by those that were not recorded on all ranks."""
+    numbers = [step.number for step in left_out]
+    return bool(numbers) and all(np.isin(facts.steps["index"], numbers).all() for facts in ranks)
+
+
+def left_out_note(left_out: Sequence[LeftOut], step_ns: int, is_all: bool) -> list[HealthNote]:
+    """What was left out, told once. `is_all`: no other step is left."""
+    if not left_out:
+        return []
+    told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
+    effect = f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step"
+    return [HealthNote(told, "it occurred once, and no other step is left to judge" if is_all else effect, "info")]
+
+
+def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:
+    shape = (len(ranks), len(numbers))
+    begin, wall, busy, idle, paused, saving, kernels = (np.full(shape, np.nan) for _ in range(7))
+    once = np.full((len(Once), *shape), np.nan)
+    for position, (facts, own) in enumerate(zip(ranks, held, strict=True)):
+        steps = own.take(np.flatnonzero(np.isin(own["index"], numbers)))
+        at = np.searchsorted(numbers, steps["index"])
+        lo, hi = steps.bounds
+        wall[position, at] = hi - lo
+        begin[position, at] = lo - (clock.offset_ns(position) if clock else 0)
+        busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
+        idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
+        own_idle = of_cause(facts.gaps, *HOSTS_OWN)
+        paused[position, at] = intervals.overlap(intervals.union(*own_idle.bounds), lo, hi)
+        # Idle time of a rank that was recorded in part has no cause.
+        saves = of_cause(facts.gaps, "checkpoint") if facts.counts.get("whole", 1) else facts.spans_of("checkpoint")
+        saving[position, at] = intervals.overlap(intervals.union(*saves.bounds), lo, hi)
+        at_ns = np.sort(facts.device_ops["start_ns"][facts.device_ops["work"] == Work.COMPUTE])
+        kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
+        once[:, position, at] = 0
+        for kind in np.unique(facts.once["kind"]).tolist():
+            mine = facts.once["kind"] == kind
+            costs = intervals.union(facts.once["start_ns"][mine], facts.once["end_ns"][mine])
+            once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
+    errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
+    known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
+    apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
+    return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - known))
+
+
+def _occurring_once(walls: _Walls) -> Array:
+    """Which steps are left out; bool, shape (steps,)."""
+    left_out = np.zeros(walls.wall.shape[1], bool)
+    found = True
+    while found:
+        found = False
+        for step in np.argsort(-walls.job_wall, kind="stable").tolist():
+            others = ~left_out
+            others[step] = False
+            if left_out[step] or not others.any():
+                continue
+            if (
+                _holds_start(walls, step, others)
+                or _opened_apart(walls, step)
+                or _runs_more(walls, step, others)
+                or _outweighs(walls, step, others)
+                or _pauses_once(walls, step, others)
+            ):
+                left_out[step] = found = True
+    return left_out
+
+
+def _starts_up(walls: _Walls, is_once: Array) -> Array:
+    """Which steps that are left out hold a cost that occurs once, and mostly that; bool, shape (steps,)."""
+    others = ~is_once
+    return np.array([once and _holds_start(walls, step, others) for step, once in enumerate(is_once.tolist())], bool)
+
+
+def _holds_start(walls: _Walls, step: int, others: Array) -> bool:
+    """Whether costs that occur once explain most of what the step is longer than the others."""
+    usual_ns = float(np.median(walls.job_wall[others]))
+    if walls.job_wall[step] - usual_ns < WORTH_SAYING * usual_ns:  # less would be worth no finding
+        return False
+    held = sum((walls.once[kind, :, step] for kind in _kinds_once(walls, step, others)), np.zeros(len(walls.wall)))
+    known = ~np.isnan(held) & ~np.isnan(walls.idle[:, others]).all(axis=1)
+    if not known.any():
+        return False
+    held, idle = held[known], walls.idle[known]
+    excess = np.maximum(0, idle[:, step] - np.nanmedian(idle[:, others], axis=1))
+    explained = np.minimum(held, excess)
+    return float(explained.max()) >= WORTH_SAYING * usual_ns and float(explained.sum()) > MOST * float(excess.sum())
+
+
+def _kinds_once(walls: _Walls, step: int, others: Array) -> list[Once]:
+    """Kinds of cost of which this step holds more than all others together. A batch is a first one only where the
+    process starts. Memory may be allocated in every second step as well: then another step, left out or not, holds
+    about as much; only start-up, which may take several steps, is compared with what comes after it.
+    """
+    longest = np.nanmax(walls.once, axis=1)  # (kinds, steps), of any rank
+    kinds = [kind for kind in Once if longest[kind, step] > longest[kind, others].sum()]
+    if not any(kind in STARTING_UP for kind in kinds):
+        kinds = [kind for kind in kinds if kind != Once.BATCH]
+    again = longest[Once.MEMORY, step + 1 :] if not others[:step].any() else np.delete(longest[Once.MEMORY], step)
+    if TIMES_OTHERS * again.max(initial=0) >= longest[Once.MEMORY, step]:
+        kinds = [kind for kind in kinds if kind != Once.MEMORY]
+    return kinds
+
+
+def _opened_apart(walls: _Walls, step: int) -> bool:
+    """Whether this is the first step, and ranks begin it further apart than any other, by what a finding is worth."""
+    if step or len(walls.apart) <= FEWEST_OTHERS:
+        return False
+    usual_ns = float(np.median(walls.job_wall[1:]))
+    return float(walls.apart[0] - walls.apart[1:].max()) > WORTH_SAYING * usual_ns
+
+
+def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
+    """Whether every rank runs clearly more kernels in the step, and takes longer for it, than in the others, which run
+    as many as one another. Where one rank alone does, the others wait for it: that is somebody's lateness.
+    """
+    if int(others.sum()) < FEWEST_OTHERS:
+        return False
+    ranks = ~np.isnan(walls.kernels[:, step]) & ~np.isnan(walls.kernels[:, others]).all(axis=1)
+    rest = walls.kernels[ranks][:, others]
+    usual = np.nanmedian(rest, axis=1, keepdims=True)
+    alike = bool((usual > 0).all() and not (np.abs(rest - usual) > COUNT_TOLERANCE * usual).any())
+    more = (walls.kernels[ranks][:, [step]] > (1 + COUNT_TOLERANCE) * np.nanmax(rest, axis=1, keepdims=True)).all()
+    more &= ranks.any()
+    usual_ns = float(np.median(walls.job_wall[others]))
+    return alike and bool(more) and float(walls.job_wall[step]) > (1 + WORTH_SAYING) * usual_ns
+
+
+def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
+    """Whether some rank computes nothing in the step for longer than all others take together, or saves for half as
+    long, for several steps and in no other. Its peers need not wait for it where the recording ends with the step.
+    Beside one other step alone only a save tells, of which it is known that not every step has one.
+    """
+    rest = walls.job_wall[others]
+    saves_once = not np.nansum(walls.saving[:, others])
+    saved_ns = float(np.nanmax(walls.saving[:, step])) if saves_once else 0.0
+    if int(others.sum()) < FEWEST_OTHERS:
+        return saved_ns > float(rest.sum())
+    usual_ns = float(np.median(rest))  # the peers of one that saves wait for it in the next step
+    most_ns = max(SAVING_SHARE * len(rest), FEWEST_OTHERS) * usual_ns
+    return _unused_ns(walls, step) > float(rest.sum()) or saved_ns > most_ns
+
+
+def _unused_ns(walls: _Walls, step: int) -> float:
+    """The longest time in the step that some rank does not compute."""
+    return float(np.nanmax(walls.wall[:, step] - walls.busy[:, step]))
+
+
+def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
+    """Whether the hosts of all ranks pause in the step, and none of them nearly as long in any other."""
+    rest = walls.paused[:, others]
+    if int(others.sum()) < FEWEST_OTHERS or np.isnan(rest).all():
+        return False
+    usual_ns = float(np.median(walls.job_wall[others]))
+    shortest = float(np.nanmin(walls.paused[:, step]))
+    return shortest >= WORTH_SAYING * usual_ns and shortest > TIMES_ELSEWHERE * float(np.nanmax(rest))
+
+
+def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
+    """The rank with the steps of these numbers alone."""
+    index = facts.steps["index"]
+    return with_steps(facts, np.flatnonzero((index >= first) & (index <= last)))
+
+
+def _why(walls: _Walls, step: int, is_once: Array) -> str:
+    """What the step was left out for, with the longest time of each cost on any rank; "" where it is only long."""
+    if not is_once[step]:
+        return "apart from the longest stretch of steady steps"
+    others = ~is_once
+    kinds = [k for k in _kinds_once(walls, step, others) if np.nanmax(walls.once[k, :, step]) > 0]
+    kinds.sort(key=lambda kind: -np.nanmax(walls.once[kind, :, step]))
+    usual_ns = float(np.median(walls.job_wall[others]))
+    held = [(WORDS[k], float(np.nanmax(walls.once[k, :, step]))) for k in kinds]
+    if _runs_more(walls, step, others):
+        held.append((MORE_KERNELS, float(walls.job_wall[step]) - usual_ns))
+    if _opened_apart(walls, step):
+        held.append((OPENED_APART, float(walls.apart[step])))
+    told = max((ns for _, ns in held), default=0.0)
+    if not told and _pauses_once(walls, step, others):
+        held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
+    alone = _unused_ns(walls, step)
+    if _outweighs(walls, step, others) and alone > max(walls.job_wall[step], TIMES_OTHERS * told):
+        held.append((ONE_RANK, alone))
+    shown = [f"{words} {format_us(ns / 1e3)}" for words, ns in held if ns >= WORTH_SAYING * usual_ns]
+    return ", ".join(shown)
+
+
+def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:
+    """Words of what takes most of a step's time without compute, on any rank."""
+    taken = {"comm_wait": 0.0}
+    for facts in ranks:
+        lo, hi = facts.steps.take(np.flatnonzero(facts.steps["index"] == number)).bounds
+        exposed = float(intervals.overlap(intervals.union(*facts.exposed.bounds), lo, hi).sum())
+        taken["comm_wait"] = max(taken["comm_wait"], exposed)
+        for cause in CAUSES:
+            idle = intervals.union(*of_cause(facts.gaps, cause).bounds)
+            taken[cause] = max(taken.get(cause, 0.0), float(intervals.overlap(idle, lo, hi).sum()))
+    largest = max(taken, key=lambda cause: taken[cause])
+    return "communication" if largest == "comm_wait" else CAUSES[largest].words
+
+
+def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) -> Array:
+    """Which steps that are left out are as long as others that recur outside the recording; bool, shape (steps,).
+
+    `wall_ns`: of each traced step on the typical rank. So many of them must be as long, over the run, that a recording
+    of as many steps holds one of them by expectation. False throughout where the job's steps were not timed.
+    """
+    found = np.zeros(len(wall_ns), bool)
+    if is_left_out.all() or not is_left_out.any():
+        return found
+    outside = [np.array([step.length_ns for step in unprofiled_steps(facts)], float) for facts in ranks]
+    if any(len(lengths) < MIN_STEPS for lengths in outside):
+        return found
+    usual_ns = float(np.median(wall_ns[~is_left_out]))
+    for step in np.flatnonzero(is_left_out).tolist():
+        # Nearer by ratio to this one than to the usual ones; both were longer under the profiler, so few are counted.
+        as_long_ns = float(np.sqrt(wall_ns[step] * usual_ns))
+        times = [int((lengths > as_long_ns).sum()) for lengths in outside]
+        often = float(np.median([count / len(lengths) for count, lengths in zip(times, outside, strict=True)]))
+        found[step] = np.median(times) >= FEWEST_TIMES and often * len(wall_ns) >= EXPECTED
+    return found

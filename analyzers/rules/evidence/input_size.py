@@ -1,0 +1,46 @@
+"""Ranks that are fed more than their peers: what of their time that explains, and what to do about it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.input_size import batch_words, is_fed_more
+from ddprof.analyzers.job.measures import Measures
+from ddprof.findings import Fix
+from ddprof.tables import Array
+from ddprof.units import format_ranks
+
+
+def fed_longer(measures: Measures, time_us: Array) -> Array:
+    """Which ranks are fed so much more that it explains what they take longer than the typical rank, by a time of each;
+    bool, shape (ranks,).
+
+    The host of a device launches the same kernels, however large: there the device must take longer, too.
+    """
+    usable = np.isfinite(time_us) & (time_us > 0)
+    if not usable.any():
+        return np.zeros(len(time_us), bool)
+    execution = execution_of(measures.job)
+    explained = is_fed_more(measures.job.ranks, np.where(usable, time_us, 0.0) / averages.typical(time_us[usable]))
+    with np.errstate(invalid="ignore"):
+        longer = measures.work.factor >= 1 + execution.limits.min_work_spread
+    return np.asarray(explained & (longer | execution.computes_on_host))
+
+
+def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
+    """What to change of batches that hold more samples on some ranks; None where they do not, or nothing counted them.
+
+    `position`: of the rank with the largest.
+    """
+    words = batch_words(measures.job.ranks, position)
+    if words is None or "samples" not in words:
+        return None
+    return Fix(
+        setting="batch size of " + format_ranks(numbers),
+        suggested="the same on every rank: shards of equal size, and one batch size",
+        patch="DataLoader(data, batch_size=B, sampler=DistributedSampler(data))  # one data set, split evenly",
+        why=f"{words}: to fetch, collate and compute more takes longer, and the others wait",
+        source="PyTorch documentation: torch.utils.data.distributed.DistributedSampler",
+    )

@@ -1,0 +1,172 @@
+"""Candidates for communication that could go, each kind under the rule of what it pays: latency, or bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddprof.analyzers.facts.script.operators import call_of
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.redundant.cost import needless_us
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
+from ddprof.analyzers.rules.evidence.redundant import fixes
+from ddprof.analyzers.rules.evidence.redundant.lines import called_at
+from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
+from ddprof.tables import Array
+from ddprof.units import format_bytes, format_share, format_us
+
+MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
+
+
+@dataclass(frozen=True)
+class Told:
+    """One kind of it as a rule tells it. `where`: the line that calls it, with a comma before; "" if unknown."""
+
+    traffic: tuple[Traffic, ...]
+    number: int  # as in Needless
+    where: str
+
+    @property
+    def calls(self) -> float:
+        """Per step, mean over ranks."""
+        return sum(traffic.count for traffic in self.traffic)
+
+    @property
+    def size_bytes(self) -> float:
+        """Of a rank, per step."""
+        return sum(traffic.total_bytes for traffic in self.traffic)
+
+    def of_bytes(self, calls: float = 1.0, how: str = " in all") -> str:
+        """Their size in words; "" where sizes were not recorded."""
+        return f" of {format_bytes(self.size_bytes / max(1.0, calls))}{how}" if self.size_bytes else ""
+
+    @property
+    def op(self) -> str:
+        """What is called most often."""
+        return max(self.traffic, key=lambda traffic: traffic.count).op
+
+
+def could_go(measures: Measures, rule_id: str, is_volume: bool) -> Iterator[Candidate]:
+    """Candidates for what could go and pays for its bytes (`is_volume`), or for its number of calls."""
+    for kind in measures.needless:
+        traffic = tuple(t for t in measures.comm.traffic if t.needless == kind)
+        if not traffic or (kind == ACCUMULATION or _is_large(traffic)) != is_volume:
+            continue
+        held_us = needless_us(measures.job, measures.needless[kind], waits=True)
+        # A setting that serves nothing is worth a word however little it costs.
+        if kind == UNUSED or held_us.mean() >= MIN_SHARE * measures.step_us:
+            yield _candidate(measures, rule_id, kind, traffic, held_us)
+
+
+def _is_large(traffic: tuple[Traffic, ...]) -> bool:
+    return sum(t.total_bytes for t in traffic) >= TINY_BYTES * sum(t.count for t in traffic)
+
+
+def _candidate(
+    measures: Measures, rule_id: str, kind: str, traffic: tuple[Traffic, ...], held_us: np.ndarray
+) -> Candidate:
+    worst = int(np.argmax(held_us))
+    lines = called_at(measures, kind, worst)
+    told = Told(traffic, measures.needless[kind].number, f", at {lines[0]}" if lines else "")
+    cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
+    evidence = Evidence(
+        f"{told.calls:.0f} {told.op} calls per step{told.of_bytes(told.calls, ' each')} could go, "
+        f"{format_us(transfer_us)} of transfer; with waiting for late ranks they hold the ranks for "
+        f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
+    )
+    summary, fix = _WORDS[kind]
+    changes: tuple[Change, ...] = (Change("drop_needless", (), (), kind),)
+    more_us = 0.0
+    if kind == METRICS and (part := _of_the_others(measures, worst)) > 0:
+        # Of what is computed on the values of all ranks, each rank's own part is left.
+        changes, more_us = (
+            (*changes, Change("no_script", values=(1.0 - part,))),
+            part * float(measures.script_us[worst]),
+        )
+    return Candidate(
+        id=rule_id,
+        summary=summary(measures, told),
+        ranks=(),
+        lost_us=cost_us + more_us,
+        changes=changes,
+        basis=Basis.RECORDED,
+        evidence=(
+            evidence,
+            *_more(measures, kind),
+            *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines),
+        ),
+        fixes=(fix(measures, told.number),),
+        ceiling_us=float(held_us.max()) + more_us,
+        band=0.2,
+    )
+
+
+def _of_the_others(measures: Measures, position: int) -> float:
+    """The share of a rank's time in Python of its script that goes to values gathered from other ranks."""
+    ranks = len(measures.job.ranks)
+    return share_on_gathered(measures, position) * (ranks - 1) / ranks
+
+
+def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
+    """What else is known of a kind."""
+    largest = measures.settings.ddp.buffers
+    if kind == BUFFERS and largest.largest:
+        yield Evidence(f"the largest buffer is '{largest.largest}', {format_bytes(largest.largest_bytes)}")
+    if kind == UNUSED:
+        yield Evidence("each pass searches the graph for parameters without a gradient and reduces a map of them")
+
+
+def _accumulation(measures: Measures, told: Told) -> str:
+    return f"gradients are reduced after each of {told.number} micro-batches, not once per optimizer step{told.where}"
+
+
+def _buffers(measures: Measures, told: Told) -> str:
+    return f"rank 0 sends its buffers before each forward pass{told.where}"
+
+
+def _unused(measures: Measures, told: Told) -> str:
+    return f"find_unused_parameters=True without need: all {told.number} parameters get a gradient in every traced pass"
+
+
+def _metrics(measures: Measures, told: Told) -> str:
+    return f"the script gathers values in every step that no pass needs{told.where}"
+
+
+def _norms(measures: Measures, told: Told) -> str:
+    return f"{told.calls + 1:.0f} small values are reduced one by one between backward pass and optimizer{told.where}"
+
+
+def on_gathered(measures: Measures, position: int) -> Array:
+    """Stacks of a rank in the calls of its loop that gather values which no pass needs; bool, shape (stacks,)."""
+    facts = measures.job.ranks[position]
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    if METRICS not in measures.needless or not len(tree):
+        return np.zeros(len(tree), bool)
+    lines = {line.partition(", in ")[0] for line in called_at(measures, METRICS, position)}
+    named = np.array([tree.words(frame) in lines for frame in range(len(tree.frames))], bool)
+    called = call_of(tree)
+    calls = np.unique(called[named[tree.frame] & (called >= 0)])
+    return np.asarray(np.isin(called, calls))
+
+
+def share_on_gathered(measures: Measures, position: int) -> float:
+    """The share of a rank's time in Python of its script (`Measures.script`) that is in them."""
+    own_ns = measures.script[position].stack_ns
+    total = float(own_ns.sum())
+    return float(own_ns[on_gathered(measures, position)].sum()) / total if total else 0.0
+
+
+Summary = Callable[[Measures, Told], str]
+MakeFix = Callable[[Measures, int], Fix]
+_WORDS: dict[str, tuple[Summary, MakeFix]] = {
+    ACCUMULATION: (_accumulation, fixes.accumulation),
+    BUFFERS: (_buffers, fixes.buffers),
+    UNUSED: (_unused, fixes.unused),
+    METRICS: (_metrics, fixes.metrics),
+    NORMS: (_norms, fixes.norms),
+}

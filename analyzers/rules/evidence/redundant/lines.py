@@ -1,0 +1,77 @@
+"""Which lines of the script call what could go, as capture noted them or as frames of the recording show."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.barriers import called_name
+from ddprof.analyzers.facts.script.calls import CALLS
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.redundant.between import callers, noted_calls, noted_of_script
+from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.sidecar.calls import ScriptCall
+
+MOST_LINES = 3
+_PASSES = {ACCUMULATION: "backward", BUFFERS: "forward"}  # which of them calls it
+
+
+def called_at(measures: Measures, kind: str, position: int) -> list[str]:
+    """Lines of one rank's script that call communication of a kind, most calls first; [] where none is known."""
+    if kind == UNUSED:
+        return []  # a setting of the model, and no line of the loop
+    facts, found = measures.job.ranks[position], measures.needless[kind]
+    noted: list[ScriptCall | None] = []
+    host = found.host[position]
+    if kind in (METRICS, NORMS):
+        inside = intervals.contains(host, facts.script_calls["start_ns"])
+        noted = [call for call, mine in zip(noted_of_script(facts), inside, strict=True) if mine]
+    else:  # called by a pass: its line is where the host is while they move
+        comms = facts.comms.take(found.comms[position])
+        host = intervals.merge(host, intervals.union(*comms.bounds))
+    found_lines = [caller.words for caller in callers(facts, noted, host)[:MOST_LINES]]
+    return found_lines or line_of_pass(facts, _PASSES.get(kind, ""))
+
+
+def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
+    """The line of the script that calls a pass, by the samples of the whole run: the window may hold too few."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    if phase not in _PASSES.values():
+        return []
+    inside = tree.is_forward if phase == "forward" else tree.is_backward
+    seen: Counter[str] = Counter()
+    for stack, samples in run_samples(facts, phase).items():
+        caller = stack
+        while caller >= 0 and inside[caller]:
+            caller = int(tree.outer[caller])
+        if caller not in (stack, -1) and tree.folded[caller] >= 0:
+            seen[tree.words(int(tree.frame[tree.folded[caller]]))] += int(samples)
+    return [words for words, samples in seen.most_common(1) if samples >= MIN_SAMPLES]
+
+
+def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
+    """Lines of a rank's script that call a collective themselves, most calls first; [] where `per_step` such calls are
+    mostly others': DDP's, of its buckets."""
+    calls = facts.script_calls
+    mine = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
+    mine &= facts.is_issued_in_steps(calls["start_ns"])
+    if mine.sum() < per_step * len(facts.steps) / 2:
+        return []
+    noted = [call for call, own in zip(noted_of_script(facts), mine.tolist(), strict=True) if own]
+    during = intervals.union(*calls.take(mine).bounds)
+    return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []
+
+
+def meeting_lines(facts: RankFacts) -> list[str]:
+    """Lines of a rank's script that call barriers and collectives of Python objects, most calls first."""
+    calls, noted = facts.meetings, list[ScriptCall | None]()
+    names = [called_name(facts.strings[int(name)]) for name in calls["name"]]
+    for name in dict.fromkeys(names):
+        mine = [row for row, other in enumerate(names) if other == name]
+        noted += noted_calls(facts, name, calls["start_ns"][mine])
+    return [caller.words for caller in callers(facts, noted, intervals.union(*calls.bounds))[:MOST_LINES]]

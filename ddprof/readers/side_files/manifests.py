@@ -1,0 +1,149 @@
+"""The manifests of a run (docs/run-folder.md): how its job was started and ended, the machines, the ranks' timers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from msgspec import Struct
+
+from ddprof.errors import NoUsableInput
+from ddprof.readers.files.names import file_name
+from ddprof.readers.files.remote import is_url
+from ddprof.readers.files.streams import read_small
+from ddprof.readers.numbers import one_rank
+from ddprof.readers.side_files.lenient import parse
+from ddprof.sidecar import Count, GpuTally, HostHardware, Rank, Sidecar, StepMedians, Topology, Whole
+from ddprof.untrusted.plain_text import clean
+from ddprof.untrusted.secrets import masked
+
+_MAIN = "manifest.json"
+Form = TypeVar("Form", bound=Struct)
+
+
+class Manifest(Struct, frozen=True):
+    """What one `ddprof run` saw of its host, and of the job's ranks by their number."""
+
+    host: str | None = None
+    topology: Topology | None = None
+    gpus: tuple[GpuTally, ...] = ()
+    step_times: dict[str, StepMedians] = {}
+    commit: str | None = None
+
+
+def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
+    """Of the manifests beside a trace those that may be its host's: that name its host, and the one that names none."""
+    host = file_name(trace).split(".")[1:2]
+    return tuple(m for m in manifests if file_name(m) == _MAIN or file_name(m).split(".")[1:2] == host)
+
+
+def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
+    """The machine under a sidecar's rank: its host's connections and the tally of its own GPU, as far as known."""
+    topology, gpu, uuid = None, None, _plain(sidecar.device.uuid)
+    for manifest in map(_read, manifests):
+        if manifest.host == sidecar.host:
+            topology = topology or manifest.topology
+            gpu = gpu or next((g for g in manifest.gpus if uuid is not None and _plain(g.uuid) == uuid), None)
+    return HostHardware(topology or Topology(), gpu)
+
+
+def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
+    """What every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
+    timed = [(one_rank(rank), medians) for path in manifests for rank, medians in _read(path).step_times.items()]
+    return {rank: medians for rank, medians in timed if rank is not None and medians.step_ns}
+
+
+def read_commit(manifests: Iterable[str]) -> str:
+    """The commit that the script's repository was at; "" where no manifest states one, or they differ."""
+    stated = {found for found in (_read(path).commit for path in dict.fromkeys(manifests)) if found}
+    return clean(stated.pop()) if len(stated) == 1 else ""
+
+
+def _read(path: str) -> Manifest:
+    """A manifest of the run; empty where it cannot be used. Every rank of a host reads the same one."""
+    try:
+        status = os.stat(path)
+    except OSError:  # not on this file system, or gone
+        return _parsed(path)
+    return _remembered(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
+    return _parsed(path)
+
+
+def _parsed(path: str) -> Manifest:
+    return _parsed_as(path, Manifest)
+
+
+def _parsed_as(path: str, form: type[Form]) -> Form:
+    """A manifest in some form; empty where it cannot be used."""
+    try:
+        return parse(read_small(path), form)[0]
+    except (OSError, ValueError, TypeError, NoUsableInput):
+        return form()
+
+
+def _plain(uuid: str | None) -> str | None:
+    """NVML writes "GPU-" before the UUID that CUDA gives."""
+    return uuid.removeprefix("GPU-").lower() if uuid else None
+
+
+class Launch(Struct, frozen=True):
+    """Of a manifest: the command, quoted as a shell takes it, and the folder that it was started in."""
+
+    command: str = ""
+    cwd: str = ""
+
+
+def launch_of(manifests: Iterable[str]) -> Launch | None:
+    """How the job of these manifests was started; None where that is not one command: every node had its own."""
+    found = sorted(set(manifests))
+    if len(found) != 1:
+        return None
+    try:
+        launch = parse(read_small(found[0]), Launch)[0]
+    except (OSError, ValueError, TypeError, NoUsableInput):
+        return None
+    return Launch(masked(launch.command), launch.cwd) if launch.command else None
+
+
+class PartOfJob(Struct, frozen=True):
+    """Of the manifests of one folder: the job by the name that its launcher shares, its ranks there, its size."""
+
+    job: str = ""
+    ranks: tuple[Rank, ...] = ()
+    world_size: Rank | None = None
+    started_ns: Count | None = None
+
+
+def part_of_job(manifests: Iterable[str]) -> PartOfJob:
+    """What the manifests of one folder state together; empty where they state nothing, or two jobs."""
+    found = [_parsed_as(path, PartOfJob) for path in manifests]
+    jobs, sizes = {part.job for part in found if part.job}, {part.world_size for part in found if part.world_size}
+    if len(jobs) > 1 or len(sizes) != 1:
+        return PartOfJob()
+    ranks = sorted({rank for part in found for rank in part.ranks})
+    begun = [part.started_ns for part in found if part.started_ns is not None]
+    return PartOfJob("".join(jobs), tuple(ranks), sizes.pop(), min(begun, default=None))
+
+
+class RunEnd(Struct, frozen=True):
+    """Of a manifest: the exit code of the job, and what was seen of it hanging."""
+
+    exit_code: Whole | None = None
+    hang: dict[str, object] | None = None
+
+
+def run_end(folder: str) -> RunEnd | None:
+    """How the job of a run folder ended; None where no manifest says it."""
+    manifest = os.path.join(folder, _MAIN)
+    if not is_url(manifest) and not os.path.isfile(manifest):
+        return None
+    try:
+        return parse(read_small(manifest), RunEnd)[0]
+    except (ValueError, TypeError, NoUsableInput):
+        return None

@@ -1,0 +1,86 @@
+"""Communication that could go: what of a loop is, and what is not because the training needs it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from labelled_runs import only_run
+from repeated_calls import GRADIENTS, STEPS, Loop
+
+from ddprof.analyzers.job.redundant.cost import needless_us
+from ddprof.analyzers.job.redundant.find import find_needless
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.same_result import CONDITIONS
+from ddprof.findings import Alters
+from ddprof.sidecar import ModelParameters, Sidecar
+from ddprof.sidecar.calls import WrappedModel
+
+FAULTS = {
+    ACCUMULATION: (Loop(micro=4, reduced=4), Loop(micro=4), 3 * STEPS, "comm.bandwidth_bound"),
+    BUFFERS: (Loop(buffers=True), Loop(), STEPS, "comm.bandwidth_bound"),
+    UNUSED: (Loop(used=GRADIENTS), Loop(), STEPS, "comm.latency_bound"),
+    METRICS: (Loop(values=6), Loop(), 6 * STEPS, "comm.latency_bound"),
+    NORMS: (Loop(norms=12), Loop(norms=1), 11 * STEPS, "comm.latency_bound"),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind: str, marked: bool) -> None:
+    """With ranges of capture around backward passes, and from autograd's own events alone."""
+    fault, healthy, calls, rule = FAULTS[kind]
+    run = only_run(replace(fault, marked=marked).written(tmp_path / "fault"))
+    assert {found: [int(c.sum()) for c in n.comms] for found, n in run.measures.needless.items()} == {kind: [calls] * 2}
+    without_us = only_run(replace(healthy, marked=marked).written(tmp_path / "healthy")).measures.step_us
+    finding = run.report.findings[0]
+    assert (finding.id, finding.ranks) == (rule, ())
+    predicted_us = run.report.steps.wall_us - finding.recoverable_us.value
+    assert predicted_us == pytest.approx(without_us, rel=0.02)
+    held_us = needless_us(run.job, run.measures.needless[kind], waits=True)
+    assert finding.recoverable_us.value <= held_us.max() and finding.by_ledger_us is not None
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        Loop(),
+        Loop(micro=4),  # no_sync() in all but the last
+        Loop(used=GRADIENTS - 1),  # the search finds one
+        Loop(values=6, rarely=True),  # every N steps
+        Loop(before_backward=2),  # may be part of the loss
+        Loop(norms=2),  # the clipping needs them
+        Loop(micro=2, reduced=2, optimizers=2),  # two models with an optimizer each
+        Loop(micro=4, reduced=4, zeroed=True),  # each pass is of another sum
+        Loop(gathered=2**18),  # parameters of a sharded optimizer, for all that is known
+    ],
+)
+def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:
+    assert not only_run(loop.written(tmp_path)).measures.needless
+
+
+def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
+    job = only_run(Loop(micro=2, reduced=2).written(tmp_path)).job
+    assert find_needless(job)[ACCUMULATION].number == 2
+    twins = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel("ddp"), WrappedModel("ddp")))
+    told = replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks))
+    assert not find_needless(told)
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("touched", [True, False])
+def test_no_sync_is_advised_without_a_condition_where_gradients_were_seen_to_add_up(
+    tmp_path: Path, touched: bool, marked: bool
+) -> None:
+    run = only_run(Loop(micro=4, reduced=4, touched=touched, marked=marked).written(tmp_path))
+    (fix,) = run.report.findings[0].fixes
+    assert run.measures.needless[ACCUMULATION].is_proven is not touched
+    assert fix.condition == (CONDITIONS[Alters.REDUCTIONS] if touched else "")
+
+
+@pytest.mark.parametrize(("parameters", "is_model"), [(2**17, False), (2**18, True), (2**22, False)])
+def test_more_than_the_model_or_a_small_part_of_it_is_no_model(tmp_path: Path, parameters: int, is_model: bool) -> None:
+    """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit."""
+    job = only_run(Loop(gathered=2**18).written(tmp_path)).job
+    counted = Sidecar(schema="ddprof.sidecar/1", world_size=2, parameters=ModelParameters(count=parameters))
+    told = replace(job, ranks=tuple(replace(facts, sidecar=counted) for facts in job.ranks))
+    assert (METRICS not in find_needless(told)) == is_model

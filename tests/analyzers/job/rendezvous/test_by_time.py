@@ -1,0 +1,57 @@
+"""Collectives without numbers are laid over one another by their ends, whatever was lost and whenever windows open."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.groups.groups import comm_group_ids
+from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends
+from ddprof.tables import NULL, Array
+
+
+def renumbered(ranks: tuple[RankFacts, ...]) -> tuple[RankFacts, ...]:
+    return numbered_by_ends(ranks, comm_group_ids(ranks)[0])
+
+
+def told(facts: RankFacts, keep: Array, clock_ns: int = 0) -> RankFacts:
+    """A rank without sequence numbers that recorded these of its collectives, on a clock that is ahead."""
+    comms = facts.comms.take(np.flatnonzero(keep))
+    times = {name: comms[name] + clock_ns for name in ("start_ns", "end_ns")}
+    return replace(facts, comms=comms.replace(**times, seq=np.full(len(comms), NULL, np.int64)))
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "straggler.compute", "host.gc"])
+@pytest.mark.parametrize("lost", [0.01, 0.1])
+def test_single_records_that_were_lost_move_nothing_behind_them(labelled: Runs, name: str, lost: float) -> None:
+    rng = np.random.default_rng(5)
+    ranks = labelled(name).job.ranks
+    keeps = [rng.uniform(size=len(f.comms)) >= lost for f in ranks]
+    keeps[2][4] = keeps[3][7] = keeps[3][9] = False
+    clocks = [0, 3_000_000, -41_000_000, 7]
+    known = [told(f, keep, clock) for f, keep, clock in zip(ranks, keeps, clocks, strict=True)]
+    found = renumbered(tuple(known))
+    truth: dict[tuple[int, int], int] = {}
+    for facts, keep, position in zip(found, keeps, range(4), strict=True):
+        group = comm_group_ids(ranks)[0][position][keep]
+        for true, seq, each in zip(ranks[position].comms["seq"][keep], facts.comms["seq"], group, strict=True):
+            assert seq != NULL
+            assert truth.setdefault((int(each), int(true)), int(seq)) == seq
+
+
+def test_equal_counts_odd_files_and_a_few_lost_collectives_leave_ranks_as_they_are(labelled: Runs) -> None:
+    ranks = tuple(told(f, np.ones(len(f.comms), bool)) for f in labelled("clean.fsdp").job.ranks)
+    assert all(a is b for a, b in zip(renumbered(ranks), ranks, strict=True))
+    rng = np.random.default_rng(2)
+    ranks = [told(f, rng.uniform(size=len(f.comms)) < 0.9) for f in labelled("clean.fsdp").job.ranks]
+    by = rng.integers(-20_000_000, 20_000_000, len(ranks[1].comms))
+    ranks[1] = replace(ranks[1], comms=ranks[1].comms.replace(end_ns=ranks[1].comms["end_ns"] + by))
+    assert all((f.comms["seq"] == NULL).all() for f in renumbered(tuple(ranks)))
+    job = labelled("clean.fsdp").job
+    ranks = [told(f, np.arange(len(f.comms)) != lost) for f, lost in zip(job.ranks, (4, 17, 99, 30), strict=True)]
+    found = job_facts(ranks)
+    assert (found.rank_ids, len(found.per_step_ns)) == (job.rank_ids, len(job.per_step_ns))
+    assert np.allclose(found.per_step_ns, job.per_step_ns, rtol=0.001)

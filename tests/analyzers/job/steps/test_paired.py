@@ -1,0 +1,52 @@
+"""Steps that nobody numbered are paired by when they run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import retold
+from labelled_runs import Labelled, Runs
+from retold import Events
+
+from ddprof.analyzers.job.groups.groups import comm_group_ids
+from ddprof.analyzers.job.steps.paired import paired_steps
+
+MARKS = ("user_annotation", "gpu_user_annotation")
+
+
+def opened(labelled: Runs, folder: Path, first_steps: Sequence[float], name: str = "straggler.imbalance") -> Labelled:
+    """A run without step marks and sequence numbers whose ranks' windows open that many steps after its begin."""
+
+    def change(ranks: Sequence[Events]) -> None:
+        for events, first in zip(ranks, first_steps, strict=True):
+            starts = sorted(float(e["ts"]) for e in events if retold.is_mark(e))
+            whole = int(first)
+            begin = starts[whole] + (first - whole) * (starts[whole + 1] - starts[whole])
+            events[:] = [
+                e
+                for e in events
+                if "dur" not in e or (float(e["ts"]) >= begin and not str(e["name"]).startswith("ProfilerStep"))
+            ]
+        retold.without_sequences(ranks)
+
+    source = labelled(name)
+    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", change))
+
+
+@pytest.mark.parametrize("first_steps", [(0, 0, 1, 1), (0, 1, 0, 0), (1, 0, 2, 0)])
+def test_windows_apart_are_compared_where_shared(
+    labelled: Runs, tmp_path: Path, first_steps: tuple[float, ...]
+) -> None:
+    run = opened(labelled, tmp_path, first_steps)
+    truth = labelled("straggler.imbalance")
+    assert {f.step_source for f in run.job.ranks} == {"annotation"}
+    assert run.job.rank_ids == (0, 1, 2, 3)
+    assert run.report.steps.count == 5 - max(first_steps)
+    assert [f.id for f in run.report.findings][:1] == [f.id for f in truth.report.findings][:1]
+    assert run.report.ledger.job["comm_wait"] == pytest.approx(truth.report.ledger.job["comm_wait"], rel=0.3)
+
+
+def test_steps_that_the_profiler_numbered_stay(labelled: Runs) -> None:
+    ranks = labelled("clean.ddp").job.ranks
+    found, are_numbered = paired_steps(ranks, *comm_group_ids(ranks))
+    assert are_numbered and all(a is b for a, b in zip(found, ranks, strict=True))

@@ -1,0 +1,132 @@
+"""What ranks were fed: bytes copied to their devices where the capture counted no elements."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from captured import sidecar_of
+from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from kineto_run import Script
+
+from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
+from ddprof.analyzers.job.input_size import (
+    batch_words,
+    fed_more_each_step,
+    fed_ratio,
+    is_fed_more,
+    passes_over_optimizer,
+)
+
+
+def rank(folder: Path, number: int, size_bytes: int) -> RankFacts:
+    script = Script()
+    for _ in script.steps(3):
+        if size_bytes:
+            script.copy(size_bytes)
+        script.launch()
+    return script.facts(folder, number, 3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slower", "ratio", "is_more"),
+    [
+        ((1_000, 1_500, 1_000), (1.0, 1.5, 1.3), [1.0, 1.5, 1.0], [False, True, False]),
+        ((1_000, 1_050, 1_000), (1.0, 1.5, 1.0), [1.0, 1.05, 1.0], [False] * 3),  # a little explains little
+        ((1_000, 0), (1.0, 2.0), [np.nan] * 2, [False] * 2),  # nothing was copied, nothing is known
+    ],
+)
+def test_a_larger_batch_explains_longer_work(
+    tmp_path: Path, sizes: tuple[int, ...], slower: tuple[float, ...], ratio: list[float], is_more: list[bool]
+) -> None:
+    ranks = [rank(tmp_path, n, size) for n, size in enumerate(sizes)]
+    assert fed_ratio(ranks) == pytest.approx(ratio, nan_ok=True)
+    assert is_fed_more(ranks, np.array(slower)).tolist() == is_more
+
+
+def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts:
+    """The rank with operators on samples of these lengths, one of each step, and on weights that do not change."""
+    first = len(facts.strings)
+    shapes = [f"[[8, {length}], [8, 64]]" for length in lengths]
+    start = [int(ns) + 10 for ns in facts.steps["start_ns"][: len(lengths)]]
+    rows = [(ns, first, first + 2 + at) for at, ns in enumerate(start) for _ in range(calls)]
+    rows += [(ns + 1, first + 1, first + 1) for ns in start]
+    columns = dict(zip(("start_ns", "name", "shape"), map(list, zip(*rows, strict=True)), strict=True))
+    table = HOST_OPERATORS.table({**columns, "dur_ns": [5] * len(rows)})
+    return replace(facts, strings=(*facts.strings, "aten::linear", "[[64, 64]]", *shapes), host_operators=table)
+
+
+def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path) -> None:
+    plain = [rank(tmp_path, n, 0) for n in range(2)]
+    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240])]
+    ratio = fed_ratio(ranks)
+    assert ratio[0] == 1.0
+    assert ratio[1] == pytest.approx(720 / 330)  # the weight beside each sample is the same on both
+    assert fed_more_each_step(ranks, 0.3).tolist() == [False, True]
+    assert not fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
+    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
+    assert np.isnan(fed_ratio(ranks)).all()
+    assert not fed_more_each_step(ranks, 0.3).any()
+
+
+def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
+    steps = facts.steps["index"].tolist()
+    fed = [{"step": step, "elements": elements, "batches": 1, "samples": samples} for step in steps]
+    return replace(facts, sidecar=sidecar_of({"batches": fed}))
+
+
+def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_elements(tmp_path: Path) -> None:
+    plain = [rank(tmp_path, n, 1_000) for n in range(3)]
+    assert batch_words(plain, 1) is None
+    more = [counted(facts, samples, 10 * samples) for facts, samples in zip(plain, (64, 128, 64), strict=True)]
+    assert batch_words(more, 1) == "batches of 128 samples against 64"
+    longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
+    assert batch_words(longer, 1) == "batches of 2.00x the elements"
+
+
+STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
+
+
+def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) -> LoadedRun:
+    """Rank 1 takes so many times as long for its passes and for its optimizer."""
+    period_us = (PASS_US + UPDATE_US) * max(passes, update) + 2_000.0
+    ranks: list[Events] = [[], []]
+    given = TENSOR if shapes else {}
+    for rank, events in enumerate(ranks):
+        for step in range(STEPS):
+            began, pass_us = step * period_us, PASS_US * (passes if rank else 1.0)
+            update_us, called = UPDATE_US * (update if rank else 1.0), began + 100 + pass_us
+            met = began + 200 + PASS_US * max(passes, 1.0) + 500
+            events += [
+                annotation(rank, f"ProfilerStep#{step}", began, period_us),
+                operator(rank, "aten::linear", began + 50, pass_us, **given),
+                operator(rank, "c10d::allreduce_", called, 50, **TENSOR),
+                transfer(rank, "gloo:all_reduce", called + 10, met - called - 10, **TENSOR),
+                annotation(rank, "Optimizer.step#SGD.step", met + 20, update_us + 40),
+                operator(rank, "aten::_foreach_add_", met + 40, update_us, **given),
+            ]
+    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("passes", "update", "identifier"), [(1.8, 1.0, "straggler.imbalance"), (1.8, 1.8, "straggler.compute")]
+)
+def test_a_larger_batch_leaves_the_optimizer_as_it_is(
+    tmp_path: Path, passes: float, update: float, identifier: str
+) -> None:
+    run = two_ranks(tmp_path / "run", passes, update)
+    assert passes_over_optimizer(run.job.ranks) == pytest.approx([1.0, passes / update], rel=0.02)
+    assert is_fed_more(run.job.ranks, run.measures.work.factor).tolist() == [False, identifier == "straggler.imbalance"]
+    found = run.report.ranked_findings()[0]
+    assert (found.id, found.ranks) == (identifier, (1,))
+    assert not any("nvidia" in (fix.patch or "") for fix in found.fixes)
+
+
+def test_shapes_tell_it_better_and_a_short_optimizer_tells_nothing(tmp_path: Path) -> None:
+    assert passes_over_optimizer(two_ranks(tmp_path / "shapes", 1.8, 1.0, shapes=True).job.ranks) is None
+    ranks = two_ranks(tmp_path / "none", 1.8, 1.0).job.ranks
+    assert passes_over_optimizer([replace(facts, phases=facts.phases.take([])) for facts in ranks]) is None
+    assert passes_over_optimizer(ranks[:1]) is None

@@ -1,0 +1,291 @@
+"""What is kept is used for the same files only, and lies in the user's cache or where it was told to."""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from kineto_run import Script
+
+from ddprof.analyzers import cached_facts, engine
+from ddprof.analyzers.cached_facts import GIVE_UP, Alike, Keeping, Recall, recall_of
+from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
+from ddprof.analyzers.facts.cache.place import Chunk, Folder
+from ddprof.analyzers.facts.cache.store import Store
+from ddprof.errors import UsageError
+from ddprof.model import ProcessGroup
+from ddprof.readers import Source, discover
+from ddprof.report.json.contract import to_contract
+
+EVENT = '{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": {}, "dur": 9}}'
+
+
+def _write(folder: Path, ranks: int = 1, first_us: int = 1) -> Path:
+    folder.mkdir(exist_ok=True)
+    for rank in range(ranks):
+        header = f'"distributedInfo": {{"rank": {rank}, "world_size": {ranks}}}'
+        events = ", ".join(EVENT.format(first_us + 10 * number) for number in range(5))
+        (folder / f"rank{rank}.json").write_text(f'{{"schemaVersion": 1, {header}, "traceEvents": [{events}]}}')
+    return folder
+
+
+@pytest.fixture
+def kept_in(tmp_path: Path) -> Recall:
+    """What is kept in a folder of its own."""
+    found = recall_of(str(tmp_path / "kept"))
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    """The trace of a run of one rank."""
+    return _source(_write(tmp_path / "run"))
+
+
+def _source(folder: Path) -> Source:
+    return discover([folder]).sources[0]
+
+
+def _keep(source: Source, recall: Recall) -> None:
+    facts = read_facts(source).facts
+    assert facts is not None
+    with Keeping(recall) as keeping:
+        keeping.take(recall.keys_of([source])[0], facts)
+
+
+def _is_known(source: Source, recall: Recall) -> bool:
+    return recall.all_of([source], recall.keys_of([source]), Alike())[0] is not None
+
+
+def _no_reading(source: Source) -> RankResult:
+    raise AssertionError(f"read again: {source.label}")
+
+
+def test_a_second_analysis_reads_nothing(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _write(tmp_path / "run", ranks=3)
+    before = sorted(os.listdir(folder))
+    told = [to_contract(report) for report in analyze([folder])]
+    monkeypatch.setattr(engine, "read_facts", _no_reading)
+    assert [to_contract(report) for report in analyze([folder])] == told
+    assert sorted(os.listdir(folder)) == before  # nothing beside the traces
+    assert len(list((own_cache / "ddprof" / "facts").glob("*.facts"))) >= 3
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_nothing_is_kept_in_the_users_folder_without_a_cache_or_with_a_named_one(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    analyze([source.path], Options(cache=str(tmp_path / "named") if named else False))
+    assert sorted(os.listdir(tmp_path)) == ["named", "run"][not named :]
+    assert not named or len(os.listdir(tmp_path / "named")) == 1
+
+
+def test_a_file_is_no_folder_for_facts_and_a_url_of_this_machine_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="--cache"):
+        recall_of(str(tmp_path / "file"))
+    found = recall_of(f"file://{tmp_path}/kept")
+    assert found is not None and found.place == Folder(str(tmp_path / "kept"))
+
+
+@pytest.mark.parametrize("changed", ["rank0.json", "sidecar.json"])
+def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, kept_in: Recall, changed: str) -> None:
+    (tmp_path / "run" / "sidecar.json").write_text("{}")
+    source = replace(source, sidecar_path=str(tmp_path / "run" / "sidecar.json"))
+    _keep(source, kept_in)
+    assert _is_known(source, kept_in)
+    os.utime(tmp_path / "run" / changed, ns=(1, 1))
+    found = replace(_source(tmp_path / "run"), sidecar_path=source.sidecar_path)
+    assert not _is_known(found, kept_in)
+
+
+def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kept_in: Recall) -> None:
+    here, there = (_write(tmp_path / name) for name in ("a", "b"))
+    for folder in (here, there):
+        os.utime(folder / "rank0.json", ns=(10**18, 10**18))
+    _keep(_source(here), kept_in)
+    assert not _is_known(_source(there), kept_in)
+    source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
+    assert kept_in.keys_of([source]) == [None]
+    assert kept_in.all_of([source], [None], Alike()) == [None]
+
+
+def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
+    tmp_path: Path, source: Source, kept_in: Recall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _keep(source, kept_in)
+    assert not _is_known(source, Recall(kept_in.place, "other"))
+    with monkeypatch.context() as patched:
+        patched.setattr(cached_facts, "_believed", lambda path: {os.getuid() + 1})
+        assert not _is_known(source, kept_in)
+    assert _is_known(source, kept_in)
+    (entry,) = (tmp_path / "kept").iterdir()
+    entry.write_bytes(entry.read_bytes()[:-100])
+    assert not _is_known(source, kept_in)
+    _keep(source, kept_in)  # made anew
+    assert _is_known(source, kept_in)
+
+
+def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kept"
+    tried: list[str] = []
+
+    def full(place: Folder, key: str, chunks: Iterable[Chunk]) -> None:
+        tried.append(key)
+        raise OSError(28, "No space left on device", f"{key}.facts")
+
+    monkeypatch.setattr(Folder, "save", full)
+    (report,) = analyze([_write(tmp_path / "run", ranks=8)], Options(cache=str(folder)))
+    notes = [item for item in report.health if "cached" in item.issue]
+    assert [(note.issue, note.rank) for note in notes] == [("facts could not be cached: No space left on device", None)]
+    assert len(tried) == GIVE_UP
+
+
+def _run_of_ours(folder: Path) -> Path:
+    """Two ranks with a sidecar each, as capture writes them."""
+    _write(folder, ranks=2)
+    (folder / "manifest.json").write_text('{"schema": "ddprof.run/1", "world_size": 2}')
+    for rank in range(2):
+        stem = f"rank{rank}.host.{100 + rank}.0"
+        (folder / f"rank{rank}.json").rename(folder / f"{stem}.0.pt.trace.json")
+        sidecar = f'{{"schema": "ddprof.run/1", "state": "exit", "rank": {rank}, "world_size": 2}}'
+        (folder / f"{stem}.sidecar.json").write_text(sidecar)
+    return folder
+
+
+def _upload(folder: Path, url: str) -> None:
+    files, path = fsspec.core.url_to_fs(url)
+    for file in sorted(folder.iterdir()):
+        files.pipe_file(f"{path}/{file.name}", file.read_bytes())
+
+
+@pytest.fixture(params=["memory", "s3"])
+def remote(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A URL below which nothing lies yet."""
+    if request.param == "s3":
+        yield f"{request.getfixturevalue('bucket')}/place"
+        return
+    url = f"memory://recall-{uuid.uuid4().hex}"
+    yield url
+    files, path = fsspec.core.url_to_fs(url)
+    if files.exists(path):
+        files.rm(path, recursive=True)
+
+
+def test_traces_and_facts_in_stores_are_read_once(tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    _upload(_write(tmp_path / "run", ranks=3), f"{remote}/run")
+    how = Options(cache=f"{remote}/facts")
+    told = [to_contract(report) for report in analyze([f"{remote}/run"], how)]
+    assert not [item for item in told[0]["health"] if "cached" in item["issue"]]
+    files, path = fsspec.core.url_to_fs(f"{remote}/facts")
+    assert len(files.ls(path)) == 3
+    monkeypatch.setattr(engine, "read_facts", _no_reading)
+    assert [to_contract(report) for report in analyze([f"{remote}/run"], how)] == told
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, remote: str, kept_in: Recall) -> None:
+    files, root = fsspec.core.url_to_fs(f"{remote}/run")
+    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+
+    def known() -> list[bool]:
+        found = discover([f"{remote}/run"]).sources
+        keys = kept_in.keys_of(found)
+        assert None not in keys
+        known = [facts is not None for facts in kept_in.all_of(found, keys, Alike())]
+        for source in found:
+            _keep(source, kept_in)
+        return known
+
+    assert known() == [False, False]
+    assert known() == [True, True]
+    (first, *_) = discover([f"{remote}/run"]).sources
+    stem = str(first.sidecar_path).rpartition("/")[2].removesuffix(".sidecar.json")
+    for name in (f"{stem}.workers.jsonl", f"{stem}.stacks.jsonl", f"{stem}.worker0.9.stacks.jsonl"):
+        for content in (b"{}\n", b"[]\n"):  # of one size
+            files.pipe_file(f"{root}/{name}", content)
+            assert known() == [False, True], (name, content)
+    trace = first.path.rpartition("/")[2]
+    files.pipe_file(f"{root}/{trace}", files.cat_file(f"{root}/{trace}").replace(b"aten::mm", b"aten::mv", 1))
+    assert known() == [False, True]
+    assert known() == [True, True]
+
+
+def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
+    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+    sources = discover([f"{remote}/run"]).sources
+    system, _ = fsspec.core.url_to_fs(remote)
+
+    def no_reading(*_: object, **__: object) -> None:
+        raise AssertionError("downloaded")
+
+    for name in ("open", "cat_file", "get_file"):
+        monkeypatch.setattr(type(system), name, no_reading)
+    assert None not in kept_in.keys_of(sources)
+
+
+def test_what_a_store_refused_is_not_kept(tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"memory://recall-{uuid.uuid4().hex}"
+    _upload(_run_of_ours(tmp_path / "run"), url)
+    files, root = fsspec.core.url_to_fs(url)
+    (first, *_) = discover([url]).sources
+    files.pipe_file(f"{root}/{Path(str(first.sidecar_path)).name.replace('.sidecar.json', '.workers.jsonl')}", b"")
+    opened = type(files).open
+
+    def refusing(system: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path.endswith(".workers.jsonl"):
+            raise RuntimeError("please slow down")
+        return opened(system, path, *args, **kwargs)
+
+    how = Options(cache=str(tmp_path / "kept"))
+    monkeypatch.setattr(type(files), "open", refusing)
+    assert any("slow down" in item.issue for report in analyze([url], how) for item in report.health)
+    monkeypatch.undo()
+    assert not any("slow down" in item.issue for report in analyze([url], how) for item in report.health)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"), [("ftps3://bucket/facts", "Protocol not known: ftps3"), ("gs://bucket/facts", "(?i)gcsfs")]
+)
+def test_a_place_that_no_package_reaches_is_one_line(url: str, says: str) -> None:
+    if url.startswith("gs:") and find_spec("gcsfs"):
+        pytest.skip("gcsfs is installed")
+    with pytest.raises(UsageError, match=f"^--cache {url}: no place for facts: .*{says.removeprefix('(?i)')}") as error:
+        recall_of(url)
+    assert "\n" not in str(error.value)
+
+
+def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(place: Store, key: str, *_: object) -> None:
+        asked.append(key)
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(Store, "load", refuse)
+    monkeypatch.setattr(Store, "save", refuse)
+    folder = _write(tmp_path / "run", ranks=40)
+    (report,) = analyze([folder], Options(cache="memory://refused"))
+    assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
+    assert len(asked) < GIVE_UP + Store.at_once
+
+
+def test_equal_names_and_groups_are_one_object_and_others_stay_apart(tmp_path: Path) -> None:
+    script = Script()
+    script.launch()
+    first = replace(script.facts(tmp_path), strings=("a", "b"), process_groups=(ProcessGroup("0", ranks=(0, 1)),))
+    equal = replace(first, strings=tuple("ab"), process_groups=(ProcessGroup("0", ranks=(0, 1)),))
+    other = replace(first, strings=("a", "c"))
+    alike = Alike()
+    held = [alike.shared(facts) for facts in (first, equal, other)]
+    assert held[0].strings is held[1].strings
+    assert held[0].process_groups is held[1].process_groups
+    assert [facts.strings for facts in held] == [("a", "b"), ("a", "b"), ("a", "c")]

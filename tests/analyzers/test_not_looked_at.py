@@ -1,0 +1,38 @@
+"""A rule that found nothing in a part of the job says what it could not look at."""
+
+from labelled_runs import Runs
+
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.not_looked_at import left_out, unmatched_us
+from ddprof.report.model import Report
+
+TRAFFIC = ("comm.latency_bound", "comm.no_overlap", "comm.bandwidth_bound")
+RANKS = ("straggler.compute", "straggler.imbalance", "straggler.unexplained")
+
+
+def report_of(runs: Runs, name: str, *positions: int) -> Report:
+    """The report on the run as if only these ranks had been traced."""
+    ranks = [runs(name).job.ranks[p] for p in positions]
+    return LoadedRun("part", job_facts(ranks), ()).report
+
+
+def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
+    report = report_of(labelled, "straggler.compute", 0)  # it waits for another, which bytes do not explain
+    reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
+    for rule_id in TRAFFIC:
+        assert "no traced partner" in reasons[rule_id]
+        assert rule_id not in report.checked
+    assert "moving data, or waiting" in report.verdict.headline
+
+
+def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
+    report = report_of(labelled, "clean.ddp", 0, 1, 2)
+    reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
+    for rule_id in RANKS:
+        assert reasons[rule_id] == "compared 3 of 4 ranks: without rank 3"
+    measures = labelled("clean.ddp").measures
+    assert unmatched_us(measures) == 0.0
+    assert [said for rule in catalogue().values() for said in left_out(rule, measures)] == []
+    assert {*TRAFFIC, *RANKS} <= set(labelled("clean.ddp").report.checked)

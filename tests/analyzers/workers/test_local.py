@@ -1,0 +1,61 @@
+"""The pool of processes: how many, and how they are started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ddprof.analyzers.workers import local
+from ddprof.analyzers.workers.local import WORKER_BYTES, chunk, in_processes, is_networked, processes
+from ddprof.readers import Source
+
+
+def test_memory_bounds_the_processes() -> None:
+    assert processes(8, None) == 8
+    assert processes(8, 4 * WORKER_BYTES) == 3
+    assert processes(8, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "size_bytes", "at_once"), [(1024, 50_000, 20), (1024, 5_000_000, 1), (64, 50_000, 4)]
+)
+def test_small_files_are_handed_over_several_at_a_time(files: int, size_bytes: int, at_once: int) -> None:
+    assert chunk([Source(f"rank{rank}.json", "kineto", size_bytes=size_bytes) for rank in range(files)], 2) == at_once
+
+
+@pytest.mark.parametrize(
+    ("path", "networked"), [("/traces/rank0.json", False), ("memory://run/rank0.json", False), ("s3://b/rank0", True)]
+)
+def test_a_store_is_read_by_new_processes(monkeypatch: pytest.MonkeyPatch, path: str, networked: bool) -> None:
+    asked: list[str] = []
+
+    def context(method: str) -> Any:
+        asked.append(method)
+        return None
+
+    assert is_networked(path) == networked
+    monkeypatch.setattr("multiprocessing.get_context", context)
+    monkeypatch.setattr(local, "SMALL_BYTES", 0)
+    monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["fork", "spawn"])
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", InThisProcess)
+    sources = [Source(path, "kineto"), Source(path, "chrome")]
+    assert list(in_processes(2, lambda source: source.format, sources)) == [(0, "kineto"), (1, "chrome")]
+    assert asked == ["spawn" if networked else "fork"]
+
+
+class InThisProcess:
+    """An executor without processes."""
+
+    def __init__(self, workers: int, mp_context: Any) -> None:
+        self.workers = workers
+
+    def __enter__(self) -> InThisProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def map(self, work: Any, sources: Any, chunksize: int) -> Any:
+        """As `Executor.map`."""
+        return map(work, sources)

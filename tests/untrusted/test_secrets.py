@@ -1,0 +1,51 @@
+"""Secrets are masked, and nothing else."""
+
+import json
+import time
+
+import pytest
+from planted_secrets import KINDS
+
+from ddprof.untrusted.secrets import MASK, masked, masked_data, masked_words
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_forty_kinds_are_masked(text: str) -> None:
+    part = KINDS[text]
+    for told in (masked_words([text])[0], masked(f"x {text} y"), json.dumps(masked_data({"a": [text]}))):
+        assert MASK in told and (part not in told or " " in part), told
+    assert json.loads(masked(json.dumps({"a": text, "b": 1})))["b"] == 1
+    assert masked(masked(text)) == masked(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--eos_token=</s> --pad-token <pad> --max_token=5 num_tokens=128 tokenizer=gpt2 tokens_per_second: 1.5",
+        "the token in the printed address; a secret is out; secret=True; password=None; f'{password}'; key=image",
+        "Cijk_SB_GG_BiasS_HAS_ScaleABVec_ScaleAlphaVec_PostGSU4_VW2",
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEENS_6detail5ArrayIPcLi1EEEEEviT0_T1_",
+        "commit 0123456789abcdef0123456789abcdef01234567 of GPU-0f1a8107-49f7-391c-30ca-111111111111",
+        "ddprof-runs/20261124T120000Z-train/rank0.node1.1.0.pt.trace.json.gz", "user@host.example",
+        "OPENAI_API_KEY", "python train.py --lr 3e-4 --data /data/imagenet", "token=$HF_TOKEN",
+    ],
+)  # fmt: skip
+def test_what_is_none_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_the_word_after_an_option_and_the_value_of_a_variable() -> None:
+    words = ["--password", "Y", "--lr", "3", "--token", "T", "--eos-token", "</s>", "--api-key", "--next"]
+    assert masked_words(words) == ["--password", MASK, "--lr", "3", "--token", MASK, *words[6:]]
+    data = {"NCCL_X_TOKEN": "T", "n": [1, 2], "key": None}
+    assert masked_data(data) == {**data, "NCCL_X_TOKEN": MASK}
+
+
+def test_long_text_takes_time_in_proportion() -> None:
+    for part in ("a", "ab1C", "token", "--token ", 'token="', "://a", "secret:", "AKIA", "eyJ", "x=y&"):
+        spent = []
+        for size in (1 << 14, 1 << 17):
+            began = time.process_time()
+            masked(part * (size // len(part)))
+            spent.append(time.process_time() - began)
+        assert spent[1] < 64 * max(spent[0], 0.01), part

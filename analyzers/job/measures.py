@@ -53,8 +53,8 @@ class Measures:
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
     # Idle per step before launches not yet made, by reason (job/idle_before_launches.py), each (ranks,): the cost of
     # launching, stops inside any call, what else held the host for long, Python of the script between the phases
-    # (job/script, where frames were recorded). Together: host_launch less gaps of queued kernels; on CPU ranks `script_us` alone,
-    # with the operators that such Python calls.
+    # (job/script, where frames were recorded). Together: host_launch less gaps of queued kernels; on CPU ranks
+    # `script_us` alone, with the operators that such Python calls.
     launching_us: Array
     stalled_us: Array
     held_us: Array

@@ -5,16 +5,14 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from multiprocessing import parent_process, util
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.import_hook import ImportHook
 from ddprof.capture.instruments.backward import Backward
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
@@ -46,7 +44,6 @@ More = Callable[["Hub"], list[Instrumentor]]
 MIN_TORCH = (2, 4)
 active: Session | None = None  # of this process, once torch has been imported: `ddprof.step()` looks here
 _PRIORITY = 20  # before multiprocessing joins its own helper threads
-Callback = Callable[[ModuleType], None]
 
 
 def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
@@ -150,53 +147,3 @@ def _flush_before_hard_exit(session: Session) -> None:
         end_process(status)
 
     os._exit = _exit
-
-
-class ImportHook(MetaPathFinder):
-    """A meta-path finder that leaves the finding to others, and adds a call after the module's own code has run."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, list[Callback]] = {}
-
-    def when_imported(self, name: str, callback: Callback) -> None:
-        """Call `callback(module)` once `name` is imported, at once if it already is."""
-        module = sys.modules.get(name)
-        spec = getattr(module, "__spec__", None)
-        if module is not None and not getattr(spec, "_initializing", False):
-            callback(module)
-            return
-        self._waiting.setdefault(name, []).append(callback)
-        if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The spec that another finder gives, with a loader that calls back."""
-        if fullname not in self._waiting:
-            return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                self._teach(fullname, spec)
-                return spec
-        return None
-
-    def _teach(self, name: str, spec: ModuleSpec) -> None:
-        loader: Any = spec.loader
-        if loader is None or not hasattr(loader, "exec_module"):
-            return  # a namespace package: there is no code to wait for
-        original = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            # The loader is per spec, so the shadowing attribute is ours to remove: the module ends as if never touched.
-            del loader.exec_module
-            original(module)
-            for callback in self._waiting.pop(name, []):
-                callback(module)
-            if not self._waiting and self in sys.meta_path:
-                sys.meta_path.remove(self)
-
-        loader.exec_module = exec_module

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _KEPT_CHARACTERS = 512  # of a text whose masked form is remembered
+WORDS_KEY = "argv_base64"  # of a manifest: base64 looks like a generated key, and holds the command
 MASK = "MASKED"  # a plain word: it needs no quotes in a shell, and says what to fill in
 _KEYS = "api access secret private account auth encryption signing license ssh service storage shared master session "
 _KEYS += "app application client subscription webhook redact deploy consumer hmac"
@@ -121,6 +123,19 @@ def masked_words(words: Iterable[str]) -> list[str]:
     return found
 
 
+def encoded_words(words: Sequence[str]) -> str:
+    """The words of a command as base64 of a JSON list."""
+    return base64.b64encode(json.dumps(words).encode()).decode()
+
+
+def decoded_words(text: str) -> list[str]:
+    """What `encoded_words` was made of; nothing where it was made of none."""
+    try:
+        return [str(word) for word in json.loads(base64.b64decode(text, validate=True))]
+    except (ValueError, TypeError):
+        return []
+
+
 def masked_data(data: T) -> T:
     """JSON-like data with all its text masked, keys as they are; what a secret's name leads to as a whole."""
     found: T = _data(data)
@@ -138,6 +153,8 @@ def _data(data: Any) -> Any:
 
 
 def _masked_entry(key: Any, value: Any) -> Any:
+    if key == WORDS_KEY and isinstance(value, str):
+        return encoded_words(masked_words(decoded_words(value)))
     if isinstance(key, str) and isinstance(value, str) and is_secret_name(key) and not _is_harmless(key, value):
         return MASK
     return _data(value)

@@ -1,6 +1,5 @@
 """How processes end: no thread of capture outlives the interpreter, whatever became of capture."""
 
-import importlib
 import os
 import signal
 import subprocess
@@ -8,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from ddprof.capture.bootstrap import ImportHook
 
 PROGRAM = """
 import atexit, os, signal, sys, threading, types
@@ -59,19 +56,3 @@ def test_no_thread_is_left_where_capture_is_off(tmp_path: Path, native: str, eve
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
     assert '"kind":"end"' in (tmp_path / "a.stacks.jsonl").read_text()
-
-
-def test_import_hook_calls_back_after_the_import_and_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "hooked_module_x.py").write_text("value = 41\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    before = list(sys.meta_path)
-    seen: list[int] = []
-    ImportHook().when_imported("hooked_module_x", lambda module: seen.append(module.value + 1))
-    assert seen == []
-    module = importlib.import_module("hooked_module_x")
-    assert seen == [42]
-    assert sys.meta_path == before
-    assert module.__spec__ is not None
-    assert "exec_module" not in vars(module.__spec__.loader)
-    ImportHook().when_imported("hooked_module_x", lambda module: seen.append(module.value))
-    assert seen == [42, 41]

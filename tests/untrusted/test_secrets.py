@@ -6,7 +6,7 @@ import time
 import pytest
 from planted_secrets import KINDS
 
-from ddprof.untrusted.secrets import MASK, masked, masked_data, masked_words
+from ddprof.untrusted.secrets import MASK, WORDS_KEY, decoded_words, encoded_words, masked, masked_data, masked_words
 
 
 @pytest.mark.parametrize("text", KINDS)
@@ -49,3 +49,9 @@ def test_long_text_takes_time_in_proportion() -> None:
             masked(part * (size // len(part)))
             spent.append(time.process_time() - began)
         assert spent[1] < 64 * max(spent[0], 0.01), part
+
+
+def test_the_words_of_a_manifest_stay_readable_but_for_secrets() -> None:
+    words = ["torchrun", "train.py", "--until", "/tmp/pytest-of-root/pytest-400/popen-gw0/stopped", "--api-key=abc"]
+    kept = masked_data({WORDS_KEY: encoded_words(words)})[WORDS_KEY]
+    assert decoded_words(kept) == [*words[:-1], f"--api-key={MASK}"] and decoded_words(MASK) == []

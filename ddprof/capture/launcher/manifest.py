@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import shlex
@@ -16,7 +14,7 @@ from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
 from ddprof.capture.launcher.identity import SharedJob
 from ddprof.capture.launcher.summary import RunSummary
-from ddprof.untrusted.secrets import masked_words
+from ddprof.untrusted.secrets import WORDS_KEY, encoded_words, masked_words
 
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -30,7 +28,7 @@ def begin(
     return {
         "schema": SCHEMA,
         "command": shlex.join(words),
-        "argv_base64": base64.b64encode(json.dumps(words).encode()).decode(),
+        WORDS_KEY: encoded_words(words),
         "cwd": str(Path.cwd()),
         "job": job.name if job is not None else "",
         "commit": commit_of(Path.cwd()),

@@ -35,11 +35,8 @@ VALUES = {
     ),
 }
 # Another kernel may round the last bit otherwise: said in the catalogue.
-ROUNDED = {
-    "fused",
-    "foreach",
-    *(name for name, setting in catalogue.CATALOGUE.items() if setting.effect is catalogue.Effect.NUMBERS),
-}
+NUMBERS = (name for name, setting in catalogue.CATALOGUE.items() if setting.effect is catalogue.Effect.NUMBERS)
+ROUNDED = {"fused", "foreach", *NUMBERS}
 ALL = (catalogue.LOADER, catalogue.OPTIMIZER, catalogue.ZERO_GRAD, catalogue.PROCESS)
 WRAPPED = (catalogue.AUTOCAST, catalogue.COMPILE)
 WORKLOADS = {

@@ -35,7 +35,7 @@ def test_the_hook_is_registered_as_the_first_backward_pass_begins(alone: None, m
     assert told(outcomes) == [("gradient_compression", True, None, "")]
 
 
-def test_a_hook_of_the_scripts_stays_and_cpu_ranks_have_none(alone: None) -> None:
+def test_the_scripts_hook_stays_and_what_ddp_refuses_is_told(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with applying(finished.GradientCompressionApplier, STATED) as outcomes:
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
         model.register_comm_hook(None, default_hooks.fp16_compress_hook)
@@ -44,9 +44,6 @@ def test_a_hook_of_the_scripts_stays_and_cpu_ranks_have_none(alone: None) -> Non
     with applying(finished.GradientCompressionApplier, STATED) as outcomes:
         _trained(torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2)))
     assert "exchanged by gloo" in told(outcomes)[0][3]
-
-
-def test_what_ddp_refuses_is_told(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finished, "exchanged_on_cpu", lambda model: False)
     with applying(finished.GradientCompressionApplier, STATED) as outcomes:
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))

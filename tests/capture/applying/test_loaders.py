@@ -15,7 +15,6 @@ from ddprof.capture.applying import loaders  # noqa: E402
 from ddprof.capture.applying.loaders import LoaderSettingsApplier, unsendable  # noqa: E402
 
 pytestmark = pytest.mark.torch
-HERE = "tests/capture/applying/test_loaders.py"
 
 
 class Numbers(Dataset[int]):
@@ -38,13 +37,13 @@ def test_a_loader_is_made_with_the_settings_and_gives_the_same_batches() -> None
         loader = DataLoader(Numbers(), 5)
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 3, True)
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    assert told(outcomes) == [
-        ("num_workers", True, 0, ""),
-        ("prefetch_factor", True, None, ""),
-        ("persistent_workers", True, False, ""),
-    ]
-    assert all(row["at"].startswith(HERE) and row["objects"] == 1 for row in outcomes.recorded())
+    before = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
+    assert told(outcomes) == [(name, True, value, "") for name, value in before.items()]
+    at = "tests/capture/applying/test_loaders.py"
+    assert all(row["at"].startswith(at) and row["objects"] == 1 for row in outcomes.recorded())
     assert DataLoader(Numbers(), 5).num_workers == 0
+    with applying(LoaderSettingsApplier, "num_workers=4"):  # of an iterable set that is shared out already
+        assert DataLoader(Endless(), num_workers=2).num_workers == 4
 
 
 def test_only_the_loader_of_the_line_is_changed() -> None:
@@ -83,11 +82,6 @@ def test_what_would_fail_or_read_samples_twice_is_refused(stated: list[str], giv
     assert not applied and why in reason
 
 
-def test_workers_of_an_iterable_set_that_is_shared_out_may_be_more() -> None:
-    with applying(LoaderSettingsApplier, "num_workers=4"):
-        assert DataLoader(Endless(), num_workers=2).num_workers == 4
-
-
 def test_settings_of_one_fix_are_applied_whole_or_not_at_all() -> None:
     from ddprof.capture.applying.outcomes import Outcomes
     from ddprof.settings.wanted import WantedFix, parse_set
@@ -100,11 +94,8 @@ def test_settings_of_one_fix_are_applied_whole_or_not_at_all() -> None:
     finally:
         applier.uninstall()
     assert loader.pin_memory is True
-    assert [(name, applied) for name, applied, _, _ in told(outcomes)] == [
-        ("prefetch_factor", False),
-        ("pin_memory", False),
-        ("persistent_workers", True),
-    ]
+    applied = {name: applied for name, applied, _, _ in told(outcomes)}
+    assert applied == {"prefetch_factor": False, "pin_memory": False, "persistent_workers": True}
 
 
 def test_a_constructor_that_raises_is_called_as_the_script_has_it(capfd: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +139,7 @@ class Held(Dataset[int]):
         return self.tensors[index]
 
 
-def test_views_of_one_tensor_are_not_copied_to_see_whether_they_can_be_sent() -> None:
+def test_views_are_sent_uncopied_and_classes_found_by_the_scripts_import(monkeypatch: pytest.MonkeyPatch) -> None:
     views = list(torch.zeros(20_000, 784).unbind())  # pickled one by one they would be a terabyte
     assert unsendable([("dataset", Held(views))], "forkserver") == ""
     own = [torch.zeros(1) for _ in range(300)]
@@ -156,10 +147,7 @@ def test_views_of_one_tensor_are_not_copied_to_see_whether_they_can_be_sent() ->
     assert unsendable([("dataset", Held(own))], "spawn") == ""
     assert "cannot be sent" in unsendable([("dataset", lambda: 0)], "spawn")
 
-
-def test_classes_are_found_by_the_import_that_the_script_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Capture imports ddprof's modules by a private name, which is no business of a data set's."""
-
+    # Capture imports ddprof's modules by a private name, which is no business of a data set's.
     def private(name: str, *arguments: Any) -> Any:
         raise ModuleNotFoundError(f"No module named '_{name}'")
 

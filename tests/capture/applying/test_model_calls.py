@@ -49,16 +49,13 @@ def test_a_forward_pass_is_made_in_bfloat16_and_gives_float32(alone: None) -> No
     assert vars(copy.deepcopy(network)).get("_compiled_call_impl") is None
 
 
-def test_a_script_with_autocast_and_a_model_of_another_precision_are_let_be(alone: None) -> None:
+def test_autocast_of_the_script_and_other_precisions_also_of_fsdp_are_let_be(alone: None) -> None:
     model, outcomes = wrapped(Seeing())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert model(torch.ones(1, 3))["y"].dtype == torch.bfloat16
     assert told(outcomes) == [("autocast", False, None, "the script calls the model under autocast itself")]
     model, outcomes = wrapped(torch.nn.Linear(3, 2, dtype=torch.bfloat16))
     assert "another precision" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
-
-
-def test_fsdp_with_its_own_mixed_precision_is_let_be(alone: None) -> None:
     source: Any = pytest.importorskip("torch.distributed.fsdp.fully_sharded_data_parallel")
     of = (source.__name__, "FullyShardedDataParallel", "__init__")
     precision, device = source.MixedPrecision(param_dtype=torch.bfloat16), torch.device("cpu")

@@ -49,7 +49,13 @@ def test_kernels_that_exclude_each_other(stated: str, given: dict[str, bool], wh
     assert why in told(outcomes)[0][3]
 
 
-def test_groups_of_the_script_are_as_before_where_the_changed_call_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iterator_may_raise_and_a_failed_call_leaves_groups_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parameters() -> Any:
+        yield _model().weight
+        raise OSError("the script's own")
+
+    with applying(OptimizerSettingsApplier, "foreach=true"), pytest.raises(OSError, match="the script's own"):
+        torch.optim.SGD(parameters(), lr=0.1)
     original = torch.optim.Optimizer.__init__
 
     def refuses(optimizer: Any, params: Any, defaults: dict[str, Any]) -> None:
@@ -64,15 +70,6 @@ def test_groups_of_the_script_are_as_before_where_the_changed_call_fails(monkeyp
         optimizer = torch.optim.SGD([group, {"params": model.bias}], lr=0.1)
     assert "RuntimeError: no" in told(outcomes)[0][3]
     assert optimizer.param_groups[0] is group and group["foreach"] is None and group["params"] == [model.weight]
-
-
-def test_an_iterator_that_raises_is_the_scripts_own_error() -> None:
-    def parameters() -> Any:
-        yield _model().weight
-        raise OSError("the script's own")
-
-    with applying(OptimizerSettingsApplier, "foreach=true"), pytest.raises(OSError, match="the script's own"):
-        torch.optim.SGD(parameters(), lr=0.1)
 
 
 def test_gradients_become_none_and_a_class_without_the_choice_stays() -> None:

@@ -48,12 +48,9 @@ def test_a_variable_that_reached_a_process_without_its_device_changes_nothing(mo
 )
 def test_every_core_has_one_rank_at_most(cores: range, ranks: int, expected: list[list[int]]) -> None:
     assert [list(share(list(cores), rank, ranks)) for rank in range(ranks)] == expected
-
-
-def test_usable_cores_are_kept_and_a_rank_too_many_gets_none() -> None:
+    assert share(list(cores), ranks, ranks) == ()  # a rank too many
     usable = os.sched_getaffinity(0)
     assert set(in_order(usable)) == usable
-    assert share([0, 1, 2, 3], 2, 2) == ()
 
 
 @pytest.fixture

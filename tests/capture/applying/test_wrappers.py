@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
+def test_ddp_takes_all_its_settings_at_once_and_its_first_bucket_is_that_of_one_object(alone: None) -> None:
     stated = ("bucket_cap_mb=12.5", "gradient_as_bucket_view=true", "static_graph=true", "broadcast_buffers=false")
     wrap = torch.nn.parallel.DistributedDataParallel
     with applying(wrappers.DdpSettingsApplier, *stated, "find_unused_parameters=false") as outcomes:
@@ -27,10 +27,7 @@ def test_ddp_takes_all_its_settings_at_once(alone: None) -> None:
     assert [row["applied"] for row in outcomes.recorded()] == [True] * 5
     assert ("find_unused_parameters", True, True, "") in told(outcomes)
     model(torch.ones(1, 3)).sum().backward()
-
-
-def test_the_first_bucket_of_ddp_is_that_of_one_object(alone: None) -> None:
-    wrap, default = torch.nn.parallel.DistributedDataParallel, torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+    default = torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
     with applying(wrappers.DdpSettingsApplier, "first_bucket_mb=0.25", "static_graph=true") as outcomes:
         model, stated = wrap(torch.nn.Linear(3, 2)), wrap(torch.nn.Linear(3, 2), bucket_cap_mb=7)
     assert model._bucket_config.first_bucket_bytes_cap == 1 << 18 and model.static_graph
@@ -39,7 +36,7 @@ def test_the_first_bucket_of_ddp_is_that_of_one_object(alone: None) -> None:
     assert "for the first bucket too" in next(why for name, done, _, why in told(outcomes) if not done)
 
 
-def test_a_constructor_that_raises_leaves_torchs_constant(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constructor_that_raises_or_lacks_a_setting_is_told(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     class Refusing:
@@ -53,8 +50,6 @@ def test_a_constructor_that_raises_leaves_torchs_constant(alone: None, monkeypat
         Refusing(None)
     assert seen == [2 << 20, 1 << 20] and "ValueError: no; made as the script has it" in told(outcomes)[0][3]
 
-
-def test_a_setting_that_this_torch_lacks_is_told(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     class Old:
         def __init__(self, module: Any, bucket_cap_mb: int = 25) -> None:
             self.bucket_cap_mb = bucket_cap_mb
@@ -104,9 +99,8 @@ def test_deepspeed_reads_a_changed_copy_of_the_scripts_configuration(tmp_path: P
     given = {"zero_optimization": {"stage": 2, "overlap_comm": False}, "steps": 1}
     (tmp_path / "ds.json").write_text(json.dumps(given))
     for config in (given, str(tmp_path / "ds.json")):
-        with applying(
-            wrappers.DeepSpeedSettingsApplier, "overlap_comm=true", "reduce_bucket_size=5000", module=source
-        ) as found:
+        stated = ("overlap_comm=true", "reduce_bucket_size=5000")
+        with applying(wrappers.DeepSpeedSettingsApplier, *stated, module=source) as found:
             read = DeepSpeedConfig(config).read
         assert read["zero_optimization"] == {"stage": 2, "overlap_comm": True, "reduce_bucket_size": 5000}
         assert told(found) == [("overlap_comm", True, False, ""), ("reduce_bucket_size", True, None, "")]

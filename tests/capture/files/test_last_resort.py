@@ -1,7 +1,5 @@
 """A rank that holds the interpreter in C code is asked by a signal: faulthandler answers, or nobody does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -59,7 +57,7 @@ class Child:
         self.name = f"rank0.{host_label()}.{self.process.pid}.0"
         self.path = folder / f"{self.name}.threads.txt"
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> "Child":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -32,34 +32,22 @@ def test_ring_that_is_none_is_refused(tmp_path: Path, damage: bytes) -> None:
 
 
 RANKS = ("null", '"1"', "true", "NaN", "1e3", "-1", "18446744073709551616")
-
-
-@pytest.mark.parametrize(
-    "identity",
-    [
-        *("{}", "[]", "nonsense", '{"rank": 0}', "[" * 3000, '{"a":' * 700),
-        *(f'{{"rank": {rank}, "host": "h"}}' for rank in RANKS),
-        *(f'{{"rank": 0, "host": "{host}"}}' for host in ("\\u001b[31m", "\\ud800")),
-    ],
+IDENTITIES = (
+    *("{}", "[]", "nonsense", '{"rank": 0}', "[" * 3000, '{"a":' * 700),
+    *(f'{{"rank": {rank}, "host": "h"}}' for rank in RANKS),
+    *(f'{{"rank": 0, "host": "{host}"}}' for host in ("\\u001b[31m", "\\ud800")),
 )
-def test_ring_that_does_not_say_whose_it_is(tmp_path: Path, identity: str) -> None:
-    path = tmp_path / "a.ring"
-    StepRing(path, {"rank": 0, "host": "h"}).close()
-    with path.open("r+b") as stream:
-        stream.seek(64)
-        stream.write(struct.pack("<q", len(identity)) + identity.encode())
-    with pytest.raises(ValueError, match=r"^a\.ring"):
-        read_ring(path)
+NOBODYS = [(64, struct.pack("<q", len(text)) + text.encode()) for text in IDENTITIES]
+WRONG = [(offset, struct.pack("<q", value)) for offset in (8, 64) for value in (-1, 0, 1 << 62)]
 
 
-@pytest.mark.parametrize("offset", [8, 64])
-@pytest.mark.parametrize("value", [-1, 0, 1 << 62])
-def test_ring_whose_header_counts_wrong(tmp_path: Path, offset: int, value: int) -> None:
+@pytest.mark.parametrize(("offset", "written"), NOBODYS + WRONG)
+def test_ring_that_does_not_say_whose_it_is_or_counts_wrong(tmp_path: Path, offset: int, written: bytes) -> None:
     path = tmp_path / "a.ring"
     StepRing(path, {"rank": 0, "host": "h"}).close()
     with path.open("r+b") as stream:
         stream.seek(offset)
-        stream.write(struct.pack("<q", value))
+        stream.write(written)
     with pytest.raises(ValueError, match=r"^a\.ring"):
         read_ring(path)
 

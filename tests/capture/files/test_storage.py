@@ -21,21 +21,14 @@ def test_a_failed_write_leaves_nothing_and_compression_no_plain_file(tmp_path: P
     assert not plain.exists() and gzip.decompress(packed.read_bytes()) == b'{"a": 1}'
 
 
-def odd_files(folder: Path) -> dict[str, Path]:
-    """Things that may have the name of a file."""
-    found = {name: folder / f"{name}.json" for name in ("fifo", "link", "loop", "folder", "socket", "device", "gone")}
-    os.mkfifo(found["fifo"])
-    found["link"].symlink_to(folder / "nowhere")
-    found["loop"].symlink_to(found["loop"])
-    found["folder"].mkdir()
-    found["device"].symlink_to("/dev/zero")
-    return found
-
-
 @pytest.mark.parametrize("kind", ["fifo", "link", "loop", "folder", "device", "gone"])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name, target in (("link", "nowhere"), ("loop", "loop"), ("device", "/dev/zero")):
+        (tmp_path / name).symlink_to(target)
+    (tmp_path / "folder").mkdir()
     with pytest.raises((OSError, ValueError)):
-        read_object(odd_files(tmp_path)[kind])
+        read_object(tmp_path / kind)
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,6 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(monkeypatch)
 
 
-def test_a_distributed_save_is_one_save_whatever_it_calls(job: Job) -> None:
-    job.dcp.save(40)
-    assert job.pauses == [("torch.distributed.checkpoint.save", 200, 1)]
-
-
 @pytest.mark.parametrize(
     ("calls", "pauses"),
     [
@@ -66,12 +61,14 @@ def test_a_distributed_save_is_one_save_whatever_it_calls(job: Job) -> None:
         ([("save", 100), ("wait", 10), ("phase", 0), ("save", 100)], [("torch.save", 100, 1)] * 2),
         ([("save", 100), ("wait", 5_000), ("save", 100)], [("torch.save", 100, 1)] * 2),
         ([("save", 100), ("load", 100)], [("torch.save", 100, 1), ("torch.load", 100, 1)]),
+        ([("distributed", 40)], [("torch.distributed.checkpoint.save", 200, 1)]),
     ],
-    ids=["one after another", "a phase between", "a break longer than the writing", "a load"],
+    ids=["one after another", "a phase between", "a break longer than the writing", "a load", "whatever it calls"],
 )
 def test_what_belongs_is_one_pause(job: Job, calls: list[tuple[str, int]], pauses: list[tuple[str, int, int]]) -> None:
+    saves = {"save": job.torch.save, "load": job.torch.load, "distributed": job.dcp.save}
     for what, ns in calls:
-        {"save": job.torch.save, "load": job.torch.load, "wait": job.wait, "phase": job.phase}[what](ns)
+        (saves | {"wait": job.wait, "phase": job.phase})[what](ns)
     assert job.pauses == pauses
 
 

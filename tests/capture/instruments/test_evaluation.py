@@ -1,7 +1,5 @@
 """A model in evaluation mode: which of it is an evaluation."""
 
-from __future__ import annotations
-
 import threading
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,16 +14,16 @@ from ddprof.capture.journal import Journal
 class Model:
     """What `torch.nn.Module` does with its mode."""
 
-    def __init__(self, *parts: Model) -> None:
+    def __init__(self, *parts: "Model") -> None:
         self.training, self.parts = True, parts
 
-    def train(self, mode: bool = True) -> Model:
+    def train(self, mode: bool = True) -> "Model":
         self.training = mode
         for part in self.parts:
             part.train(mode)
         return self
 
-    def eval(self) -> Model:
+    def eval(self) -> "Model":
         return self.train(False)
 
 
@@ -54,8 +52,7 @@ def test_from_eval_to_train_is_one_evaluation_with_all_that_is_inside(hub: Any, 
         model.eval()
         model.parts[0].train()
         model.train()
-    assert len(hub.journal.evaluations) == 2
-    assert all(part.training for part in (model, *model.parts))
+    assert len(hub.journal.evaluations) == 2 and all(part.training for part in (model, *model.parts))
 
 
 def test_a_model_that_is_trained_in_evaluation_mode_or_never_back_does_not_evaluate(hub: Any, model: Model) -> None:

@@ -12,7 +12,7 @@ from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 pytestmark = pytest.mark.torch
 
 
-def test_every_wrapper_of_torch_is_where_the_table_says() -> None:
+def test_every_wrapper_is_where_the_table_says_and_timed_once_its_package_is_imported() -> None:
     torch = pytest.importorskip("torch")
     hub: Any = SimpleNamespace(guard=Guard(), unmarked=[], begin=lambda *_: False, end=lambda *_: None)
     forward = ForwardPasses(hub)
@@ -24,10 +24,6 @@ def test_every_wrapper_of_torch_is_where_the_table_says() -> None:
         assert sorted(forward._watched.values()) == ["compiled", "ddp", "dp", "fsdp1", "fsdp2"]
     finally:
         forward.uninstall()
-
-
-def test_a_class_of_another_package_is_timed_once_it_is_imported() -> None:
-    pytest.importorskip("torch")
     watched: list[tuple[Any, str]] = []
     forward: Any = SimpleNamespace(hub=None, watch_class=lambda cls, kind: watched.append((cls, kind)))
     engine: Any = ModuleType("deepspeed.runtime.engine")

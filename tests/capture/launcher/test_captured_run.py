@@ -1,5 +1,6 @@
 """Whatever becomes of the launcher's own work, the job runs, and its exit code is returned."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -32,15 +33,6 @@ def options(folder: Path, mode: str = "monitor", **given: Any) -> RunOptions:
     return RunOptions(**chosen | {"mode": mode} | given)
 
 
-def whole_run(folder: Path) -> None:
-    """Everything that a job may have left, whole."""
-    folder.mkdir(exist_ok=True)
-    for name in (*(STEM + suffix for suffix in FILES), *OTHERS):
-        write_json(folder / name, SIDECAR)
-    (folder / f"{STEM}.ring").unlink()
-    ring(folder / f"{STEM}.ring")
-
-
 def returned(folder: Path, command: list[str], **given: Any) -> int:
     run = CapturedRun(options(folder, **given), command)
     code = run_child(command, run.environment, run.tick)
@@ -58,9 +50,13 @@ def test_every_damaged_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], n
     for kind in kinds:
         damage = DAMAGES[kind]
         prepared, folder = tmp_path / f"{kind}.prepared", tmp_path / kind
-        whole_run(prepared)
-        damage(prepared / name)
+        prepared.mkdir()
         folder.mkdir()
+        for whole in NAMES:  # everything that a job may have left
+            write_json(prepared / whole, SIDECAR)
+        (prepared / f"{STEM}.ring").unlink()
+        ring(prepared / f"{STEM}.ring")
+        damage(prepared / name)
         code = returned(folder, ["sh", "-c", 'cp -a "$0"/. "$1"; exit 7', str(prepared), str(folder)])
         err = capfd.readouterr().err
         assert code == 7 and "Error:" not in err, (kind, err)  # one guard, and nothing that it had to catch
@@ -69,12 +65,11 @@ def test_every_damaged_file(tmp_path: Path, capfd: pytest.CaptureFixture[str], n
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize(
-    "broken", ["salvage", "summarize", "read_topology", "write_json", "RunUpload.end", "manifest.end"]
-)
-@pytest.mark.parametrize(
-    "error", [RuntimeError("no\nluck"), OSError(28, "No space left on device"), KeyboardInterrupt()]
-)
+CHORES = ("salvage", "summarize", "read_topology", "write_json", "RunUpload.end", "manifest.end")
+ERRORS = (RuntimeError("no\nluck"), OSError(28, "No space left on device"), KeyboardInterrupt())
+
+
+@pytest.mark.parametrize(("broken", "error"), itertools.product(CHORES, ERRORS))
 def test_a_chore_that_fails_costs_one_line(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -167,13 +162,8 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         "sys.argv = ['ddprof', 'run', '--run-dir', sys.argv[1], '--', 'sh', '-c', 'exit 11']\n"
         "m.main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "run")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 11, done.stderr
     assert "manifest.json: OSError: [Errno 27] File too large; nothing says how the run ended" in done.stderr
     assert done.stderr.splitlines()[-1] == f"ddprof: no capture: {tmp_path / 'run'} is gone, full or read-only"
@@ -187,13 +177,9 @@ def test_streams_that_cannot_be_written(tmp_path: Path, where: str) -> None:
 
 
 def test_a_reader_who_has_left(tmp_path: Path) -> None:
-    line = (
-        f"({sys.executable} -m ddprof.cli.run --out {tmp_path} -- sh -c 'sleep 0.5; exit 4'; echo $? >&3) 2>&1 | true"
-    )
-    done = subprocess.run(
-        ["sh", "-c", f"exec 3>&1; {line}"], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "4\n"
+    ours = f"{sys.executable} -m ddprof.cli.run --out {tmp_path}"
+    line = f"exec 3>&1; ({ours} -- sh -c 'sleep 0.5; exit 4'; echo $? >&3) 2>&1 | true"
+    assert subprocess.run(["sh", "-c", line], env=environment(), stdout=subprocess.PIPE, check=False).stdout == b"4\n"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from ddprof.capture.launcher.launch import run_child
 print("started", flush=True)
 sys.exit(run_child(["sh", "-c", "sleep 2; exit 7"], os.environ))
 """
-HELD_S = 1.0  # longer than the launcher waits at a time
 
 
 def test_a_launcher_that_is_held_and_resumed_still_waits_for_its_job() -> None:
@@ -21,6 +20,6 @@ def test_a_launcher_that_is_held_and_resumed_still_waits_for_its_job() -> None:
         process.stdout.readline()
         time.sleep(0.1)
         os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(HELD_S)
+        time.sleep(1.0)  # longer than the launcher waits at a time
         os.kill(process.pid, signal.SIGCONT)
         assert (process.wait(300), process.stderr.read()) == (7, b"")

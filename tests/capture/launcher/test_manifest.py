@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.launcher import manifest
 from ddprof.capture.launcher.manifest import commit_of
@@ -20,30 +18,25 @@ def test_a_job_too_short_for_its_window_is_told_so(tmp_path: Path) -> None:
     assert "no trace: no rank wrote one (see --ranks" in manifest.last_line(tmp_path, summary, 2)
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    (tmp_path / ".git" / "refs" / "heads").mkdir(parents=True)
+def test_the_commit_of_a_branch_of_a_packed_one_of_none_and_of_a_worktree(tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    (git / "refs" / "heads").mkdir(parents=True)
     (tmp_path / "scripts").mkdir()
-    return tmp_path
-
-
-def test_the_commit_of_a_branch_of_a_packed_one_of_none_and_of_a_worktree(repository: Path, tmp_path: Path) -> None:
-    git = repository / ".git"
     (git / "HEAD").write_text("ref: refs/heads/main\n")
-    assert commit_of(repository) is None
+    assert commit_of(tmp_path) is None
     (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{COMMIT} refs/heads/main\n")
-    assert commit_of(repository / "scripts") == COMMIT
+    assert commit_of(tmp_path / "scripts") == COMMIT
     (git / "refs" / "heads" / "main").write_text("f" * 40 + "\n")
-    assert commit_of(repository) == "f" * 40
+    assert commit_of(tmp_path) == "f" * 40
     (git / "HEAD").write_text(f"{COMMIT}\n")
-    assert commit_of(repository) == COMMIT
-    own = repository / ".git" / "worktrees" / "w"
+    assert commit_of(tmp_path) == COMMIT
+    own = git / "worktrees" / "w"
     own.mkdir(parents=True)
     (own / "HEAD").write_text("ref: refs/heads/w\n")
     (own / "commondir").write_text("../..\n")
-    (repository / ".git" / "refs" / "heads" / "w").write_text(f"{COMMIT}\n")
-    (repository / "scripts" / ".git").write_text(f"gitdir: {own}\n")
-    assert commit_of(repository / "scripts") == COMMIT
+    (git / "refs" / "heads" / "w").write_text(f"{COMMIT}\n")
+    (tmp_path / "scripts" / ".git").write_text(f"gitdir: {own}\n")
+    assert commit_of(tmp_path / "scripts") == COMMIT
 
 
 def test_what_is_no_repository_has_none(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_steady_job_its_warm_up_and_windows_are_left_alone() -> None:
     assert asked(lambda rank, n: step(n, 900 if n < 8 or n in (80, 81) else 20, profiled=n == 80)) == []
 
 
-def test_an_outlier_and_a_lasting_slowdown_ask_once() -> None:
+def test_an_outlier_and_a_lasting_slowdown_ask_once_and_a_straggler_is_named_with_its_phase() -> None:
     (answer,) = asked(lambda rank, n: step(n, 900 if n == 102 and rank == 1 else 20))
     assert answer == (105, "step 102 took 900 ms, 20 ms is usual")
     assert asked(lambda rank, n: step(n, 90 if n == 102 and rank == 1 else 20)) == []  # a window costs more
@@ -44,6 +44,14 @@ def test_an_outlier_and_a_lasting_slowdown_ask_once() -> None:
     assert [n for n, _ in every if n > 120] == []  # a checkpoint every forty steps is as it always was
     (answer,) = asked(lambda rank, n: step(n, 20 if n < 100 else 26), 220)
     assert "26 ms now, 20 ms before" in answer[1]
+
+    def straggling(rank: int, n: int) -> Step:
+        return step(n, 40, forward_ms=25 if rank == 1 else 5)
+
+    (answer,) = asked(straggling)
+    assert answer[1] == "rank 1 is late by 20 ms per step, in forward"
+    late = latest_late(ranks_at(50, straggling))
+    assert late is not None and (late.rank, late.phase) == (1, "forward")
 
 
 def test_windows_are_bounded_in_an_hour_and_in_megabytes_a_day() -> None:
@@ -54,13 +62,6 @@ def test_windows_are_bounded_in_an_hour_and_in_megabytes_a_day() -> None:
     for minute in range(0, 2 * 24 * 60, 15):
         written += 40 << 20 if budget.allows(60.0 * minute, written) else 0
     assert written <= 2 * ((1 << 30) + (40 << 20))
-
-
-def test_straggler_is_named_with_its_phase() -> None:
-    (answer,) = asked(lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5))
-    assert answer[1] == "rank 1 is late by 20 ms per step, in forward"
-    late = latest_late(ranks_at(50, lambda rank, n: step(n, 40, forward_ms=25 if rank == 1 else 5)))
-    assert late is not None and (late.rank, late.phase) == (1, "forward")
 
 
 def test_window_is_asked_for_ahead_of_every_rank(tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ def test_isolated_interpreters_are_reached_by_the_pth(tmp_path: Path) -> None:
     code = "import sys; print(getattr(sys, '_ddprof_capture', None), sys.own)"
 
     def ask(option: str = "-I", **extra: str) -> str:
-        done = subprocess.run(
-            [python, option, "-c", code], env=environment(**extra), capture_output=True, text=True, check=True
-        )
+        command = [python, option, "-c", code]
+        done = subprocess.run(command, env=environment(**extra), capture_output=True, text=True, check=True)
         assert done.stderr == ""
         return done.stdout.strip()
 

@@ -12,20 +12,17 @@ import pytest
 from runs import ddprof_run
 
 from ddprof.capture.files.layout import host_label
-from ddprof.capture.launcher import run_folder
 from ddprof.capture.launcher.identity import SharedJob
 from ddprof.capture.launcher.run_folder import create, private_folder
 
 NOBODY = 65534
-
-
 SLURM = SharedJob("slurm77.0", 2)
 AT = SharedJob("at-node0-29500", 2, is_unique=False)
 
 
 def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path) -> None:
-    first = run_folder.create(tmp_path, "train", 0.0, SLURM)
-    second = run_folder.create(tmp_path, "train", 5.0, SLURM)
+    first = create(tmp_path, "train", 0.0, SLURM)
+    second = create(tmp_path, "train", 5.0, SLURM)
     assert first.path == second.path == (tmp_path / "train-slurm77.0").resolve()
     assert first.manifest.name == "manifest.json"
     assert second.manifest.name == f"manifest.{host_label()}.{os.getpid()}.json"
@@ -95,10 +92,14 @@ def is_private(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) == 0o700
 
 
-def test_the_processes_of_a_user_find_each_other(shared: Path) -> None:
+def test_processes_of_a_user_find_each_other_and_ranks_of_one_job_share_the_private_folder(shared: Path) -> None:
     first, refused = private_folder()
     assert (first, refused) == (shared / f"ddprof-{os.getuid()}", None) and is_private(first)
     assert private_folder() == (first, None)
+    one, other = (create(None, "train", now_s, SLURM) for now_s in (0.0, 5.0))
+    assert one.path == other.path == first / "train-slurm77.0" and one.manifest != other.manifest
+    (shared / "file").touch()
+    assert create(shared / "file" / "runs", "train", 9.0, SLURM).path == one.path
 
 
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
@@ -109,23 +110,13 @@ def test_what_is_not_safely_ours_is_refused(shared: Path, planted: Callable[[Pat
     assert refused is not None and refused.startswith(f"{shared}/ddprof-{os.getuid()} is not used (it")
 
 
-def test_ranks_of_one_job_share_the_private_folder(shared: Path) -> None:
-    first, second = (create(None, "train", now_s, SLURM) for now_s in (0.0, 5.0))
-    assert first.path == second.path == shared / f"ddprof-{os.getuid()}" / "train-slurm77.0"
-    assert first.manifest != second.manifest
-    blocked = shared / "file"
-    blocked.touch()
-    assert create(blocked / "runs", "train", 9.0, SLURM).path == first.path
-
-
 @pytest.mark.parametrize("out", ["file://{}/store", "{}/file/runs"], ids=["URL", "read-only"])
 def test_foreign_code_in_the_temporary_folder_is_not_run(shared: Path, out: str) -> None:
     (shared / "file").touch()
     for name in ("ddprof-runs", f"ddprof-{os.getuid()}"):
         foreign(shared / name)
-    run = ddprof_run(
-        shared, ["sh", "-c", "python -c 'print(6 * 7)'; exit 7"], "--out", out.format(shared), TMPDIR=str(shared)
-    )
+    command = ["sh", "-c", "python -c 'print(6 * 7)'; exit 7"]
+    run = ddprof_run(shared, command, "--out", out.format(shared), TMPDIR=str(shared))
     assert run.code == 7 and "42\n" in run.output
     assert "STOLEN" not in run.output and run.output.count(f"ddprof-{os.getuid()} is not used") == 1
     assert "Traceback" not in run.output

@@ -13,22 +13,18 @@ from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import read_object, write_json
 from ddprof.capture.launcher.salvage import salvage
 
-STEM = f"rank0.{host_label()}.{2**22 + 7}.0"  # no process has such an id
-
-
-def step(number: int) -> Step:
-    return Step(number, number * 100, number * 100 + 10, 1, 2, 3, 4, 5, False)
+DEAD = 2**22 + 7  # no process has such an id
+STEM = f"rank0.{host_label()}.{DEAD}.0"
 
 
 def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
-    host, pid = host_label(), 2**22 + 7  # no process has such an id
-    stem = f"rank1.{host}.{pid}.0"
+    stem = f"rank1.{host_label()}.{DEAD}.0"
     write_json(tmp_path / f"{stem}.sidecar.json", {"state": "running", "rank": 1, "steps": [{"index": 0}], "notes": []})
     ring = StepRing(tmp_path / f"{stem}.ring", {"rank": 1, "host": "h"})
     for number in range(4):
-        ring.write(step(number))
+        ring.write(Step(number, number * 100, number * 100 + 10, 1, 2, 3, 4, 5, False))
     (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
-    (tmp_path / f"{stem}.sidecar.json.{pid}.tmp").write_text('{"half":')
+    (tmp_path / f"{stem}.sidecar.json.{DEAD}.tmp").write_text('{"half":')
     notes, content = salvage(tmp_path), read_object(tmp_path / f"{stem}.sidecar.json")
     assert content["state"] == "killed" and [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
     assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json" and len(notes) == 2
@@ -63,8 +59,7 @@ def test_what_cannot_be_salvaged_is_said(tmp_path: Path, which: str, damage: Cal
     damage(tmp_path / (STEM + which))
     (note, *_) = salvage(tmp_path) or ["nothing to say"]
     unharmed = {(".ring", damage) for damage in (DAMAGES["gone"], DAMAGES["unreadable"])}
-    unharmed |= {
-        (".sidecar.json", DAMAGES[name]) for name in ("gone", "link to nothing", "unreadable", "an empty object")
-    }
+    names = ("gone", "link to nothing", "unreadable", "an empty object")
+    unharmed |= {(".sidecar.json", DAMAGES[name]) for name in names}
     if (os.getuid() and damage is DAMAGES["unreadable"]) or (which, damage) not in unharmed:
         assert note.startswith(f"{STEM}.")

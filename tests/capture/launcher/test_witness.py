@@ -25,9 +25,8 @@ sys.exit(run_child([sys.executable, "-c", child], os.environ))
 
 @pytest.mark.parametrize("to_group", [True, False])
 def test_a_signal_to_the_group_or_to_the_launcher_arrives_once(to_group: bool) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         send = os.killpg if to_group else os.kill
         send(process.pid, signal.SIGINT)

@@ -33,20 +33,14 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_script(folder: Path, code: str, **extra: str) -> tuple[str, str]:
-    """Standard output and error of a captured `python folder/train.py`."""
-    (folder / "train.py").write_text(code)
-    return ran(captured_environment(folder / "run", environment(**extra)), sys.executable, str(folder / "train.py"))
-
-
 @pytest.mark.parametrize("name", ["ddprof", "analyzers", "workloads", "dashboard", "sitecustomize", "capture"])
 @pytest.mark.parametrize("first", [True, False], ids=["before torch", "after torch"])
 def test_a_module_of_the_user_is_the_users_and_capture_works(job: Path, name: str, first: bool) -> None:
     (job / f"{name}.py").write_text("whose = 'the user'\n")
     order = f"import {name}; import torch" if first else f"import torch; import {name}"
-    out, err = run_script(job, f"{order}; print({name}.whose, {name}.__file__)")
-    assert out.split() == ["the", "user", str(job / f"{name}.py")] and REACHED in err
-    assert err.count("\n") == 1
+    (job / "train.py").write_text(f"{order}; print({name}.whose, {name}.__file__)")
+    out, err = ran(captured_environment(job / "run", environment()), sys.executable, str(job / "train.py"))
+    assert out.split() == ["the", "user", str(job / f"{name}.py")] and REACHED in err and err.count("\n") == 1
 
 
 def test_nothing_of_ours_is_importable_in_the_users_environment(tmp_path: Path) -> None:

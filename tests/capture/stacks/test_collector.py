@@ -89,22 +89,6 @@ def pure_python() -> int:
     return total
 
 
-def without_gil() -> bytes:
-    return hashlib.sha256(BYTES).digest()
-
-
-BYTES = bytes(4_000_000)
-
-
-def inner_names(samples: list[Any]) -> Counter[str]:
-    """What each sample stands for, by the innermost function of this file; ns."""
-    found: Counter[str] = Counter()
-    for sample in samples:
-        names = [code.co_name for code in sample[5][::2] if code.co_filename == __file__]
-        found[names[0] if names else "?"] += sample[1]
-    return found
-
-
 def waited_for_a_cpu_ns() -> int:
     """How long the threads of this process, and the sampling ones that have ended, were ready and had no CPU."""
     alive = sum(int(path.read_text().split()[1]) for path in Path("/proc/self/task").glob("*/schedstat"))
@@ -129,11 +113,17 @@ def test_python_between_calls_is_seen_where_it_runs(release: str) -> None:
     if sys.version_info[:2] == (3, 12):
         pytest.skip("Python 3.12 tells nobody soon enough; the sampler shortens its switch interval in windows")
     seen: list[float] = []  # of the true share
+    held = bytes(4_000_000)
+    calls = {"in the interpreter": lambda: time.sleep(0.003), "in C": lambda: hashlib.sha256(held).digest()}
     before_ns = waited_for_a_cpu_ns()
     while len(seen) < 9 and max(seen, default=0.0) < 0.25:  # waiting for the GIL finds a fifteenth, every time
         with sampled(make("native")) as samples:
-            for_seconds(0.5, pure_python, without_gil if release == "in C" else (lambda: time.sleep(0.003)))
-        found, true_share = inner_names(samples), SPENT_S["pure_python"] / sum(SPENT_S.values())
+            for_seconds(0.5, pure_python, calls[release])
+        found: Counter[str] = Counter()  # what each sample stands for, by the innermost function of this file; ns
+        for sample in samples:
+            names = [code.co_name for code in sample[5][::2] if code.co_filename == __file__]
+            found[names[0] if names else "?"] += sample[1]
+        true_share = SPENT_S["pure_python"] / sum(SPENT_S.values())
         seen.append(found["pure_python"] / (true_share * sum(found.values())))
     if max(seen) < 0.25 and waited_for_a_cpu_ns() - before_ns > 0.02 * len(seen) * 0.5e9:
         pytest.skip("the machine has more work than CPUs: the sampler's turn comes after the code that it looks for")

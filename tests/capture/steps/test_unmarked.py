@@ -58,9 +58,6 @@ def looping(*events: object) -> Callable[[UnmarkedSteps], None]:
 by_hand = looping("fetch", MODEL, "backward")
 by_hand_without_batches = looping(MODEL, LOSS, "backward")
 inference = looping("fetch", MODEL, DECODER)
-generation = looping("fetch", *[MODEL] * 20)
-inference_without_batches = looping(MODEL, DECODER)
-tensors_alone = looping("fetch")
 
 
 @pytest.mark.parametrize(
@@ -69,16 +66,15 @@ tensors_alone = looping("fetch")
         (by_hand, BACKWARDS, 3),
         (by_hand_without_batches, BACKWARDS, 3),
         (inference, FORWARDS, 9),
-        (generation, FORWARDS, 9),
-        (inference_without_batches, FORWARDS, 9),
-        (tensors_alone, FETCHES, 33),
+        (looping("fetch", *[MODEL] * 20), FORWARDS, 9),
+        (looping(MODEL, DECODER), FORWARDS, 9),
+        (looping("fetch"), FETCHES, 33),
     ],
 )
 def test_each_iteration_is_one_step(iteration: Callable[[UnmarkedSteps], None], kind: int, settled: int) -> None:
     loop = Loop()
     loop.play(iteration, 60)
-    assert loop.steps.kind == kind and loop.every_iteration_from(settled)
-    assert loop.steps.under_way
+    assert loop.steps.kind == kind and loop.every_iteration_from(settled) and loop.steps.under_way
 
 
 def test_the_root_is_the_first_module_and_neither_one_batch_nor_evaluation_ends_a_step() -> None:

@@ -18,14 +18,12 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     """The same eleven steps with the phase timers of both kinds; what the script says lies beside the runs."""
     options = ("--skip", "2", "--steps", "2", "--end-after", "11")
     places = {native: tmp_path_factory.mktemp("ended") for native in ("1", "0")}
-    return {
-        native: ddprof_run(out, forked("endless.py", str(out)), *options, DDPROF_NATIVE=native)
-        for native, out in places.items()
-    }
+    jobs = {native: forked("endless.py", str(out)) for native, out in places.items()}
+    return {native: ddprof_run(places[native], job, *options, DDPROF_NATIVE=native) for native, job in jobs.items()}
 
 
 @pytest.mark.parametrize("native", ["1", "0"])
-def test_all_ranks_end_between_the_same_steps_and_the_script_cleans_up(ended: dict[str, Captured], native: str) -> None:
+def test_ranks_end_between_the_same_steps_and_the_script_cleans_up(ended: dict[str, Captured], native: str) -> None:
     run = ended[native]
     assert run.code == 0, run.output
     assert [side["trial"]["steps"] for side in run.sidecars] == [11, 11]
@@ -35,11 +33,7 @@ def test_all_ranks_end_between_the_same_steps_and_the_script_cleans_up(ended: di
     for rank in (0, 1):  # peers were there for a collective in `finally`, the groups still for what runs at exit
         assert (run.folder.parent / f"rank{rank}").read_text().split("\n")[:2] == ["finally 2", "atexit True"]
         assert [step["index"] for step in run.sidecars[rank]["steps"]] == list(range(11))
-    assert run.sidecars[0]["trial"]["loss"] > 0
-    assert run.manifest["options"]["end_after"] == 11
-
-
-def test_the_same_steps_leave_the_same_parameters(ended: dict[str, Captured]) -> None:
+    assert run.sidecars[0]["trial"]["loss"] > 0 and run.manifest["options"]["end_after"] == 11
     digests = [side["trial"]["parameters"]["digest"] for run in ended.values() for side in run.sidecars]
     assert len(digests) == 4 and len(set(digests)) == 1
 
@@ -73,8 +67,7 @@ def test_another_order_gives_another_digest_and_values_not_in_a_row_are_read_onc
     assert len({_held(*pair)["digest"] for pair in ((first, second), (second, first), (first, first))}) == 3
     laid = torch.arange(24.0).reshape(2, 3, 4)
     found = _held(laid.transpose(0, 2), laid)
-    assert found["tensors"] == 2 and found["size_bytes"] == 2 * 24 * 4
-    assert _held(laid, laid) == _held(laid)
+    assert found["tensors"] == 2 and found["size_bytes"] == 2 * 24 * 4 and _held(laid, laid) == _held(laid)
 
 
 def test_a_chunk_after_the_first_counts_too_and_the_sample_is_small_and_finite(monkeypatch: pytest.MonkeyPatch) -> None:

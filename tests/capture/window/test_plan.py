@@ -19,8 +19,7 @@ def test_windows_open_as_planned_or_asked_for_and_end_where_the_script_says() ->
     assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
     assert windows(WindowPlan(5, 5, automatic=False), 100) == []
     plan = WindowPlan(5, 3)
-    assert plan.opens_at(5) == "planned" and plan.last_step == 7
-    assert not plan.closes_at(7)
+    assert plan.opens_at(5) == "planned" and plan.last_step == 7 and not plan.closes_at(7)
     asked = WindowPlan(5, 5, automatic=False)
     asked.request(50, 2, "asked for")
     assert windows(asked, 100) == [(50, 51)]

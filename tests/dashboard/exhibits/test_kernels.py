@@ -77,17 +77,17 @@ def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, str
     assert page.wait(f"return {words}") == chart.frames[place].row
     rows = "[...document.querySelectorAll('#exhibit-kernels tbody tr')]"
     shown, every = page.js(f"return [{rows}.filter((r) => !r.hidden).length, {rows}.length]")
-    assert 0 < shown < every
-    assert page.trouble() == []
+    assert 0 < shown < every and page.trouble() == []
 
 
-def test_what_was_not_recorded_is_said_and_a_filter_of_ranks_leaves_no_spread(view: View) -> None:
+def test_what_is_not_known_is_said_and_a_filter_of_ranks_leaves_no_spread(view: View, straggler_report: Report) -> None:
     assert "with_stack=True" in exhibit(view, "modules").reading
     assert "with_stack=True" in exhibit(view, "lines").reading
     one = exhibit(replace(view, query={"ranks": "0"}), "kernels")
     assert "slowest rank (ms)" in exhibit(view, "kernels").sheet.columns
-    assert "slowest rank (ms)" not in one.sheet.columns
-    assert one.follows == ("ranks",)
+    assert "slowest rank (ms)" not in one.sheet.columns and one.follows == ("ranks",)
+    view = View(OpenRun(straggler_report), {})
+    assert "holds no events" in exhibit(view, "kernels").reading and page_at("/kernels").subject.is_empty(view)
 
 
 def test_collectives_have_no_command_and_other_vendors_devices_none_at_all(on_cuda: OpenRun) -> None:
@@ -96,12 +96,6 @@ def test_collectives_have_no_command_and_other_vendors_devices_none_at_all(on_cu
     assert ("compute", True) in kinds and ("communication", True) not in kinds
     other = replace(on_cuda, report=replace(on_cuda.report, run=replace(on_cuda.report.run, device="rocm")))
     assert exhibit(View(other, {}, (other,)), "kernels").sheet.commands == ()
-
-
-def test_a_saved_report_says_that_it_holds_no_kernels(straggler_report: Report) -> None:
-    view = View(OpenRun(straggler_report), {})
-    assert "holds no events" in exhibit(view, "kernels").reading
-    assert page_at("/kernels").subject.is_empty(view)
 
 
 def test_the_file_has_the_table_and_redaction_hides_its_names(on_cuda: OpenRun) -> None:
@@ -132,8 +126,7 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[...,
     said = page.css("#exhibit-kernels .tool-bar output").text
     assert f" of {len(found)} rows" in said
     page.js("document.querySelector('#exhibit-kernels td button').click()")
-    assert page.css("#exhibit-kernels .tool-command pre").text.startswith("ncu ")
-    assert page.trouble() == []
+    assert page.css("#exhibit-kernels .tool-command pre").text.startswith("ncu ") and page.trouble() == []
 
 
 def test_one_step_of_the_kernel_is_profiled_and_a_rare_one_once() -> None:
@@ -142,7 +135,6 @@ def test_one_step_of_the_kernel_is_profiled_and_a_rare_one_once() -> None:
     option = dict(itertools.pairwise(words))
     assert option["--launch-skip"] == str(24 * WARM_UP_STEPS) and option["--launch-count"] == "24"
     kind, _, expression = option["--kernel-name"].partition(":")
-    assert kind == "regex"
-    assert re.search(expression, KERNEL)
+    assert kind == "regex" and re.search(expression, KERNEL)
     assert not re.search(expression, KERNEL.replace("128", "256")) and not re.search(expression, f"{KERNEL} x")
     assert "--launch-count 1 " in ncu_command("k", 0.2, "python train.py")

@@ -12,13 +12,8 @@ from ddprof.dashboard.runs.view import View
 from tests.dashboard.changed import with_job
 
 
-@pytest.fixture
-def full(sample: Callable[[str], OpenRun]) -> OpenRun:
-    """A run whose device memory is nearly full."""
-    return sample("full_memory")
-
-
-def test_the_peak_is_what_was_held_and_what_phases_added_and_what_is_left_is_said(full: OpenRun) -> None:
+def test_the_peak_is_what_was_held_and_what_phases_added_where_that_is_known(sample: Callable[[str], OpenRun]) -> None:
+    full = sample("full_memory")
     exhibit = memory_peak(View(full, {}, (full,)))
     for row in exhibit.sheet.rows:
         assert row[4] + sum(row[5:]) == row[3]
@@ -28,9 +23,6 @@ def test_the_peak_is_what_was_held_and_what_phases_added_and_what_is_left_is_sai
     )
     assert "parameters, gradients and states of the optimizer are not told apart" in exhibit.reading
     assert "of the device is left" in next(iter(exhibits(View(full, {}, (full,))))).reading
-
-
-def test_without_totals_over_time_the_peak_is_not_explained(full: OpenRun) -> None:
     ranks = tuple(replace(facts, memory={**facts.memory, "curve": {}}) for facts in full.job.ranks)
     bare = with_job(full, ranks=ranks)
     exhibit = memory_peak(View(bare, {}, (bare,)))

@@ -49,8 +49,7 @@ def test_every_rank_and_step_has_its_dot_and_filters_leave_theirs(straggler: Ope
 def test_what_stands_out_is_named_and_of_too_many_stays(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     rank = straggler.job.rank_ids[2]
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))
-    assert dots.ranks is not None
-    assert [(dots.ranks[i], dots.steps[i]) for i in dots.outliers] == [(rank, 1)]
+    assert dots.ranks is not None and [(dots.ranks[i], dots.steps[i]) for i in dots.outliers] == [(rank, 1)]
     assert f"farthest rank {rank} in step 1" in exhibit.reading
     monkeypatch.setattr(module, "MAX_DOTS", 4)
     exhibit, dots = _shown(_slowed(straggler, 2, 1, 1.6))

@@ -12,7 +12,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 
 
-def test_the_table_has_the_ledgers_bubble_and_the_picture_every_pass(pipeline: OpenRun) -> None:
+def test_the_table_has_the_ledgers_bubble_the_picture_every_pass_and_what_is_unsure_is_said(pipeline: OpenRun) -> None:
     found = pipeline.job.pipeline
     assert found is not None
     exhibit = stage_schedule(View(pipeline, {"steps": "1"}, (pipeline,)), found)
@@ -27,10 +27,5 @@ def test_the_table_has_the_ledgers_bubble_and_the_picture_every_pass(pipeline: O
         marks = [block.mark for block in chart.blocks if block.line == line and block.mark]
         assert sorted(marks, key=int) == sorted([str(n) for n in range(1, passes + 1)] * 2, key=int)
     assert exhibit.reading.startswith("Step 1 ")
-
-
-def test_what_cannot_be_relied_on_is_said(pipeline: OpenRun) -> None:
-    found = pipeline.job.pipeline
-    assert found is not None
     exhibit = stage_schedule(View(pipeline, {}, (pipeline,)), replace(found, unsure="records are missing"))
     assert exhibit.reading.endswith("How many microbatches there are is unsure: records are missing.")

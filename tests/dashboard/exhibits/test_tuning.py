@@ -80,16 +80,13 @@ def test_losers_have_their_reason_and_memory_its_headroom_unless_on_cpus(opened:
     assert "tuning-memory" not in _shown(_with(tmp_path / "t", replace(ANSWER, baseline_memory=None, tried=bare)))
 
 
-def test_a_tuning_that_goes_on_shows_its_runs_and_how_to_go_on(tmp_path: Path) -> None:
+def test_a_tuning_that_goes_on_shows_how_and_one_that_tried_nothing_says_so(tmp_path: Path) -> None:
     shown = _shown(_with(tmp_path / "t", None))
     assert list(shown) == ["tuning", "tuning-runs"] and len(shown["tuning"].sheet.rows) == 3
     assert "Runs made: 3; 48 s of a budget of 600 s are spent" in shown["tuning"].reading
     assert shown["tuning"].listings[0].text == f"ddprof tune --resume {(tmp_path / 't').resolve()}"
-
-
-def test_where_nothing_was_tried_the_page_says_so(tmp_path: Path) -> None:
     nothing = replace(ANSWER, verdict=NOTHING, chosen=(), measured=None, after_us=None, tried=(), smallest_share=None)
-    shown = _shown(_with(tmp_path / "t", replace(nothing, patch="", untried=())))
+    shown = _shown(_with(tmp_path / "u", replace(nothing, patch="", untried=())))
     assert shown["tuning"].reading.startswith("NOTHING TO CHANGE. No setting removes a cause that costs 3.0 %")
     assert list(shown) == ["tuning", "tuning-memory", "tuning-runs"] and shown["tuning"].listings == ()
 
@@ -120,21 +117,18 @@ def test_what_if_has_tried_settings_and_names_a_fixes_file_if_it_is_there(opened
     assert listed[1:] == [f"ddprof run --apply {fixes} {ENDING}"]
 
 
-def test_without_a_tuning_the_page_is_greyed_and_offers_one(tmp_path: Path, straggler: OpenRun) -> None:
+def test_without_a_tuning_the_page_offers_one_if_its_command_can_be_shown(tmp_path: Path, straggler: OpenRun) -> None:
     subject = next(subject for subject in SUBJECTS if subject.path == "/tuning")
-    run = load([str(run_of_command(tmp_path / "made"))])[0]
+    folder = run_of_command(tmp_path / "made")
+    (run,) = load([str(folder)])
     assert subject.is_empty(View(run, {}, (run,)))
     assert _shown(run)["tuning"].listings[0].text == f"ddprof tune {ENDING}"
     assert subject.is_empty(View(straggler, {}, (straggler,))) and _shown(straggler)["tuning"].listings == ()
-
-
-def test_a_command_that_cannot_be_shown_as_it_is_is_not_offered(tmp_path: Path) -> None:
-    run = run_of_command(tmp_path / "made")
     for command in ("acme_train.py 'a\nb'", "acme_train.py \x1b[31m", "acme_train.py \u202egnp.x"):
-        manifest(run, command)
-        (opened,) = load([str(run)])
-        assert opened.launch is not None
-        assert try_it.of_run(opened) == () == try_it.of_finding(opened, opened.report.ranked_findings()[0])
+        manifest(folder, command)
+        (run,) = load([str(folder)])
+        assert run.launch is not None
+        assert try_it.of_run(run) == () == try_it.of_finding(run, run.report.ranked_findings()[0])
 
 
 def test_the_address_chooses_among_several_tunings(tmp_path: Path) -> None:

@@ -22,20 +22,16 @@ from ddprof.tables import NULL
 from tests.dashboard.changed import with_job
 
 
-def _words(component: object) -> str:
-    return str(component)
-
-
 def test_each_exhibit_says_which_filters_it_does_not_follow(straggler: OpenRun) -> None:
     view = View(straggler, {"ranks": "0", "steps": "0"}, (straggler,))
-    said = {e.id: _words(exhibit_card(e, "/ranks", view)) for e in ranks(view)}
+    said = {e.id: str(exhibit_card(e, "/ranks", view)) for e in ranks(view)}
     assert "whatever the filter" not in said["lateness"] + said["step-causes"]
     assert "All steps, whatever the filter." in said["blame"]
     assert "All ranks and steps, whatever the filter." in said["critical"]
     for path in ("/", "/findings", "/what-if"):
-        assert "all ranks and steps, whatever the filter." in _words(page_at(path).content(view))
+        assert "all ranks and steps, whatever the filter." in str(page_at(path).content(view))
     plain = View(straggler, {}, (straggler,))
-    assert "whatever the filter" not in "".join(_words(page_at(p).content(plain)) for p in ("/", "/ranks", "/findings"))
+    assert "whatever the filter" not in "".join(str(page_at(p).content(plain)) for p in ("/", "/ranks", "/findings"))
 
 
 def test_what_was_not_recorded_is_grey_or_said(straggler: OpenRun) -> None:
@@ -48,14 +44,12 @@ def test_what_was_not_recorded_is_grey_or_said(straggler: OpenRun) -> None:
     assert {row[-1] for row in groups.sheet.rows} == {NOT_RECORDED}
 
 
-PATHS = {subject.path for subject in SUBJECTS}
-
-
-def test_every_finding_and_cause_leads_to_a_page(straggler: OpenRun) -> None:
+def test_every_finding_and_cause_leads_to_a_page() -> None:
+    paths = {subject.path for subject in SUBJECTS}
     for name in catalogue():
         found = page_of_finding(name)
-        assert found is not None and found[1] in PATHS, name
-    assert {page_of_cause(cause) for cause in CAUSES} <= PATHS
+        assert found is not None and found[1] in paths, name
+    assert {page_of_cause(cause) for cause in CAUSES} <= paths
 
 
 def _timed(opened: OpenRun, workers: int | None, fetch_ms: float) -> str:
@@ -68,9 +62,8 @@ def _timed(opened: OpenRun, workers: int | None, fetch_ms: float) -> str:
 
 
 def test_a_loader_is_described_by_its_workers_and_its_batch(straggler: OpenRun) -> None:
-    assert (
-        _timed(straggler, 4, 36.0) == "4 workers make a rank's batches, each in 36 ms, so that one is ready each 9 ms."
-    )
+    said = "4 workers make a rank's batches, each in 36 ms, so that one is ready each 9 ms."
+    assert _timed(straggler, 4, 36.0) == said
     assert _timed(straggler, 1, 36.0) == "1 worker makes a rank's batches, each in 36 ms."
     assert "makes each batch itself, in 36 ms" in _timed(straggler, 0, 36.0)
     assert _timed(straggler, None, 0).startswith("Not recorded: how many workers")

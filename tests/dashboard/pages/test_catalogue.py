@@ -21,8 +21,7 @@ from tests.dashboard.components import serialised, texts
 def test_every_page_is_drawn(page: Page, dark: bool, straggler: OpenRun, pipeline: OpenRun) -> None:
     for opened in (straggler, pipeline):
         content = page.content(View(opened, {}, (opened,), dark))
-        assert any(isinstance(c, Component) for c in content)
-        assert len(serialised(content)) > 200
+        assert any(isinstance(c, Component) for c in content) and len(serialised(content)) > 200
         for exhibit in page.exhibits(View(opened, {}, (opened,), dark)):
             assert exhibit.question.endswith("?") and exhibit.reading.endswith(".")
             assert all(len(row) == len(exhibit.sheet.columns) for row in exhibit.sheet.rows)
@@ -38,8 +37,7 @@ def test_the_overview_and_the_ranks_name_the_culprit_and_the_way_to_the_evidence
     finding = view.opened.report.ranked_findings()[0]
     content = page_content(view, "/")
     words = " ".join(texts(content))
-    assert view.opened.report.verdict.headline in words
-    assert f"rank {finding.ranks[0]}" in words
+    assert view.opened.report.verdict.headline in words and f"rank {finding.ranks[0]}" in words
     assert "/timeline?finding=0" in serialised(content)
     culprit = view.opened.report.ranked_findings()[0].ranks[0]
     late = lateness_us(view.opened.job)
@@ -60,8 +58,7 @@ def test_filters_narrow_the_tables_and_a_bad_one_or_address_is_one_sentence(stra
     view = View(straggler, parse_query("?ranks=0-1&steps=1"), (straggler,))
     lateness = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
     assert [row[0] for row in lateness.sheet.rows] == ["rank 0", "rank 1"]
-    assert lateness.sheet.columns == ("rank", "step 1 (ms)")
-    assert view.link("/host") == "/host?ranks=0-1&steps=1"
+    assert lateness.sheet.columns == ("rank", "step 1 (ms)") and view.link("/host") == "/host?ranks=0-1&steps=1"
     view = View(straggler, {"ranks": "x"}, (straggler,))
     assert list(texts(page_content(view, "/ranks"))) == ["'x' is not a number or a range such as 0-3"]
     assert list(texts(page_content(view, "/nowhere"))) == ["there is no page /nowhere"]
@@ -87,5 +84,4 @@ def test_compare_says_what_changed(straggler: OpenRun) -> None:
     runs = (straggler, OpenRun(slower))
     rows = next(iter(page_at("/compare").exhibits(View(straggler, {}, runs)))).sheet.rows
     changed = {row[0]: row[3] for row in rows}
-    assert changed["garbage collection"] == pytest.approx(5.0)
-    assert changed["step"] == pytest.approx(5.0)
+    assert changed["garbage collection"] == pytest.approx(5.0) and changed["step"] == pytest.approx(5.0)

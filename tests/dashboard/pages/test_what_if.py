@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
-from dash.development.base_component import Component
 
 from ddprof.analyzers.settings.knobs import Setting
 from ddprof.cli.whatif import command as whatif
@@ -33,8 +32,7 @@ def test_as_recorded_is_the_measured_step_and_removing_the_straggler_pays(stragg
     assert found.levels == () and found.after_us == pytest.approx(straggler.report.steps.wall_us)
     before = straggler.report.steps.wall_us
     balanced = replayed(straggler, balance="on")
-    assert balanced < before * 0.99
-    assert replayed(straggler, balance="on", compute="2") < balanced
+    assert balanced < before * 0.99 and replayed(straggler, balance="on", compute="2") < balanced
 
 
 def test_every_control_can_be_replayed_alone(straggler: OpenRun) -> None:
@@ -83,27 +81,18 @@ def test_the_result_is_a_sentence_and_what_does_not_apply_is_hidden_and_says_why
     assert "no pipeline stages found in this run" in said
 
 
-def test_controls_say_what_was_recorded_and_what_the_findings_suggest(straggler: OpenRun) -> None:
-    (finding,) = [f for f in straggler.report.ranked_findings() if f.id == "straggler.compute"]
-    first = what_if.controls_of(View(straggler, {}, (straggler,)))[0]
+def test_controls_say_what_findings_suggest_and_those_lead_to_a_remedy_that_gains_so_much(straggler: OpenRun) -> None:
+    view, finding = View(straggler, {}, (straggler,)), straggler.report.ranked_findings()[0]
+    assert [f for f in straggler.report.ranked_findings() if f.id == "straggler.compute"] == [finding]
+    first, *others = what_if.controls_of(view)
     wanted = f"replaced@{','.join(map(str, finding.ranks))}"
     assert first["key"] == "device" and first["suggested"] == wanted and first["because"] == 1
-    loader = next(c for c in what_if.controls_of(View(straggler, {}, (straggler,))) if c["key"] == "loader")
+    loader = next(control for control in others if control["key"] == "loader")
     assert loader["current"].endswith("in the loader per step")
-
-
-def test_a_finding_leads_to_its_remedy_which_gains_what_it_says(straggler: OpenRun) -> None:
-    view = View(straggler, {}, (straggler,))
-    finding = straggler.report.ranked_findings()[0]
     card = serialised([finding_card(view, 0, finding, full=False)])
-    wanted = f"replaced@{','.join(map(str, finding.ranks))}"
     assert f"/what-if?{urlencode({'device': wanted})}" in card
     gain = straggler.report.steps.wall_us - replayed(straggler, device=wanted)
     assert finding.recoverable_us.low <= gain <= finding.recoverable_us.high
-
-
-def _commands(content: list[Component]) -> list[str]:
-    return [text for text in texts(content) if text.startswith("ddprof ")]
 
 
 @pytest.mark.parametrize(
@@ -125,15 +114,15 @@ def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[s
     opened = load([str(traces)], workers=1)[0]
     culprit = (opened.report.ranked_findings()[0].ranks or (0,))[0]
     query = {key: value.format(culprit=culprit) for key, value in query.items()}
-    (command,) = _commands(what_if.outcome(View(opened, query, (opened,)), query))
+    said = texts(what_if.outcome(View(opened, query, (opened,)), query))
+    (command,) = [text for text in said if text.startswith("ddprof ")]
     words = shlex.split(command)
     assert words[:2] == ["ddprof", "whatif"]
     done = CliRunner().invoke(whatif, [*words[2:], "--format", "json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     found = what_if.predict(opened, wanted_settings(opened, query).settings)
-    assert found.gain_us != 0
-    assert document["predicted_step_us"] == pytest.approx(found.after_us, abs=1e-3)
+    assert found.gain_us != 0 and document["predicted_step_us"] == pytest.approx(found.after_us, abs=1e-3)
     assert (document["low_us"], document["high_us"]) == pytest.approx((found.low_us, found.high_us), abs=1e-3)
 
 

@@ -41,8 +41,7 @@ def test_samples_of_the_traced_time_are_tracks(straggler: OpenRun, tmp_path: Pat
     _write(tmp_path, [*lines, '{"at_ns": 12', "[]", '{"at_ns": "x"}'])
     tracks = {t["label"]: t for t in counter_tracks(job, str(tmp_path), 0, 3 * SECOND)}
     assert tracks["node-a GPU 1 power"]["values"][0] == 250 and tracks["node-a GPU 1 power"]["unit"] == "W"
-    assert tracks["node-a GPU 1 clock"]["values"][0] == 1410
-    assert tracks["node-a host memory"]["values"][0] == 2
+    assert tracks["node-a GPU 1 clock"]["values"][0] == 1410 and tracks["node-a host memory"]["values"][0] == 2
     assert set(tracks["node-a cores busy"]["values"]) == {30.0}
     assert set(tracks["node-a network eth0"]["values"]) == {3.0}
     at_us = tracks["node-a cores busy"]["at_us"]
@@ -84,5 +83,4 @@ def test_tracks_or_that_there_are_none(page: Page) -> None:
     assert page.js(ROWS) == rows + 2
     assert page.js("return ddprof.timeline.rows.at(-1).label") == "node-a GPU 0 power"
     page.menu().find_element("xpath", "//label[contains(., 'counters')]/input").click()
-    assert page.js(ROWS) == rows
-    assert page.trouble() == []
+    assert page.js(ROWS) == rows and page.trouble() == []

@@ -69,9 +69,7 @@ def _slices(packed: bytes, rank: int) -> list[dict[str, Any]]:
     return [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1 and event["tid"] > 0]
 
 
-def test_a_small_run_is_handed_over_whole_a_large_one_in_view(
-    straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_run_is_handed_over_whole_a_large_in_view(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     packed, holds = hand_over(straggler, {0, 1}, 0, 1000)
     for rank in (0, 1):
         assert len(_slices(packed, rank)) == straggler.job.ranks[rank].counts["events"]
@@ -138,9 +136,8 @@ def test_one_click_opens_the_same_span(page: Page, home: str, straggler: OpenRun
     assert "nothing was uploaded" in said and "ranks 1, 2: the whole run" in said
     page.browser.switch_to.window(next(handle for handle in page.browser.window_handles if handle != home))
     page.wait("return window.seen.span")
-    seen = page.js(
-        "const { buffer, ...rest } = seen.trace; return { ...seen, trace: rest, bytes: [...new Uint8Array(buffer)] }"
-    )
+    read = "const { buffer, ...rest } = seen.trace; return { ...seen, trace: rest, bytes: [...new Uint8Array(buffer)] }"
+    seen = page.js(read)
     assert set(seen["from"]) == {page.address} and seen["other"] == 0
     assert [seen["span"]["timeStart"] * 1e9, seen["span"]["timeEnd"] * 1e9] == pytest.approx(span, abs=1)
     sent = bytes(seen["bytes"])

@@ -22,8 +22,7 @@ def test_a_grown_folder_is_read_again(straggler_traces: Path, tmp_path: Path, mo
     assert len(runs.open_runs[0].report.run.ranks) == 2
     assert runs.refresh() == 1  # nothing changed
     shutil.copy2(files[2], tmp_path)
-    assert runs.refresh() == 2
-    assert len(runs.open_runs[0].report.run.ranks) == 3
+    assert runs.refresh() == 2 and len(runs.open_runs[0].report.run.ranks) == 3
     for file in tmp_path.glob("*.gz"):
         file.unlink()
     assert runs.refresh() == 3 and runs.problem

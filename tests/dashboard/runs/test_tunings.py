@@ -39,7 +39,7 @@ def test_a_run_has_the_tunings_beside_it_of_the_same_command_the_newest_first(tm
     assert COMMAND[-1] == "two words"  # quoted in the manifest, a list in tune.json
 
 
-def test_what_cannot_be_read_is_none_and_what_changes_is_read_again(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_none_what_changes_is_read_again_and_of_many_the_newest(tmp_path: Path) -> None:
     folder = tmp_path / "20260101T000000Z-tune-train"
     write_document(state(), folder)
     assert tunings_of(str(tmp_path / "run"), LAUNCH)[0].document.result is None
@@ -47,9 +47,8 @@ def test_what_cannot_be_read_is_none_and_what_changes_is_read_again(tmp_path: Pa
     assert tunings_of(str(tmp_path / "run"), LAUNCH)[0].document.result == ANSWER
     (folder / FILE).write_text("{")
     assert _names(tmp_path / "run") == [] and _names(tmp_path / "gone" / "run") == []
-
-
-def test_of_very_many_the_newest_are_read(tmp_path: Path) -> None:
     for number in range(tunings.MOST + 3):
-        write_document(state(), tmp_path / f"{number:02d}-tune-train")
-    assert _names(tmp_path / "run") == [f"{number:02d}-tune-train" for number in range(tunings.MOST + 2, 2, -1)]
+        write_document(state(), tmp_path / "many" / f"{number:02d}-tune-train")
+    assert _names(tmp_path / "many" / "run") == [
+        f"{number:02d}-tune-train" for number in range(tunings.MOST + 2, 2, -1)
+    ]

@@ -89,10 +89,21 @@ def test_a_run_that_was_added_stays_when_folders_change(
     assert [len(s.report.run.ranks) for s in runs.open_runs] == [1, len(traces(straggler_traces))]
 
 
-def test_more_than_the_limit_is_refused_before_it_is_read(post: Post, private: Path, runs: Runs) -> None:
+def test_more_than_the_limit_is_refused_before_it_is_read_or_unpacked(
+    post: Post, private: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = post(("trace.json", b"x" * (LIMIT_BYTES + 1)))
     assert is_refused(answer, 413, "larger than 2.86 MiB") and "--max-upload" in answer.text
     assert list(private.iterdir()) == [] and len(runs.open_runs) == 1
+    monkeypatch.setattr(uploads_module, "MOST_UNPACKED", 2)
+    much = gzip.compress(b'{"traceEvents": [' + b" " * (3 * LIMIT_BYTES))
+    assert len(much) < LIMIT_BYTES / 100
+    assert is_refused(post(("x.json.gz", much)), 400, "unpacks to more than 5.72 MiB")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rank0.json.gz", much)
+    assert is_refused(post(("x.zip", packed.getvalue())), 400, "unpacks to more than")
+    assert list(private.rglob("x*")) == []
 
 
 def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], straggler: OpenRun) -> None:
@@ -103,18 +114,6 @@ def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], stra
     headers = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b"}
     connection.request("POST", UPLOAD_PATH, iter(body), headers, encode_chunked=True)
     assert connection.getresponse().status == 413
-
-
-def test_what_unpacks_to_too_much_is_refused(post: Post, private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads_module, "MOST_UNPACKED", 2)
-    much = gzip.compress(b'{"traceEvents": [' + b" " * (3 * LIMIT_BYTES))
-    assert len(much) < LIMIT_BYTES / 100
-    assert is_refused(post(("x.json.gz", much)), 400, "unpacks to more than 5.72 MiB")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("rank0.json.gz", much)
-    assert is_refused(post(("x.zip", packed.getvalue())), 400, "unpacks to more than")
-    assert list(private.rglob("x*")) == []
 
 
 @pytest.mark.parametrize(
@@ -209,14 +208,10 @@ def test_uploads_are_bounded(serve: Callable[..., str], straggler: OpenRun, monk
         connection.close()
 
 
-class _Evil:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, ("unpickled",)
-
-
 def test_no_pickle_runs_code(post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    dump = {"version": "2.4", "entries": [_Evil()], "pg_config": {}}
+    evil = type("Evil", (), {"__reduce__": lambda _: (os.mkdir, ("unpickled",))})()
+    dump = {"version": "2.4", "entries": [evil], "pg_config": {}}
     assert is_refused(post(("nccl_trace_rank_0", pickle.dumps(dump))), 400, "refused")
     assert not (tmp_path / "unpickled").exists()
 

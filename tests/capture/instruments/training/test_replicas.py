@@ -33,11 +33,8 @@ def test_every_type_is_read(dtype: str) -> None:
 
 def test_large_tensors_are_read_in_part_whatever_their_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = (64, 32, 8, 8)
-    for tensor in (
-        torch.zeros(shape),
-        torch.zeros(shape).to(memory_format=torch.channels_last),
-        torch.zeros(512, 512).t(),
-    ):
+    last = torch.zeros(shape).to(memory_format=torch.channels_last)
+    for tensor in (torch.zeros(shape), last, torch.zeros(512, 512).t()):
         read: list[int] = []
         monkeypatch.setattr("zlib.crc32", lambda content, read=read: read.append(content.nbytes) or 0)
         summed(tensor)
@@ -56,10 +53,8 @@ def test_reading_leaves_parameters_and_random_numbers_alone() -> None:
 
 
 def test_of_a_model_without_a_wrapper_what_the_optimizer_updates_is_read() -> None:
-    model, loose = (
-        torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)),
-        torch.zeros(3, requires_grad=True),
-    )
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    loose = torch.zeros(3, requires_grad=True)
     model[0].bias.requires_grad_(False)
     optimizer = torch.optim.SGD([*model.parameters(), loose], 0.1)
     (found,) = checksums([("module", model)], [optimizer], {id(optimizer): {"line": 3}})

@@ -108,12 +108,19 @@ def test_steps_take_back_what_is_found_the_end_of_ranks_not(played: Any, capfd: 
     assert job.watch.found is not None and "steps go on again" not in capfd.readouterr().err
 
 
-def test_a_job_that_steps_is_never_asked_and_a_first_step_late(played: Any) -> None:
+def test_a_job_that_steps_is_never_asked_and_answers_of_one_that_did_not_hang_are_removed(played: Any) -> None:
     job = played(None)
     for _ in range(20):
         job.pass_time(2)
         job.step()
     assert not (job.folder / CONTROL).exists()
+    job = played(None)
+    job.pass_time(30)
+    assert (job.folder / CONTROL).exists()
+    job.watch.tidy(failed=True)  # it was ended while it stood: where its ranks were is all that is left
+    assert (job.folder / CONTROL).exists() and list(job.folder.glob("*.where.json"))
+    job.watch.tidy()
+    assert not (job.folder / CONTROL).exists() and not list(job.folder.glob("*.where.json"))
 
 
 def test_a_start_that_takes_long_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,13 +138,3 @@ def test_a_start_that_takes_long_is_not_counted(tmp_path: Path, monkeypatch: pyt
     assert not asked_within(100)
     StepRing(tmp_path / f"{STEM}.ring", {"rank": 0, "host": host_label(), "started_ns": FIRST_NS})
     assert not asked_within(25) and asked_within(15)
-
-
-def test_answers_of_a_job_that_did_not_hang_are_removed(played: Any) -> None:
-    job = played(None)
-    job.pass_time(30)
-    assert (job.folder / CONTROL).exists()
-    job.watch.tidy(failed=True)  # it was ended while it stood: where its ranks were is all that is left
-    assert (job.folder / CONTROL).exists() and list(job.folder.glob("*.where.json"))
-    job.watch.tidy()
-    assert not (job.folder / CONTROL).exists() and not list(job.folder.glob("*.where.json"))

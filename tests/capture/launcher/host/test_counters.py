@@ -8,6 +8,5 @@ def test_counters_only_grow() -> None:
     counters = HostCounters(GpuWatch(None))
     first, second = counters.sample(), counters.sample()
     assert second["at_ns"] > first["at_ns"]
-    assert all(
-        second["cpu"]["jiffies"][name] >= value for name, value in first["cpu"]["jiffies"].items() if name != "iowait"
-    )
+    before, after = first["cpu"]["jiffies"], second["cpu"]["jiffies"]
+    assert all(after[name] >= value for name, value in before.items() if name != "iowait")

@@ -59,8 +59,4 @@ def test_what_the_kernel_says_and_a_host_without_any_of_it(tmp_path: Path) -> No
     (gpu,) = found["gpus"]
     assert (gpu["vendor"], gpu["pcie_width"], gpu["pcie_width_max"], gpu["numa_node"]) == ("nvidia", 8, 16, None)
     assert found["network"] == {"eth0": {"speed_mbit_s": 100_000, "numa_node": 1}}
-    assert found["infiniband"]["mlx5_0/1"] == {
-        "rate": "400 Gb/sec (4X NDR)",
-        "state": "ACTIVE",
-        "link_layer": "InfiniBand",
-    }
+    assert found["infiniband"]["mlx5_0/1"] == port | {"state": "ACTIVE"}

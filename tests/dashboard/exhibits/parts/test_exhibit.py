@@ -8,14 +8,15 @@ import pytest
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
 
 
-def test_csv_is_quoted_and_never_a_formula_and_rows_left_out_state_their_share() -> None:
+def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_end() -> None:
     text = sheet(("name (x)", "value"), [('=HYPERLINK("x")', 1.5), ("a,b\nc", None)]).csv()
     rows = list(csv.reader(io.StringIO(text)))
     assert rows == [["name (x)", "value"], ['\'=HYPERLINK("x")', "1.5"], ["a,b?c", ""]]
     ranked = Sheet(("kernel", "% of the step"), tuple((Named(f"k{n}"), 10.0 - n) for n in range(10)), True, 1)
-    assert ranked.rest(10) == ""
-    assert ranked.rest(8) == "2 more rows, together 3 % of the step"
+    assert ranked.rest(10) == "" and ranked.rest(8) == "2 more rows, together 3 % of the step"
     assert ranked.rest(9) == "1 more row, together 1 % of the step"
+    assert len(short_name("k" * 200)) == MOST_CHARS
+    assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")
 
 
 @pytest.mark.parametrize(
@@ -30,8 +31,3 @@ def test_csv_is_quoted_and_never_a_formula_and_rows_left_out_state_their_share()
 )  # fmt: skip
 def test_names_of_kernels_lose_what_tells_nothing(name: str, short: str) -> None:
     assert short_name(name) == short
-
-
-def test_long_names_keep_the_end_that_tells_them_apart() -> None:
-    assert len(short_name("k" * 200)) == MOST_CHARS
-    assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")

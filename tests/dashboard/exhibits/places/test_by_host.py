@@ -21,15 +21,12 @@ def on_hosts(opened: OpenRun, per_host: int) -> View:
     return View(placed, {}, (placed,))
 
 
-def test_a_host_of_which_all_ranks_are_named_is_suspected(straggler: OpenRun) -> None:
+def test_a_host_is_suspected_where_all_of_its_ranks_are_named_and_there_are_others(straggler: OpenRun) -> None:
     found = by_host(on_hosts(straggler, 2))  # ranks 2 and 3 are slow
     assert found is not None and found.reading.startswith("node1 (ranks 2, 3)")
     assert "names all of its ranks: look at the host" in found.reading
     by_rank = charged_us(straggler.job).sum(axis=1) / 1e3
     assert [row[-1] for row in found.sheet.rows] == pytest.approx(by_rank.reshape(-1, 2).sum(axis=1))
-
-
-def test_a_rank_is_suspected_before_its_host_and_one_host_is_not_compared(straggler: OpenRun) -> None:
     found = by_host(on_hosts(straggler, 4))
     assert found is not None and "names ranks 2, 3 of its 4: look at that device or process first" in found.reading
     assert by_host(on_hosts(straggler, 8)) is None

@@ -26,17 +26,14 @@ def heat_of(exhibit: Exhibit) -> Heat:
     return exhibit.chart
 
 
-def test_hosts_are_blocks_that_begin_with_their_name(straggler: OpenRun) -> None:
+def test_hosts_are_blocks_or_cells_of_many_ranks(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     chart = heat_of(shown(on_hosts(straggler, 4))["waits"])
     assert chart.lines == ["node0", *(f"rank {n}" for n in range(4)), "node1", *(f"rank {n}" for n in range(4, 8))]
     assert len(chart.columns) == len(chart.lines) == len(chart.values)
     assert np.isnan(chart.values[[0, 5]]).all() and np.isnan(chart.values[:, [0, 5]]).all()
-
-
-def test_too_many_ranks_are_compared_host_by_host(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "MOST_RANKS", 7)
-    assert heat_of(shown(on_hosts(straggler, 2))["waits"]).lines == ["node0", "node1", "node2", "node3"]
     chosen = on_hosts(straggler, 2)
+    assert heat_of(shown(chosen)["waits"]).lines == ["node0", "node1", "node2", "node3"]
     assert heat_of(shown(replace(chosen, query={"ranks": "0-3"}))["waits"]).lines[1] == "rank 0"
     nowhere = replace(straggler, report=replace(straggler.report, run=replace(straggler.report.run, hosts={})))
     (only,) = pairs.pair_exhibits(View(nowhere, {}, (nowhere,)))
@@ -51,7 +48,7 @@ def test_what_a_cell_is_is_said_of_collectives_and_of_messages(straggler: OpenRu
     assert "Lines send, columns receive" in exhibit.reading and heat_of(exhibit).is_amount
 
 
-def test_a_stated_rate_is_the_scale_where_every_link_is_known(straggler: OpenRun) -> None:
+def test_a_stated_rate_is_the_scale_where_the_table_knows_every_link(straggler: OpenRun) -> None:
     unknown = shown(View(straggler, {}, (straggler,)))["rates"]
     assert "below the fastest pair" in unknown.reading and "is not recorded" in unknown.reading
     hardware = HostHardware(topology=Topology(links={"GPU0-GPU1": "NV18"}))
@@ -69,9 +66,6 @@ def test_a_stated_rate_is_the_scale_where_every_link_is_known(straggler: OpenRun
     stated = shown(View(joined, {}, (joined,)))["rates"]
     assert "below the 450 GB/s of NVLink in one direction" in stated.reading
     assert heat_of(stated).unit == "% below 450 GB/s"
-
-
-def test_links_are_of_devices_that_the_table_knows() -> None:
     assert device_link("NVIDIA A100-SXM4-80GB") == 300e9
     assert device_link("NVIDIA H100 PCIe") is None and device_link("AMD Instinct MI300X") is None
     assert device_link(None) is None

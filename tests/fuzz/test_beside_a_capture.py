@@ -12,9 +12,7 @@ import pytest
 from ddprof.cli.main import main
 
 RANKS = 2
-ALL_STEPS = 1_000_000  # more than the job ever takes: it is ended when the analyses are done
 GOOD_CODES = (0, 3, 4)  # 4: nothing to analyze yet, in one line
-ENDING_S = 300
 
 Job = tuple[subprocess.Popen[bytes], Path]
 
@@ -25,13 +23,14 @@ def job(tmp_path_factory: pytest.TempPathFactory, repo_root: Path) -> Iterator[J
     folder = tmp_path_factory.mktemp("beside") / "run"
     capture = ["-m", "ddprof.cli.main", "run", "--run-dir", str(folder), "--skip=2", "--steps=3", "--every=10", "--"]
     launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={RANKS}", "--standalone"]
-    line = [sys.executable, *capture, *launch, str(repo_root / "workloads/mnist_ddp.py"), f"--steps={ALL_STEPS}"]
+    # More steps than the job ever takes: it is ended when the analyses are done.
+    line = [sys.executable, *capture, *launch, str(repo_root / "workloads/mnist_ddp.py"), "--steps=1000000"]
     with subprocess.Popen(line, cwd=folder.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield process, folder
         finally:
             process.terminate()
-            process.wait(ENDING_S)
+            process.wait(300)
 
 
 @pytest.mark.torch

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzzing.cases import Case, drawn, kept
-from fuzzing.judge import MOST_CPU_S, Bounds, Failure
+from fuzzing.judge import MOST_CPU_S, Bounds
 from fuzzing.minimise import minimised
 from fuzzing.pool import Pool
-from fuzzing.tree import Tree, plant
+from fuzzing.tree import Tree, files, plant
 from fuzzing.worker import Worker
 
 KEPT_BOUNDS = Bounds(cpu_s=5.0, peak_bytes=500 << 20)
@@ -54,10 +54,8 @@ def _report(groups: Sequence[Group], count: int, options: argparse.Namespace) ->
         print(f"{len(group.cases):5}  {group.title}\n       {group.cases[0][0].name}: {group.cases[0][1]}")
     print(f"{sum(len(g.cases) for g in groups)} failures in {len(groups)} groups, of {count} cases")
     if options.json:
-        listed = [
-            {"kind": g.kind, "place": g.place, "cases": [{"name": case.name, "text": text} for case, text in g.cases]}
-            for g in groups
-        ]
+        cases = [[{"name": case.name, "text": text} for case, text in group.cases] for group in groups]
+        listed = [{"kind": g.kind, "place": g.place, "cases": of} for g, of in zip(groups, cases, strict=True)]
         options.json.write_text(json.dumps(listed, indent=1))
     if options.keep and groups:
         keep(groups, options.keep)
@@ -96,9 +94,7 @@ def run(cases: Iterable[Case], processes: int, bounds: Bounds) -> list[Group]:
     finally:
         pool.close()
     for group in found.values():  # the smallest first
-        group.cases.sort(
-            key=lambda item: (sum(len(e) for e in item[0].tree.values() if isinstance(e, bytes)), item[0].name)
-        )
+        group.cases.sort(key=lambda item: (sum(len(content) for _, content in files(item[0].tree)), item[0].name))
     return sorted(found.values(), key=lambda group: (-len(group.cases), group.title))
 
 
@@ -123,8 +119,7 @@ def keep(groups: Sequence[Group], folder: Path) -> None:
 
 def _smallest(worker: Worker, case: Case, group: Group) -> Tree:
     def fails(tree: Tree) -> bool:
-        smaller = Remade(case, tree)
-        failures: list[Failure] = worker.run(smaller, Bounds())
+        failures = worker.run(Remade(case, tree), Bounds())
         return any(failure.group == (group.kind, group.place) for failure in failures)
 
     return minimised(case.tree, fails, _SECONDS_EACH)

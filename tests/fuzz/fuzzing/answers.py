@@ -66,7 +66,6 @@ def ask(arguments: Sequence[str], folder: Path, setting: Setting) -> Answer:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     warned: list[tuple[str, str]] = []
     error, code = None, 0
-    _vanishing.clear()
     _vanishing.update(setting.vanishing)
     before_cpu = _cpu_s()
     with _limits(), _environment(arguments, folder, setting), warnings.catch_warnings():
@@ -87,10 +86,8 @@ def ask(arguments: Sequence[str], folder: Path, setting: Setting) -> Answer:
 
 
 def _text(stream: io.TextIOWrapper) -> str:
-    stream.flush()
-    buffer = stream.buffer
-    assert isinstance(buffer, io.BytesIO)
-    return buffer.getvalue().decode("utf-8", "surrogateescape")
+    stream.seek(0)
+    return stream.buffer.read().decode("utf-8", "surrogateescape")
 
 
 def _cpu_s() -> float:

@@ -1,7 +1,5 @@
 """A case: which seed, which mutation, which number; everything else follows from its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -15,8 +13,7 @@ CACHE = "cache_"  # mutations of what an analysis has kept: they are made betwee
 JSON = ("analyze", "{target}", "--format", "json")
 # How often each command is tried; the JSON report is what most can be said of.
 COMMANDS: tuple[tuple[int, tuple[str, ...]], ...] = (
-    (52, JSON),
-    (8, ("analyze", "{target}")),
+    *((52, JSON), (8, ("analyze", "{target}"))),
     (5, ("report", "{target}", "-o", "{out}/report.html")),
     (3, ("report", "{target}", "-o", "{out}/report.md", "--redact")),
     (4, ("export", "{target}", "-o", "{out}/trace.json")),
@@ -25,8 +22,7 @@ COMMANDS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (4, ("compare", "{sound}", "{target}")),
     (4, ("whatif", "{target}", "--set", "compute=2")),
     (3, ("verify", "{sound}", "{target}", "--with", "compute=2")),
-    (2, ("plan", "loader", "{target}")),
-    (2, ("plan", "buckets", "{target}")),
+    *((2, ("plan", what, "{target}")) for what in ("loader", "buckets")),
 )
 KEPT_COMMANDS = (JSON, ("report", "{target}", "-o", "{out}/report.html"))  # each with both decoders
 STATUS = ("status", "{target}", "--once")
@@ -45,7 +41,7 @@ class Case:
     number: int
 
     @classmethod
-    def named(cls, name: str) -> Case:
+    def named(cls, name: str) -> "Case":
         """The case of a name that `name` gave. Raises ValueError where it is none."""
         seed_name, mutation, number = name.split("/")
         return cls(seed_name, mutation, int(number))

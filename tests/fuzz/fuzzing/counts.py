@@ -1,5 +1,6 @@
 """Events of a file that were kept, against those that the mutation touched: the loss beyond is the reader's doing."""
 
+import bisect
 import json
 import os
 from collections import Counter
@@ -52,9 +53,8 @@ def touched(before: bytes, after: bytes) -> Touched | None:
         return None
     parsed = _events(after)
     if parsed is not None:
-        mine, left = _counted(_events(before) or []), _counted(parsed)
-        gone = sum((mine - left).values())
-        return Touched(len(starts), gone, True, False)
+        gone = _counted(_events(before) or []) - _counted(parsed)
+        return Touched(len(starts), sum(gone.values()), True, False)
     first, last = _changed(before, after)
     if first == 0 or (first <= starts[0][0] and last >= before.index(_EVENTS)):
         return Touched(len(starts), len(starts), False, True)  # nothing says any more that this is a list of events
@@ -66,20 +66,12 @@ def _changed(before: bytes, after: bytes) -> tuple[int, int]:
     """The span of `before` outside of which both texts are the same."""
     shortest = min(len(before), len(after))
     first = _common(before, after, shortest)
-    tail = _common(before[::-1], after[::-1], shortest - first)
-    return first, len(before) - tail
+    return first, len(before) - _common(before[::-1], after[::-1], shortest - first)
 
 
 def _common(one: bytes, other: bytes, most: int) -> int:
     """How many bytes two texts have in common from the start, by halving."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return bisect.bisect_left(range(1, most + 1), True, key=lambda length: one[:length] != other[:length])
 
 
 @lru_cache(maxsize=32)

@@ -10,7 +10,6 @@ import ddprof
 
 _CODE = f"{Path(ddprof.__file__).resolve().parents[1]}/"  # the checkout whose ddprof runs
 _OURS = ("ddprof", "analyzers", "dashboard")
-_NOWHERE = "outside ddprof"
 _FAULT_LINE = re.compile(r'File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 
 
@@ -35,7 +34,7 @@ def of_dump(text: str) -> str:
 
 
 def _innermost(frames: Iterable[tuple[str, str]]) -> str:
-    place = _NOWHERE
+    place = "outside ddprof"
     for file, function in frames:
         parts = file.removeprefix(_CODE).split("/")
         if file.startswith(_CODE) and parts[0] in _OURS and not function.startswith("<module"):

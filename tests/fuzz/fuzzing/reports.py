@@ -86,10 +86,7 @@ def _of_finding(finding: dict[str, Any], report: dict[str, Any]) -> Iterator[str
 
 def recording(document: dict[str, Any]) -> list[Any]:
     """What depends on the recording alone, not on how it was packed."""
-    return [
-        [report["steps"], report["ledger"]["per_rank"], [f["id"] for f in report["findings"]]]
-        for report in runs(document)
-    ]
+    return [[r["steps"], r["ledger"]["per_rank"], [f["id"] for f in r["findings"]]] for r in runs(document)]
 
 
 def notes(document: dict[str, Any]) -> set[str]:

@@ -13,7 +13,6 @@ FOUND, SOUND = (Path(__file__).resolve().parents[1] / name for name in ("found",
 MAX_SEED_BYTES = 250_000  # larger recordings take seconds each
 _NOT_INPUT = ("label.json", "truth.json", "README.md", "LICENSE")
 _SHARED = ("oracle_samples", "traces", "wild/labelled", "wild/recordings")
-_XPLANE = REPOSITORY / "tests" / "slices" / "xla" / "samples"  # a recording of JAX
 SAVED = "saved"  # its report is made of a sample when it is first asked for
 
 # Each its own parallelism and findings; all twenty-three take too long to load for a short run.
@@ -30,7 +29,8 @@ def shared_folder() -> Path | None:
 def of_repository() -> dict[str, Callable[[], Tree]]:
     samples = {f"sample-{name}": partial(_folder, REPOSITORY / "sample_traces" / name / "traces") for name in SAMPLES}
     sound = {path.name: partial(_below, path) for path in sorted(SOUND.iterdir()) if path.is_dir()}
-    return {**sound, SAVED: _saved, "xplane": partial(_folder, _XPLANE), **samples}
+    of_jax = partial(_folder, REPOSITORY / "tests" / "slices" / "xla" / "samples")
+    return {**sound, SAVED: _saved, "xplane": of_jax, **samples}
 
 
 def kept_inputs() -> dict[str, Callable[[], Tree]]:
@@ -74,11 +74,8 @@ def seed(name: str) -> Tree:
 
 
 def _folder(folder: Path) -> Tree:
-    return {
-        f"run/{file.name}": file.read_bytes()
-        for file in sorted(folder.iterdir())
-        if file.is_file() and file.name not in _NOT_INPUT
-    }
+    files = [file for file in sorted(folder.iterdir()) if file.is_file() and file.name not in _NOT_INPUT]
+    return {f"run/{file.name}": file.read_bytes() for file in files}
 
 
 def _below(folder: Path) -> Tree:

@@ -93,8 +93,7 @@ class Worker:
 
     def _new_folder(self, name: str) -> Path:
         folder = self._base / name
-        if folder.exists():
-            _remove(folder)
+        _remove(folder)
         folder.mkdir()
         return folder
 
@@ -109,12 +108,8 @@ def _target(seed_name: str) -> str:
 
 
 def _damage_cache(case: Case, folder: Path) -> None:
-    kept = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "cache" in path.relative_to(folder).parts
-    }
-    if kept:
+    below = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    if kept := {str(name): path.read_bytes() for name, path in below.items() if "cache" in name.parts}:
         plant(case.damage_cache(kept), folder)
 
 

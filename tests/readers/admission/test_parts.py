@@ -53,17 +53,11 @@ def test_parts_of_one_job_are_one_run(tmp_path: Path, one: dict[str, Any], other
         assert (reports[0].run.name == "x + y") is (runs == 1)
 
 
-def test_parts_may_be_called_alike(tmp_path: Path) -> None:
+def test_parts_may_be_called_alike_one_asks_for_the_other_and_those_of_several_jobs_stay_apart(tmp_path: Path) -> None:
     (report,) = analyzed(*(node(tmp_path / f"node{rank}" / "train", rank) for rank in (0, 1)))
     assert (report.run.ranks, report.run.name) == ((0, 1), "train")
-
-
-def test_a_part_says_where_the_other_may_be(tmp_path: Path) -> None:
     (report,) = analyzed(node(tmp_path / "x", 0))
     assert any("a folder of its own, give both" in item.effect for item in report.health)
-
-
-def test_parts_of_several_jobs_are_left_apart_and_said(tmp_path: Path) -> None:
     reports = analyzed(*(node(tmp_path / name, int(name[1]), job="") for name in ("a0", "a1", "b0", "b1")))
     assert len(reports) == 4
     assert any("may be parts of more than one job" in item.issue for item in reports[0].health)

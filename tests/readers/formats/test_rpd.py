@@ -30,36 +30,26 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
 PID, SIX = 111 << 24, [(n, 1000 * n) for n in range(1, 7)]
 RPD = {
     "rocpd_string": ("id string", [(1, "gemm"), (2, "hipLaunch"), (3, "KernelExecution"), (4, "CopyHostToDevice")]),
-    "rocpd_op": (
-        "id gpuId queueId start end description_id opType_id",
-        [(n, 0, 1, t, t + 400, 1, 3 + n % 2) for n, t in SIX],
-    ),
+    "rocpd_op": ("id gpuId queueId start end description_id opType_id",
+                 [(n, 0, 1, t, t + 400, 1, 3 + n % 2) for n, t in SIX]),
     "rocpd_api": ("id pid tid start end apiName_id", [(n, 9, 9, t - 50, t, 2) for n, t in SIX]),
     "rocpd_api_ops": ("api_id op_id", [(n, n) for n, _ in SIX]),
     "rocpd_copyapi": ("api_ptr_id size", [(n, 64) for n, _ in SIX]),
-}
+}  # fmt: skip
 NSYS = {
     "StringIds": ("id value", [(1, "gemm"), (2, "cudaLaunchKernel_v7000"), (3, "main")]),
-    "CUPTI_ACTIVITY_KIND_KERNEL": (
-        "start end deviceId streamId correlationId demangledName shortName globalPid",
-        [(t, t + 400, 0, 7, n, 1, 1, PID) for n, t in SIX],
-    ),
-    "CUPTI_ACTIVITY_KIND_MEMCPY": (
-        "start end deviceId streamId correlationId bytes copyKind srcKind dstKind globalPid",
-        [(t + 500, t + 600, 0, 7, n, 64, 1, 1, 2, PID) for n, t in SIX],
-    ),
-    "CUPTI_ACTIVITY_KIND_RUNTIME": (
-        "start end globalTid correlationId nameId",
-        [(t - 50, t, PID + 5, n, 2) for n, t in SIX],
-    ),
-    "NVTX_EVENTS": (
-        "start end globalTid text textId eventType",
-        [(t, t + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59) for n, t in SIX],
-    ),
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("start end deviceId streamId correlationId demangledName shortName globalPid",
+                                   [(t, t + 400, 0, 7, n, 1, 1, PID) for n, t in SIX]),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": ("start end deviceId streamId correlationId bytes copyKind srcKind dstKind globalPid",
+                                   [(t + 500, t + 600, 0, 7, n, 64, 1, 1, 2, PID) for n, t in SIX]),
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start end globalTid correlationId nameId",
+                                    [(t - 50, t, PID + 5, n, 2) for n, t in SIX]),
+    "NVTX_EVENTS": ("start end globalTid text textId eventType",
+                    [(t, t + 90, PID + 5, f"aten::mm, op_id = {n}, sizes = [[2, 2]]", None, 59) for n, t in SIX]),
     "ThreadNames": ("globalTid nameId", [(PID + 5, 3)]),
     "TARGET_INFO_GPU": ("id name totalMemory computeMajor computeMinor smCount", [(0, "A100", 1 << 36, 8, 0, 108)]),
     "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs systemClockNs", [(10**18, 0)]),
-}
+}  # fmt: skip
 ODD = (None, "x", b"\xff", -1, 2**63 - 1, -(2**63), float("inf"))
 
 

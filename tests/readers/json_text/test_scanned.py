@@ -27,43 +27,28 @@ NUMBER = st.integers(-3, 2**40) | st.sampled_from([0, 2**62, 2**70, -1]) | FLOAT
 USED = ("cpu_op", "kernel", "gpu_memcpy", "cuda_runtime", "cuda_sync", "user_annotation", "python_function", "ac2g")
 ANY = st.none() | st.booleans() | NUMBER | TEXT | st.lists(st.integers(0, 9), max_size=3)
 TIME = st.integers(0, 2**60).map(kt.us) | st.integers(0, 10**12) | st.sampled_from(["12.5", -4, 1e300, None, 1.23456])
+ID, SIZE = st.integers(0, 2**33), st.integers(0, 2**30) | st.just("128")
 ARGS = st.fixed_dictionaries(
     {},
     optional={
-        "External id": st.integers(0, 2**33) | ANY,
-        "external id": st.integers(0, 2**33),
-        "correlation": st.integers(0, 2**33) | ANY,
-        "device": st.integers(0, 7),
-        "stream": st.integers(0, 40) | st.just("7"),
-        "bytes": st.integers(0, 2**30) | st.just("128"),
-        "Input Dims": st.just([[4, 8], [8, 2], []]) | ANY,
-        "Input type": st.just(["float", "c10::BFloat16", ""]) | ANY,
-        "Concrete Inputs": st.just(["", "", "3", "7"]),
-        "Collective name": st.just("allreduce") | st.none(),
-        "Seq": st.integers(0, 3) | ANY,
-        "Process Group Name": st.just("0") | ANY,
-        "Process Group Ranks": st.sampled_from(["[0, 1]", [0, 1], "[0, ...]"]),
-        "In msg nelems": st.integers(0, 2**30) | st.just("128"),
-        "dtype": st.sampled_from(["Float", "BFloat16"]),
-        "Group size": st.integers(1, 8),
-        "Rank": st.integers(0, 1),
-        "Dst Rank": st.integers(-1, 1),
-        "nested": st.just({"a": [{"b": "} , {"}], "ts": 4}),
-        "text": TEXT,
+        "External id": ID | ANY, "external id": ID, "correlation": ID | ANY, "Seq": st.integers(0, 3) | ANY,
+        "device": st.integers(0, 7), "stream": st.integers(0, 40) | st.just("7"), "bytes": SIZE, "In msg nelems": SIZE,
+        "Input Dims": st.just([[4, 8], [8, 2], []]) | ANY, "Input type": st.just(["float", "c10::BFloat16", ""]) | ANY,
+        "Concrete Inputs": st.just(["", "", "3", "7"]), "Collective name": st.just("allreduce") | st.none(),
+        "Process Group Ranks": st.sampled_from(["[0, 1]", [0, 1], "[0, ...]"]), "Group size": st.integers(1, 8),
+        "Process Group Name": st.just("0") | ANY, "dtype": st.sampled_from(["Float", "BFloat16"]),
+        "Rank": st.integers(0, 1), "Dst Rank": st.integers(-1, 1),
+        "nested": st.just({"a": [{"b": "} , {"}], "ts": 4}), "text": TEXT,
     },
-)
+)  # fmt: skip
 EVENT = st.fixed_dictionaries(
     {"ph": st.sampled_from(["X", "X", "X", "i", "M", "s", "f"]), "name": PLAIN | TEXT},
     optional={
-        "cat": st.sampled_from(USED) | TEXT,
+        "cat": st.sampled_from(USED) | TEXT, "ts": TIME, "dur": TIME, "args": ARGS | st.none(),
         "pid": st.integers(0, 3) | st.sampled_from(["a", "Spans"]) | st.none(),
-        "tid": st.integers(0, 3) | st.sampled_from(["stream 7", 7.5]),
-        "ts": TIME,
-        "dur": TIME,
-        "args": ARGS | st.none(),
-        "id": st.integers(0, 9),
+        "tid": st.integers(0, 3) | st.sampled_from(["stream 7", 7.5]), "id": st.integers(0, 9),
     },
-)
+)  # fmt: skip
 
 
 def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
@@ -92,21 +77,14 @@ def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
     operators = np.concatenate(given_.operators, axis=1).T.tolist() if given_.operators else []
     return {
         "rows": [(rows[at][0], strings[rows[at][1]], tracks[rows[at][2]], *rows[at][3:]) for at in order],
-        "collectives": events(given_.collective_rows().tolist(), (1, 6)),
-        "copies": events(given_.copies),
-        "syncs": events(given_.syncs),
-        "messages": events(given_.messages),
-        "operators": events(operators, (1, 2)),
-        "memory": [block.tolist() for block in given_.memory],
-        "categories": +columns.categories,
-        "defects": +columns.defects,
-        "unknown": +columns.unknown_categories,
-        "threads": columns.thread_names,
+        "collectives": events(given_.collective_rows().tolist(), (1, 6)), "operators": events(operators, (1, 2)),
+        "copies": events(given_.copies), "syncs": events(given_.syncs), "messages": events(given_.messages),
+        "memory": [block.tolist() for block in given_.memory], "ranks": given_.ranks_seen,
+        "categories": +columns.categories, "defects": +columns.defects, "unknown": +columns.unknown_categories,
         "devices": {tracks[number]: place for number, place in columns.device_of.items()},
-        "groups": Counter(map(repr, given_.groups.groups)),
-        "unnamed": given_.groups.unnamed,
-        "ranks": given_.ranks_seen,
-    }
+        "groups": Counter(map(repr, given_.groups.groups)), "unnamed": given_.groups.unnamed,
+        "threads": columns.thread_names,
+    }  # fmt: skip
 
 
 @settings(max_examples=200)

@@ -79,23 +79,16 @@ def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path)
 @pytest.mark.parametrize(
     ("samples", "found"),
     [
-        pytest.param(
-            [[0, 100, 0, 0, 1, 1], [90, 100, 0, 0, 1, 1], [200, 100, 0, 0, 1, 2], [300, 100, 0, 0, 1, 1]],
-            [(9_950, 10_145, "main"), (10_145, 10_250, "evaluate"), (10_250, 10_350, "main")],
-            id="each stands for the time halfway to its neighbours",
-        ),
-        pytest.param(
-            [[0, 100, 0, 0, 1, 1], [100, 500, 450, 0, 1, 2], [600, 100, 0, 0, 1, 1]],
-            [(9_950, 10_050, "main"), (10_050, 10_575, "evaluate"), (10_575, 10_650, "main")],
-            id="a late answer stands for all the time until it came",
-        ),
-        pytest.param(
-            [[0, 100, 0, 0, 1, 1], [900, 100, 0, 0, 1, 1]],
-            [(9_950, 10_050, "main"), (10_850, 10_950, "main")],
-            id="time without samples belongs to nobody",
-        ),
+        # Each stands for the time halfway to its neighbours.
+        ([[0, 100, 0, 0, 1, 1], [90, 100, 0, 0, 1, 1], [200, 100, 0, 0, 1, 2], [300, 100, 0, 0, 1, 1]],
+         [(9_950, 10_145, "main"), (10_145, 10_250, "evaluate"), (10_250, 10_350, "main")]),
+        # A late answer stands for all the time until it came.
+        ([[0, 100, 0, 0, 1, 1], [100, 500, 450, 0, 1, 2], [600, 100, 0, 0, 1, 1]],
+         [(9_950, 10_050, "main"), (10_050, 10_575, "evaluate"), (10_575, 10_650, "main")]),
+        # Time without samples belongs to nobody.
+        ([[0, 100, 0, 0, 1, 1], [900, 100, 0, 0, 1, 1]], [(9_950, 10_050, "main"), (10_850, 10_950, "main")]),
     ],
-)
+)  # fmt: skip
 def test_samples_are_spans(tmp_path: Path, samples: list[list[int]], found: list[tuple[int, int, str]]) -> None:
     script = tables(tmp_path, lines(samples))
     assert spans(script) == found and set(script.spans["track"].tolist()) == {1}

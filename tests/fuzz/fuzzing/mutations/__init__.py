@@ -9,15 +9,8 @@ from fuzzing.tree import Tree
 Mutation = Callable[[Tree, Random], Tree]
 # Family -> its mutations. A case first chooses a family, so that a family of few has its turn.
 FAMILIES: Mapping[str, Mapping[str, Mutation]] = {
-    "texts": texts.MUTATIONS,
-    "values": values.MUTATIONS,
-    "events": events.MUTATIONS,
-    "headers": headers.MUTATIONS,
-    "archives": archives.MUTATIONS,
-    "places": places.MUTATIONS,
-    "databases": tables.DATABASES,
-    "pickles": tables.PICKLES,
-    "rings": tables.RINGS,
+    **{room.__name__.rpartition(".")[2]: room.MUTATIONS for room in (texts, values, events, headers, archives, places)},
+    **{"databases": tables.DATABASES, "pickles": tables.PICKLES, "rings": tables.RINGS},
 }
 AS_IT_IS = "as_it_is"  # of inputs that failed before: nothing is changed
 MUTATIONS: Mapping[str, Mutation] = {

@@ -147,8 +147,6 @@ _SETS = {
 }
 _CHANGES = (drop, repeat, shuffle, scale_times, shift_times, swap_labels, swap_arguments, set_argument)
 _CHANGES += (renumber, steps_elsewhere)
-
-
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
     f"events_{name}": partial(changed, change)
     for name, change in [*((change.__name__, change) for change in _CHANGES), *_SETS.items()]

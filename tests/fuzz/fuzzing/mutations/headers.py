@@ -16,8 +16,7 @@ _RANKS_IN_NAMES = (0, 1, 7, 4_096, 10**6, 10**9, 2**31, 2**64, 10**40)
 
 
 def _headers(tree: Tree) -> list[tuple[str, Any]]:
-    found = documents(tree)
-    return [(name, value) for name, value in found if isinstance(value, dict) and "traceEvents" in value]
+    return [(name, value) for name, value in documents(tree) if isinstance(value, dict) and "traceEvents" in value]
 
 
 Header = dict[str, Any]

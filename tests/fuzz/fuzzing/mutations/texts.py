@@ -75,11 +75,8 @@ def drop_punctuation(content: bytes, draw: Random) -> bytes:
 
 def odd_word(content: bytes, draw: Random) -> bytes:
     """A number replaced by a word that is none in JSON, or by one of 5,000 digits."""
-    places = [
-        at
-        for at in range(1, min(len(content), 1 << 20))
-        if content[at - 1 : at] in b": [" and content[at : at + 1].isdigit()
-    ]
+    searched = range(1, min(len(content), 1 << 20))
+    places = [at for at in searched if content[at - 1 : at] in b": [" and content[at : at + 1].isdigit()]
     if not places:
         return content
     at = draw.choice(places)

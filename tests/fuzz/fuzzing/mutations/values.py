@@ -21,15 +21,9 @@ SHAPES += (_RAW + "[" * 3_000 + "]" * 3_000, _RAW + '{"a":' * 900 + "1" + "}" * 
 
 def documents(tree: Tree) -> list[tuple[str, Any]]:
     """Files that are whole JSON, or lists of JSON lines, with their values."""
-    found = []
-    for name, content in sorted(files(tree)):
-        text = unpacked(content)
-        if text[:1] not in (b"{", b"["):
-            continue
-        value = _parsed(text)
-        if value is not None:
-            found.append((name, value))
-    return found
+    texts = [(name, unpacked(content)) for name, content in sorted(files(tree))]
+    values = [(name, _parsed(text)) for name, text in texts if text[:1] in (b"{", b"[")]
+    return [(name, value) for name, value in values if value is not None]
 
 
 def _parsed(text: bytes) -> Any:
@@ -102,10 +96,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _replacing(wanted: Callable[[Any], bool], *offered: Any) -> Mutation:
     """One value that is `wanted` replaced by one of those offered."""
 
@@ -148,8 +138,7 @@ def repeat_key(tree: Tree, draw: Random) -> Tree:
         return tree
     name, value, (holder, key) = found
     before = f"{json.dumps(key)}: {json.dumps(holder[key])}"
-    text = written(value).decode()
-    text = text.replace(before, f"{before}, {json.dumps(key)}: null", 1)
+    text = written(value).decode().replace(before, f"{before}, {json.dumps(key)}: null", 1)
     return with_file(tree, name, packed_like(_content(tree, name), text.encode()))
 
 
@@ -189,12 +178,10 @@ def _content(tree: Tree, name: str) -> bytes:
 MUTATIONS: Mapping[str, Mutation] = {
     "number_to_odd_number": _replacing(_is_number, *NUMBERS),
     "number_to_other": _replacing(_is_number, *SHAPES, *TEXTS),
-    "text_to_odd_text": _replacing(_is_text, *TEXTS),
-    "text_to_other": _replacing(_is_text, *SHAPES, *NUMBERS),
+    "text_to_odd_text": _replacing(lambda value: isinstance(value, str), *TEXTS),
+    "text_to_other": _replacing(lambda value: isinstance(value, str), *SHAPES, *NUMBERS),
     "holder_to_other": _replacing(lambda value: isinstance(value, list | dict), *SHAPES, 7, "x", NAN),
-    "null_to_other": _replacing(
-        lambda value: value is None or value is True or value is False, *SHAPES, *NUMBERS, *TEXTS
-    ),
+    "null_to_other": _replacing(lambda value: value is None or isinstance(value, bool), *SHAPES, *NUMBERS, *TEXTS),
     "drop_key": _of_a_key(lambda holder, key, draw: holder.pop(key)),
     "swap_keys": _of_a_key(_swap),
     "rename_key": _of_a_key(_rename),

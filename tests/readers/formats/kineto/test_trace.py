@@ -36,15 +36,10 @@ def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: P
 
 NAMES = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="@"), max_size=12)
 EVENT = st.builds(
-    kt.span,
-    name=NAMES,
-    ts_ns=st.integers(0, 10**13),
-    dur_ns=st.integers(0, 10**9),
+    kt.span, name=NAMES, ts_ns=st.integers(0, 10**13), dur_ns=st.integers(0, 10**9), correlation=st.integers(0, 2**40),
     cat=st.sampled_from(["cpu_op", "user_annotation", "cuda_runtime", "kernel"]),
-    pid=st.integers(0, 3) | st.sampled_from(["a", "b"]),
-    tid=st.integers(0, 3) | st.sampled_from(["stream 7"]),
-    correlation=st.integers(0, 2**40),
-)
+    pid=st.integers(0, 3) | st.sampled_from(["a", "b"]), tid=st.integers(0, 3) | st.just("stream 7"),
+)  # fmt: skip
 
 
 def ns(text: str) -> int:

@@ -1,7 +1,5 @@
 """Fixtures every test may use."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -96,7 +94,7 @@ def sample(repo_root: Path) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> "Runs":
     """`labelled("host.gc")`: the run of that name in corpus.py, generated and analyzed once per session; the workers of
     pytest-xdist share its files.
     """

@@ -5,7 +5,7 @@ from functools import partial
 
 from benchmarks.oracle.mess.kind import with_mess
 from benchmarks.oracle.small_runs import fault, small_run
-from benchmarks.oracle.spec import Format, Mess, Model, Parallel
+from benchmarks.oracle.spec import Fault, Format, Mess, Model, Parallel
 
 MODEL = Model(layers=4, unit_us=390.0, params_per_layer=10_000_000)
 STAGE = replace(MODEL, layers=3, unit_us=900.0)
@@ -28,6 +28,13 @@ HEAVY = fault("pipeline.imbalance", 2.0, stage=1)
 NESTED = fault("fsdp.nested", 700.0, units=3)
 LAUNCHES = fault("host.launch_bound", 6.0)
 launching = {"model": replace(MODEL, unit_us=120.0, params_per_layer=1_000_000), "loader_us": 3_000.0}
+
+
+def few(microbatches: int, recommended: int) -> Fault:
+    """A pipeline that has its bubble from so few microbatches."""
+    stated = {"microbatches": microbatches, "recommended_microbatches": recommended}
+    return fault("pipeline.bubble", float(microbatches), **stated)
+
 
 CLEAN = {
     "clean.ddp": job(kind="clean.ddp"),
@@ -53,20 +60,13 @@ FAULTY = {
     "host.checkpoint": job(fault("host.checkpoint", 2e4, step=1)),
     "host.allocator": job(fault("host.allocator", 7e3)),
     "memory.headroom": job(fault("memory.headroom", 7e3), form=MEMORY),
-    "pipeline.bubble": stages(
-        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=8), parallel=PIPELINE
-    ),
+    "pipeline.bubble": stages(few(2, 8), parallel=PIPELINE),
     "pipeline.imbalance": stages(HEAVY, parallel=piped(microbatches=16)),
     "compute.precision": job(fault("compute.precision", 2.2), form=SHAPES),
     "compute.unfused_optimizer": job(fault("compute.unfused_optimizer", 30.0), ranks=2, model=replace(MODEL, layers=3)),
 }
 HARD = {
-    "pipeline without arguments": stages(
-        fault("pipeline.bubble", 3.0, microbatches=3, recommended_microbatches=8),
-        ranks=3,
-        parallel=piped(pp=3),
-        form=OLD,
-    ),
+    "pipeline without arguments": stages(few(3, 8), ranks=3, parallel=piped(pp=3), form=OLD),
     "mesh without arguments": job(SLOW, hosts=2, parallel=TENSOR_PARALLEL, form=OLD),
     "buckets without sizes": job(SMALL, form=OLD),
     "slow rank, and frees that wait for it": job(replace(SLOW, strength=0.4, ranks=(1,)), fault("host.allocator", 7e3)),
@@ -93,14 +93,8 @@ HARD = {
     "three units a layer": fsdp(NESTED),
     "three units a layer, without sizes": fsdp(NESTED, form=OLD),
     "gathers when needed": fsdp(fault("fsdp.no_prefetch", 4.0)),
-    "few microbatches, two chunks per stage": short(
-        fault("pipeline.bubble", 4.0, microbatches=4, recommended_microbatches=16),
-        parallel=piped(pp=4, schedule="interleaved"),
-    ),
-    "few microbatches, two stages of two chunks": stages(
-        fault("pipeline.bubble", 2.0, microbatches=2, recommended_microbatches=16),
-        parallel=piped(schedule="interleaved"),
-    ),
+    "few microbatches, two chunks per stage": short(few(4, 16), parallel=piped(pp=4, schedule="interleaved")),
+    "few microbatches, two stages of two chunks": stages(few(2, 16), parallel=piped(schedule="interleaved")),
     "inference in stages": short(kind="clean.inference", parallel=piped(pp=4, schedule="forward", microbatches=6)),
     "slow device among three dimensions": short(
         replace(SLOW, ranks=(5,)), ranks=8, hosts=2, parallel=piped(dp=2, tp=2, activation_elems=1_000_000)
@@ -120,21 +114,15 @@ UNTOLD = {
     "recomputation of unknown use": job(fault("memory.recompute", 1.0, every=2, memory=0.3, kept=0.4)),
 }
 # The host is two steps ahead: what its device runs at first was launched before the recording.
-AHEAD = {
-    "three units a layer, hosts ahead": with_mess(
-        fsdp(NESTED, model=replace(MODEL, sync="none"), steps=5), Mess("ahead", 2.0)
-    )
-}
+never_synced = fsdp(NESTED, model=replace(MODEL, sync="none"), steps=5)
+AHEAD = {"three units a layer, hosts ahead": with_mess(never_synced, Mess("ahead", 2.0))}
 # One step in which the model is evaluated, by all ranks or by one.
 EVALUATED = {
     "validation in one step": with_mess(job(kind="clean.ddp", steps=4), Mess("val", 3.0, (), {"place": 1})),
     "validation on one rank": job(fault("host.evaluation", 3.0, 0, every=2), steps=3),
 }
-PARTIAL = {
-    "heavy stage, one of its replicas not traced": replace(
-        stages(HEAVY, ranks=4, parallel=piped(dp=2)), missing_ranks=(3,)
-    )
-}
+two_replicas = stages(HEAVY, ranks=4, parallel=piped(dp=2))
+PARTIAL = {"heavy stage, one of its replicas not traced": replace(two_replicas, missing_ranks=(3,))}
 JUDGED = {**CLEAN, **FAULTY, **HARD}
 WHOLE = {**JUDGED, **UNTOLD, **AHEAD, **EVALUATED}
 SCENARIOS = {**WHOLE, **PARTIAL}

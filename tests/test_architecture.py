@@ -20,12 +20,9 @@ MAX_FUNCTION_LINES = 60
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
 BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose"}
 VOCABULARY = BASIS | {"findings"}
+ROOMS = "facts job attribution execution rules replay settings trust workers kernel_table"
 PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
-    f"analyzers.{part}"
-    for part in [
-        *("facts", "job", "attribution", "execution", "rules"),
-        *("replay", "settings", "trust", "workers", "kernel_table"),
-    ]
+    f"analyzers.{room}" for room in ROOMS.split()
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
 PURE_REPORT = "report.model"
@@ -66,14 +63,11 @@ ALLOWED: dict[str, set[str]] = {
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     WORKERS: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts
     "trials": {"findings", "significance", "errors", "units", "untrusted", "settings", "report"},
-    "analyzers": VOCABULARY
-    | {"settings", "slice"}
-    | {FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, "readers", PURE_REPORT},
+    "analyzers": VOCABULARY | {*PARTS} - {KERNEL_TABLE} | {"settings", "slice", "readers", PURE_REPORT},
     "report": VOCABULARY | {"settings"},
     "dashboard": VOCABULARY
-    | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api"}
-    | {"settings", "trials", "slice"}
-    | {RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
+    | {"report", "analyzers", FACTS, JOB, REPLAY, SETTINGS, KERNEL_TABLE, "readers", "api", "settings", "trials"}
+    | {"slice", RUN_FOLDER, LAUNCHER},  # launcher.live: the step rings of a running job
     "api": VOCABULARY
     | {"report", "analyzers", KERNEL_TABLE, "dashboard"},  # dashboard.onefile: the HTML file, imported lazily
     "pytest_plugin": {"api", "errors", "report"},
@@ -99,13 +93,7 @@ BROAD_GUARDS = {
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
-    **{
-        unit: {"numpy"}
-        for unit in (
-            *("averages", "significance", "whose", "intervals", JOB),
-            *(ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST),
-        )
-    },
+    **{unit: {"numpy"} for unit in ("averages", "significance", "whose", "intervals", *{*PARTS} - {FACTS, WORKERS})},
     **{unit: {"msgspec"} for unit in ("sidecar", "flight_recorder", "trials")},
     **{unit: {"tomli"} for unit in ("hardware", "settings")},  # Python 3.10
     "tables": {"numpy", "pyarrow"},
@@ -114,7 +102,6 @@ OTHERS: dict[str, set[str]] = {
     "readers": {"numpy", "pyarrow", "msgspec"},
     FACTS: {"numpy", "msgspec"},
     WORKERS: {"distributed"},
-    **{unit: {"numpy"} for unit in (TRUST, KERNEL_TABLE)},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},
@@ -196,12 +183,9 @@ def test_every_import_is_in_the_table() -> None:
         if unit in FREE or _is_slice(unit):
             continue
         for target, statement in _imports(tree):
-            allowed = ALLOWED[unit]
-            if _unit(target) in {unit, "ddprof"} and target != "ddprof":
-                continue
-            if target == "_version" or _unit(target) in allowed or target in allowed:
-                continue
-            wrong.append(f"{name}:{statement.lineno} imports {target}")
+            is_own = _unit(target) in {unit, "ddprof"} and target != "ddprof"
+            if not ({_unit(target), target} & ALLOWED[unit] or is_own or target == "_version"):
+                wrong.append(f"{name}:{statement.lineno} imports {target}")
     assert wrong == []
 
 
@@ -307,9 +291,7 @@ def test_files_and_functions_keep_to_their_size() -> None:
 def test_no_broad_except_outside_the_guard() -> None:
     broad = []
     for name, tree in _trees().items():
-        if name in BROAD_GUARDS:
-            continue
-        for node in ast.walk(tree):
+        for node in () if name in BROAD_GUARDS else ast.walk(tree):
             if isinstance(node, ast.ExceptHandler):
                 caught = "everything" if node.type is None else ast.unparse(node.type)
                 names = caught.strip("()").replace(" ", "").split(",")

@@ -25,9 +25,7 @@ def test_middles_quartiles_and_weighted_medians() -> None:
 
 
 @given(VALUES)
-def test_typical_values_occur_and_means_lie_inside(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> None:
+def test_typical_values_occur_and_means_lie_inside(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
     found = typical(values)
     assert found in values
     assert (values <= found).sum() * 2 >= len(values) <= (values >= found).sum() * 2

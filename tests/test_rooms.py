@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ddprof", "analyzers", "dashboard", "workloads", "sample_traces")
 MAPPED = ("analyzers", "dashboard", "workloads")  # tests of other folders lie as in ddprof/
 # Tests of no module of the package: of whole jobs, documents and forges, and of what only developers run.
 OF_NO_ROOM = {"acceptance", "ci", "consistency", "documents", "fuzz", "oracle", "samples", "site", "strangers"}
@@ -15,7 +14,8 @@ OF_NO_ROOM = {"acceptance", "ci", "consistency", "documents", "fuzz", "oracle", 
 
 def test_a_room_is_one_sentence() -> None:
     """The first paragraph of a room's `__init__.py` says in one sentence what is in it."""
-    rooms = [file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")]
+    packages = ("ddprof", *MAPPED, "sample_traces")
+    rooms = [file for package in packages for file in (ROOT / package).rglob("__init__.py")]
     first = {room: (ast.get_docstring(ast.parse(room.read_text("utf-8"))) or "").split("\n\n")[0] for room in rooms}
     assert [str(room) for room, text in first.items() if not text.endswith(".") or ". " in text] == []
 

@@ -9,7 +9,7 @@ from ddprof.model import Device, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.files.opening import open_file
-from ddprof.readers.format import Format, Sample
+from ddprof.readers.format import Format
 from ddprof.readers.source import Source
 from ddprof.slice import Command, Slice
 
@@ -33,10 +33,6 @@ def command(path: str, steps: int) -> None:
     click.echo(f"wrote {path}")
 
 
-def _recognise(sample: Sample) -> bool:
-    return sample.head.startswith(MAGIC)
-
-
 def _read(source: Source) -> RankTrace:
     with open_file(source.path) as file:
         rows = [line.split(",") for line in file.read().decode().splitlines()[1:]]
@@ -49,4 +45,4 @@ def _read(source: Source) -> RankTrace:
     return finish(source, columns, Identity(0, "content", world_size=1, host="here"), Device("cuda"))
 
 
-FORMAT = Format("toy", "a toy trace", _recognise, _read)
+FORMAT = Format("toy", "a toy trace", lambda sample: sample.head.startswith(MAGIC), _read)

@@ -53,30 +53,19 @@ def test_every_tool_says_that_it_only_reads(server: Any) -> None:
 
 def test_a_run_its_predictions_comparisons_and_kernels_are_told_as_by_the_commands(server: Any) -> None:
     late = json.loads((SAMPLES / "late_loader" / "truth.json").read_text())["findings"][0]["ranks"]
-    runs, verdict, finding, page = asked(
-        server,
-        [
-            ("list_runs", {}),
-            ("verdict", {"run": "late_loader"}),
-            ("finding", {"run": "late_loader", "id": "input.straggler"}),
-            ("explain_finding", {"id": "input.straggler"}),
-        ],
-    )
+    run, rule = {"run": "late_loader"}, {"id": "input.straggler"}
+    calls: list[Call] = [("list_runs", {}), ("verdict", run), ("finding", run | rule), ("explain_finding", rule)]
+    runs, verdict, finding, page = asked(server, calls)
     assert "late_loader/traces" in runs[1].splitlines()
     assert f"The data loader of rank {late[0]} is late" in verdict[1]
     (row,) = json.loads(finding[1])
     assert row["ranks"] == late and row["evidence"] and row["recoverable_us"]["value"] > 0
     assert "How the gain is priced" in page[1]
     assert not any(refused for refused, _ in (runs, verdict, finding, page))
-    what_if, compared, kernels, one = asked(
-        server,
-        [
-            ("what_if", {"run": "late_loader", "settings": {"num_workers": 4}, "now": ["num_workers=1"]}),
-            ("compare", {"before": "late_loader", "after": "late_loader"}),
-            ("kernels", {"run": "late_loader", "most": 2}),
-            ("kernels", {"run": "late_loader", "contains": "allreduce"}),
-        ],
-    )
+    calls = [("what_if", {**run, "settings": {"num_workers": 4}, "now": ["num_workers=1"]})]
+    calls += [("compare", {"before": "late_loader", "after": "late_loader"})]
+    calls += [("kernels", {**run, "most": 2}), ("kernels", {**run, "contains": "allreduce"})]
+    what_if, compared, kernels, one = asked(server, calls)
     assert "->" in what_if[1] and "then: " in what_if[1]
     assert not compared[0] and "before" in compared[1]
     table = json.loads(kernels[1])

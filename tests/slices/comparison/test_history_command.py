@@ -7,15 +7,10 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(scope="module")
-def folder(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    runs = tmp_path_factory.mktemp("history") / "runs"
+def test_every_run_has_a_line_and_its_numbers_and_redaction_hides_its_name(ddprof, sample, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
     for name in ("healthy", "slow_gpu"):
-        shutil.copytree(repo_root / "sample_traces" / name / "traces", runs / name)
-    return runs
-
-
-def test_every_run_has_a_line_and_its_numbers_and_redaction_hides_its_name(ddprof, folder: Path) -> None:
+        shutil.copytree(f"{sample(name)}/traces", folder / name)
     code, out, _ = ddprof("history", str(folder))
     assert code == 0 and "healthy" in out and "slow_gpu" in out and "2 runs" in out
     code, out, _ = ddprof("history", str(folder), "--redact")
@@ -33,9 +28,7 @@ def test_every_run_has_a_line_and_its_numbers_and_redaction_hides_its_name(ddpro
 @pytest.mark.parametrize("what", ["absent", "empty", "file"])
 def test_what_holds_no_run_is_one_line(ddprof, tmp_path: Path, what: str) -> None:
     path = tmp_path / what
-    if what == "empty":
-        path.mkdir()
-    if what == "file":
-        path.write_text("no trace")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no trace")
     code, out, err = ddprof("history", str(path))
     assert (code, out, len(err.splitlines())) == (4, "", 1) and str(path) in err

@@ -26,18 +26,10 @@ class Job:
         self.entries = {rank: [] for rank in range(self.world)}
 
     def call(
-        self,
-        op: str,
-        ranks: Sequence[int] | None = None,
-        size: Sequence[int] = (1024,),
-        *,
-        line: int = 10,
-        dtype: str = "Float",
-        group: str = "0",
-        state: str = "completed",
-        out: Sequence[int] | None = None,
+        self, op: str, ranks: Sequence[int] | None = None, size: Sequence[int] = (1024,), *, line: int = 10,
+        dtype: str = "Float", group: str = "0", state: str = "completed", out: Sequence[int] | None = None,
         p2p: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """These ranks (None: all of the group) call `op` on line `line` of train.py."""
         members, gloo, done = self.groups[group][1], self.backend == "gloo", state == "completed"
         for rank in members if ranks is None else ranks:
@@ -51,25 +43,16 @@ class Job:
                     {"name": "train", "filename": "/home/someone/train.py", "line": line},
                     {"name": "<module>", "filename": "/home/someone/train.py", "line": 99},
                 ],
-                "record_id": len(self.entries[rank]),
-                "pg_id": list(self.groups).index(group),
-                "process_group": (group, self.groups[group][0]),
-                "collective_seq_id": 0 if p2p else number,
-                "p2p_seq_id": number if p2p else 0,
-                "op_id": number,
-                "profiling_name": f"{self.backend}:{op}",
-                "time_created_ns": self.now_ns,
-                "input_sizes": [given for given, _ in tensors],
-                "input_dtypes": [dtype] * len(tensors),
-                "output_sizes": [taken for _, taken in tensors],
-                "output_dtypes": [dtype] * len(tensors),
-                "state": "scheduled" if gloo else state,
+                "record_id": len(self.entries[rank]), "pg_id": list(self.groups).index(group),
+                "process_group": (group, self.groups[group][0]), "profiling_name": f"{self.backend}:{op}",
+                "collective_seq_id": 0 if p2p else number, "p2p_seq_id": number if p2p else 0, "op_id": number,
+                "input_sizes": [given for given, _ in tensors], "input_dtypes": [dtype] * len(tensors),
+                "output_sizes": [taken for _, taken in tensors], "output_dtypes": [dtype] * len(tensors),
+                "state": "scheduled" if gloo else state, "time_created_ns": self.now_ns,
                 "time_discovered_started_ns": None if gloo or state == "scheduled" else self.now_ns + 1000,
                 "time_discovered_completed_ns": self.now_ns + 2000 if done and not gloo else None,
-                "retired": done,
-                "timeout_ms": 600_000,
-                "is_p2p": p2p,
-            }
+                "retired": done, "timeout_ms": 600_000, "is_p2p": p2p,
+            }  # fmt: skip
             if VERSIONS[self.torch] == "2.10":
                 entry |= {"thread_id": "140216646159232", "thread_name": "python"}
             self.entries[rank].append(entry)
@@ -77,21 +60,13 @@ class Job:
     def dump(self, rank: int) -> dict[str, Any]:
         """The dump of one rank; gloo's names no ranks."""
         library = "comm_lib_version" if VERSIONS[self.torch] == "2.10" else "nccl_version"
-        groups = {
-            name: {"name": name, "desc": description, "ranks": str(list(ranks))}
-            for name, (description, ranks) in self.groups.items()
-            if rank in ranks
-        }
+        own = {name: group for name, group in self.groups.items() if rank in group[1]}
+        groups = {name: {"name": name, "desc": said, "ranks": str(list(of))} for name, (said, of) in own.items()}
         if self.backend == "gloo":
             groups = {"": {"name": "", "desc": "", "ranks": "[]"}}
         status = {"0": {"last_enqueued_collective": 1, "last_started_collective": 1, "last_completed_collective": 1}}
-        return {
-            "version": VERSIONS[self.torch],
-            "pg_config": groups,
-            "pg_status": status,
-            **({library: "2.21.5"} if self.torch != "2.4" else {}),
-            "entries": self.entries[rank],
-        }
+        head = {"version": VERSIONS[self.torch], "pg_config": groups, "pg_status": status}
+        return {**head, **({library: "2.21.5"} if self.torch != "2.4" else {}), "entries": self.entries[rank]}
 
     def write(self, folder: Path, *, as_json: bool = False, ranks: Sequence[int] | None = None) -> Path:
         """The dumps of these ranks (None: all), named as NCCL names them."""

@@ -47,6 +47,9 @@ def test_gloo_which_names_no_ranks_and_knows_no_states(name: str, tmp_path: Path
 
 
 def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing of a rank")
+    with pytest.raises(NoUsableInput):
+        explain([str(tmp_path)])
     job = Job(4)
     CASES["not entered"].play(job)
     folder = job.write(tmp_path / "dumps")
@@ -57,9 +60,7 @@ def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -
     with pytest.raises(NoUsableInput, match="memory://hangs/nothing: cannot be read"):
         explain(["memory://hangs/nothing"])
     hang = explain([str(job.write(tmp_path / "three", ranks=[0, 1, 3]))])
-    assert hang.kind == "inside"
-    assert "of rank 2 nothing was recorded" in hang.sentence
-    assert hang.ranks == (2,)
+    assert (hang.kind, hang.ranks) == ("inside", (2,)) and "of rank 2 nothing was recorded" in hang.sentence
 
 
 def test_the_text_has_a_line_per_rank_and_no_control_characters(tmp_path: Path) -> None:
@@ -104,9 +105,3 @@ def _damaged(value: Any, rng: random.Random) -> Any:
             items[at] = _damaged(items[at], rng)
         return items
     return rng.choice(_ODD)
-
-
-def test_a_folder_without_anything_is_no_input(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("nothing of a rank")
-    with pytest.raises(NoUsableInput):
-        explain([str(tmp_path)])

@@ -26,12 +26,9 @@ def test_a_run_without_a_trace_yet_is_watched_and_opens_every_page(running: Path
         assert page.content(View(opened, {}, (opened,))), page.path
 
 
-def test_an_empty_folder_is_still_refused(tmp_path: Path) -> None:
+def test_a_finished_run_says_that_nothing_runs_an_empty_one_is_refused(straggler: OpenRun, tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput):
         load([str(tmp_path)])
-
-
-def test_a_finished_run_says_that_nothing_runs(straggler: OpenRun) -> None:
     view = View(straggler, {}, (straggler,))
     assert list(exhibits(view)) == []
     assert "No rank of this run runs now" in str(page_at("/live").content(view)[-1])

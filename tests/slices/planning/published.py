@@ -41,21 +41,15 @@ def _korthikanti(billions: float, used: float, *numbers: int) -> PublishedRun:
 
 
 RUNS = (
-    _megatron(1.7, 24, 2304, 1, 1, 32, 512, 137),
-    _megatron(3.6, 30, 3072, 2, 1, 64, 512, 138),
-    _megatron(7.5, 36, 4096, 4, 1, 128, 512, 142),
-    _megatron(18.4, 40, 6144, 8, 1, 256, 1024, 135),
-    _megatron(39.1, 48, 8192, 8, 2, 512, 1536, 138),
-    _megatron(76.1, 60, 10240, 8, 4, 1024, 1792, 140),
-    _megatron(145.6, 80, 12288, 8, 8, 1536, 2304, 148),
-    _megatron(310.1, 96, 16384, 8, 16, 1920, 2160, 155),
-    _megatron(529.6, 105, 20480, 8, 35, 2520, 2520, 163),
-    _megatron(1008.0, 128, 25600, 8, 64, 3072, 3072, 163),
-    _korthikanti(22, 0.415, 48, 6144, 8, 1, 8, 4, 4, 1),
-    _korthikanti(175, 0.514, 96, 12288, 8, 8, 64, 64, 1, 3),
+    _megatron(1.7, 24, 2304, 1, 1, 32, 512, 137), _megatron(3.6, 30, 3072, 2, 1, 64, 512, 138),
+    _megatron(7.5, 36, 4096, 4, 1, 128, 512, 142), _megatron(18.4, 40, 6144, 8, 1, 256, 1024, 135),
+    _megatron(39.1, 48, 8192, 8, 2, 512, 1536, 138), _megatron(76.1, 60, 10240, 8, 4, 1024, 1792, 140),
+    _megatron(145.6, 80, 12288, 8, 8, 1536, 2304, 148), _megatron(310.1, 96, 16384, 8, 16, 1920, 2160, 155),
+    _megatron(529.6, 105, 20480, 8, 35, 2520, 2520, 163), _megatron(1008.0, 128, 25600, 8, 64, 3072, 3072, 163),
+    _korthikanti(22, 0.415, 48, 6144, 8, 1, 8, 4, 4, 1), _korthikanti(175, 0.514, 96, 12288, 8, 8, 64, 64, 1, 3),
     _korthikanti(530, 0.560, 105, 20480, 8, 35, 280, 280, 1, 3),
     _korthikanti(1000, 0.563, 128, 25600, 8, 64, 512, 512, 1, 1),
-)
+)  # fmt: skip
 
 
 def modelled(run: PublishedRun) -> Estimate:
@@ -64,12 +58,8 @@ def modelled(run: PublishedRun) -> Estimate:
     data = run.devices // (run.tensor * run.pipeline)
     micros = (run.micro,) if run.micro else (1, 2, 4, 8)
     chunks = (run.chunks,) if run.chunks else (1, 2, 3, 4) if run.pipeline > 1 else (1,)
-    layouts = [
-        Layout(data, run.tensor, run.pipeline, m, c, "ddp", 1, run.recompute)
-        for m in micros
-        for c in chunks
-        if run.batch % (data * m) == 0
-    ]
+    splits = [(m, c) for m in micros for c in chunks if run.batch % (data * m) == 0]
+    layouts = [Layout(data, run.tensor, run.pipeline, m, c, "ddp", 1, run.recompute) for m, c in splits]
     found = [estimate(shape, cluster("A100-80GB"), layout, run.batch) for layout in layouts]
     return min((e for e in found if e.fits), key=lambda e: e.step_s, default=min(found, key=lambda e: e.step_s))
 

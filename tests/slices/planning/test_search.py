@@ -7,8 +7,6 @@ from ddprof.slices.planning.cluster import cluster
 from ddprof.slices.planning.search import best_by_kind, search
 from ddprof.slices.planning.shape import Shape
 
-A100 = cluster("A100-80GB")
-
 
 @pytest.mark.parametrize(
     ("shape", "gpu", "world", "batch", "at_least"),
@@ -35,4 +33,4 @@ def test_what_does_not_fit_and_what_cannot_be_laid_out_is_said() -> None:
     with pytest.raises(UsageError, match="known: A100-80GB"):
         cluster("abacus")
     with pytest.raises(NoUsableInput, match="cannot be divided"):
-        search(Shape(7e9, 31, 4096, 2048), A100, 64, 7)
+        search(Shape(7e9, 31, 4096, 2048), cluster("A100-80GB"), 64, 7)

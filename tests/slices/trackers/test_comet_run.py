@@ -31,17 +31,10 @@ def sent(content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_new_experiment_named_like_ours(sent: Any, content: Content) -> None:
     experiment, messages, archive = sent()
     assert experiment["project_name"] == "vision"
-    metrics = {
-        m["payload"]["metric"]["metricName"]: (
-            m["payload"]["metric"]["metricValue"],
-            m["payload"]["metric"].get("step"),
-        )
-        for m in messages
-        if m["type"] == "metric_msg"
-    }
-    assert {key: metrics[key] for key in content.numbers} == {
-        key: (pytest.approx(value), 7) for key, value in content.numbers.items()
-    }
+    told = [message["payload"]["metric"] for message in messages if message["type"] == "metric_msg"]
+    metrics = {metric["metricName"]: (metric["metricValue"], metric.get("step")) for metric in told}
+    wanted = {key: (pytest.approx(value), 7) for key, value in content.numbers.items()}
+    assert {key: metrics[key] for key in content.numbers} == wanted
     others = {m["payload"].get("key"): m["payload"].get("value") for m in messages if m["type"] == "log_other"}
     assert {key: others[key] for key in content.words} == dict(content.words) and others["Name"] == "late run"
     assert content.html is not None

@@ -57,33 +57,27 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
 
 
 @needs_tensorboard
-def test_a_report_to_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
+def test_a_report_to_a_tracker_stays_redacted_and_is_written_where_that_takes_none(
+    ddprof, saved: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "r.html"
-    code, _, err = ddprof("report", str(saved), "-o", str(file), "--to", f"tensorboard:{tmp_path / 'tb'}")
+    words = ["report", str(saved), "-o", str(file), "--to"]
+    code, _, err = ddprof(*words, f"tensorboard:{tmp_path / 'tb'}")
     assert code == 0 and f"wrote {file}" in err and "tensorboard --logdir" in err, err
     (folder,) = (tmp_path / "tb").iterdir()
     assert logged(folder).Scalars("ddprof/step_ms")[0].value == 100
     assert (folder / "ddprof-report.html").read_bytes() == file.read_bytes()
-
-
-@needs_tensorboard
-def test_a_redacted_report_stays_redacted_in_a_tracker(ddprof, saved: Path, tmp_path: Path) -> None:
     saved.write_text(saved.read_text().replace('"mnist"', '"secretproject"'))
-    words = ["report", str(saved), "-o", str(tmp_path / "r.html"), "--redact"]
-    assert ddprof(*words, "--to", f"tensorboard:{tmp_path / 'tb'}")[0] == 0
-    files = [file for file in (tmp_path / "tb").rglob("*") if file.is_file()]
+    assert ddprof(*words, f"tensorboard:{tmp_path / 'hidden'}", "--redact")[0] == 0
+    files = [file for file in (tmp_path / "hidden").rglob("*") if file.is_file()]
     assert len(files) == 2
-    for file in files:
-        assert "secretproject" not in str(file)
-        assert b"secretproject" not in file.read_bytes() and str(tmp_path).encode() not in file.read_bytes()
-
-
-@needs_tensorboard
-def test_a_tracker_that_does_not_take_it_is_told_and_the_file_is_written(ddprof, saved: Path, tmp_path: Path) -> None:
-    (tmp_path / "tb").write_text("no folder")
-    code, _, err = ddprof("report", str(saved), "-o", str(tmp_path / "r.html"), "--to", f"tensorboard:{tmp_path}/tb")
-    assert code == 1 and "tensorboard: not written: " in err and "Traceback" not in err
-    assert (tmp_path / "r.html").exists()
+    for one in files:
+        assert "secretproject" not in str(one)
+        assert b"secretproject" not in one.read_bytes() and str(tmp_path).encode() not in one.read_bytes()
+    file.unlink()
+    (tmp_path / "none").write_text("no folder")
+    code, _, err = ddprof(*words, f"tensorboard:{tmp_path}/none")
+    assert code == 1 and "tensorboard: not written: " in err and "Traceback" not in err and file.exists()
 
 
 @needs_tensorboard

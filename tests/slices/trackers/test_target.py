@@ -10,32 +10,19 @@ from ddprof.errors import UsageError
 from ddprof.slices.trackers import target
 from ddprof.slices.trackers.target import TRACKERS, Target, parse_targets
 
-LIBRARIES = {package for package, _ in TRACKERS.values()}
 
-
-@pytest.fixture
-def all_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_places_and_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "find_spec", lambda name: find_spec("ddprof"))
-
-
-@pytest.mark.usefixtures("all_installed")
-def test_names_and_places() -> None:
-    assert parse_targets("--to", ["wandb", "mlflow:vision", "tensorboard:/a:b"]) == [
-        Target("wandb"),
-        Target("mlflow", "vision"),
-        Target("tensorboard", "/a:b"),
-    ]
-
-
-@pytest.mark.usefixtures("all_installed")
-@pytest.mark.parametrize(("given", "says"), [(["wndb"], "wandb"), (["comet", "comet:x"], "twice")])
-def test_what_is_refused(given: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        parse_targets("--to", given)
+    wanted = [Target("wandb"), Target("mlflow", "vision"), Target("tensorboard", "/a:b")]
+    assert parse_targets("--to", ["wandb", "mlflow:vision", "tensorboard:/a:b"]) == wanted
+    for given, says in ((["wndb"], "wandb"), (["comet", "comet:x"], "twice")):
+        with pytest.raises(UsageError, match=says):
+            parse_targets("--to", given)
 
 
 def test_no_tracker_is_imported_before_one_is_written_to() -> None:
+    libraries = {package for package, _ in TRACKERS.values()}
     modules = "ddprof, ddprof.api, ddprof.cli.main, ddprof.cli.run, ddprof.cli.report, ddprof.slices.trackers.follow"
-    lines = f"import sys, {modules}; print(sorted({LIBRARIES!r} & sys.modules.keys()))"
+    lines = f"import sys, {modules}; print(sorted({libraries!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -12,8 +12,6 @@ from ddprof.slices.trackers.content import Content
 from ddprof.slices.trackers.target import Target
 
 pytest.importorskip("wandb", reason="wandb is not installed")
-
-
 BLOCK, HEADER, FULL, FIRST, LAST = 32768, 7, 1, 2, 4
 
 

@@ -10,8 +10,6 @@ from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.runs.trial import TrialOrder
 from ddprof.trials.model import Held, Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
 
-PLAN = RunPlan(10, 40)
-
 
 def candidate(name: str, value: int, group: str = "0", share: float = 0.5, is_variant: bool = False) -> TrialCandidate:
     predicted = Predicted(share, share - 0.05, share + 0.05, "finding")
@@ -66,7 +64,7 @@ class Silent:
 def journal(folder: Path, job: Job, budget_s: float = 6000.0, allow_numerics: bool = False) -> TrialJournal:
     """A journal whose diagnosis has been made."""
     options = TuneOptions(("train",), budget_s, 40, (), allow_numerics)
-    state = TuneState(options=options, cwd=str(folder), started_utc="2026-11-23T12:00:00Z", plan=PLAN)
+    state = TuneState(options=options, cwd=str(folder), started_utc="2026-11-23T12:00:00Z", plan=RunPlan(10, 40))
     made = TrialJournal(folder, state, job.run, Silent())
     made.baseline("diagnosis")
     return made

@@ -17,15 +17,11 @@ from ddprof.trials.model import Predicted
 def _run(*fixes: Fix, workers: int | None = 0, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run of one finding, whose settings nothing is predicted of but the finding's own price."""
     finding = Finding("input.starved", "late", (), 50.0, Recoverable(50.0, 40.0, 60.0), 0.9, fixes=fixes)
-    report = SimpleNamespace(
-        ranked_findings=lambda: [finding],
-        severity_of=lambda _: "critical",
-        abstentions=(),
-        steps=SimpleNamespace(wall_us=100.0, unprofiled_us=None),
-    )
-    settings = SimpleNamespace(
-        loader=SimpleNamespace(num_workers=workers), ddp=SimpleNamespace(bucket_cap_mb=0.5), processors=None
-    )
+    steps = SimpleNamespace(wall_us=100.0, unprofiled_us=None)
+    report = SimpleNamespace(ranked_findings=lambda: [finding], severity_of=lambda _: "critical", steps=steps)
+    report.abstentions = ()
+    loader, ddp = SimpleNamespace(num_workers=workers), SimpleNamespace(bucket_cap_mb=0.5)
+    settings = SimpleNamespace(loader=loader, ddp=ddp, processors=None)
     monkeypatch.setattr(module, "_replayed", lambda run, name, value: None)
     return SimpleNamespace(report=report, measures=SimpleNamespace(settings=settings), pricer=None)
 
@@ -57,10 +53,8 @@ def test_a_fix_that_the_finding_is_not_priced_for_has_a_prediction_of_its_own(mo
 
 def test_what_a_recording_is_not_believed_on_is_told_and_leaves_the_answer_open(monkeypatch: Any) -> None:
     run = _run(_fix(num_workers=4), monkeypatch=monkeypatch)
-    run.report.abstentions = (
-        Abstention("host.gc", "not recorded"),
-        Abstention("comm.latency_bound", "the machine is busy", is_withdrawn=True),
-    )
+    withdrawn = Abstention("comm.latency_bound", "the machine is busy", is_withdrawn=True)
+    run.report.abstentions = (Abstention("host.gc", "not recorded"), withdrawn)
     found = candidates(run, (), False)
     assert found.left_out == (("what comm.latency_bound would ask for", "the machine is busy"),)
     assert found.is_doubtful and Search(is_doubtful=True).verdict == UNDECIDED and Search().verdict == NOTHING
@@ -69,12 +63,9 @@ def test_what_a_recording_is_not_believed_on_is_told_and_leaves_the_answer_open(
 def test_values_of_one_thing_are_one_group_and_the_suggested_one_is_known(monkeypatch: Any) -> None:
     run = _run(_fix(bucket_cap_mb=25.0), _fix((), gc_interval=1000), monkeypatch=monkeypatch)
     found = candidates(run, (), False).candidates
-    assert {candidate.name: (candidate.group, candidate.is_variant) for candidate in found} == {
-        "bucket_cap_mb=25.0 at train.py:7": ("0", False),
-        "bucket_cap_mb=50.0 at train.py:7": ("0", True),
-        "bucket_cap_mb=12.5 at train.py:7": ("0", True),
-        "gc_interval=1000": ("1", False),
-    }
+    told = {candidate.name: (candidate.group, candidate.is_variant) for candidate in found}
+    buckets = {f"bucket_cap_mb={mib} at train.py:7": ("0", mib != 25.0) for mib in (25.0, 50.0, 12.5)}
+    assert told == {**buckets, "gc_interval=1000": ("1", False)}
     assert found[0].predicted.share == 0.5 and found[0].fix.values == {"bucket_cap_mb": 25.0}
 
 

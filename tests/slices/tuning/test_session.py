@@ -39,15 +39,10 @@ pytestmark = [
 def _start(tmp_path: Path, *options: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     out = ["--yes", "--out", str(tmp_path / "out"), "--steps", "10", "--no-record", *options]
     command = [] if "--resume" in options else ["--", *JOB]
-    return subprocess.Popen(
-        [sys.executable, "-m", "ddprof.cli.main", "tune", *out, *command],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "DDPROF_DATA_HOME": str(tmp_path / "data"), "MARK": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=_as_in_a_terminal,
-    )
+    line = [sys.executable, "-m", "ddprof.cli.main", "tune", *out, *command]
+    own = {"OMP_NUM_THREADS": "1", "DDPROF_DATA_HOME": str(tmp_path / "data"), "MARK": str(tmp_path)}
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": _as_in_a_terminal}
+    return subprocess.Popen(line, cwd=cwd, env={**os.environ, **own}, text=True, **how)
 
 
 def _as_in_a_terminal() -> None:

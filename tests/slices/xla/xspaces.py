@@ -1,7 +1,5 @@
 """XPlane profiles made by hand, message by message, with the planes and lines that TPUs and GPUs have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ddprof.report.export.protobuf import varint
@@ -23,7 +21,7 @@ class PlaneMaker:
         self._names: dict[str, int] = {}
         self._stats: dict[str, int] = {}
 
-    def line(self, name: str, events: list[tuple[Any, ...]], number: int = 0) -> PlaneMaker:
+    def line(self, name: str, events: list[tuple[Any, ...]], number: int = 0) -> "PlaneMaker":
         """Events as (name, start us, length us, {stat: value})."""
         line = self.plane.lines.add(id=number, name=name.encode(), timestamp_ns=START_NS)
         for text, start_us, dur_us, *stats in events:

@@ -56,13 +56,9 @@ def test_ranks_and_collective_are_those_that_torch_names(name: str, tmp_path: Pa
             assert set(hang.ranks) == culprits
 
 
-OPERATIONS = {  # tensors of one rank, of `n` elements times these: given, taken; W: once for each rank
-    "all_reduce": "1 1",
-    "broadcast": "1 1",
-    "reduce": "1 1",
-    "_all_gather_base": "1 W",
-    "_reduce_scatter_base": "W 1",
-}
+# Tensors of one rank, of `n` elements times these: given, taken; W: once for each rank.
+OPERATIONS = dict.fromkeys(("all_reduce", "broadcast", "reduce"), "1 1")
+OPERATIONS |= {"_all_gather_base": "1 W", "_reduce_scatter_base": "W 1"}
 FAULTS = ("missing", "shape", "dtype", "operation", "skipped")
 
 

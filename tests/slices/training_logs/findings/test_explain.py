@@ -5,17 +5,10 @@ from pathlib import Path
 import pytest
 
 from ddprof.readers.source import Source
+from ddprof.slices.training_logs import model
 from ddprof.slices.training_logs.document import logs_document
 from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
-from ddprof.slices.training_logs.model import (
-    LoggedCalls,
-    LoggedIteration,
-    LoggedStraggling,
-    LogReport,
-    RankReading,
-    TimerReading,
-    TrainingLog,
-)
+from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, LogReport, TrainingLog
 from ddprof.slices.training_logs.text import markdown_log, render_log
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -28,19 +21,15 @@ def of_sample(name: str) -> LogReport:
 
 
 def of_timers(timers: dict[str, tuple[float, float]], sizes: dict[str, int] | None = None) -> LogReport:
-    readings = [
-        TimerReading(name, block, longest, shortest, True)
-        for block in range(1, 6)
-        for name, (shortest, longest) in timers.items()
-    ]
-    return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, tuple(readings), sizes=sizes or {}))
+    rows = [(name, block, *times) for block in range(1, 6) for name, times in timers.items()]
+    readings = tuple(model.TimerReading(name, block, longest, least, True) for name, block, least, longest in rows)
+    return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, readings, sizes=sizes or {}))
 
 
 def of_ranks(timer: str, times: dict[int, list[float]], sizes: dict[str, int]) -> LogReport:
-    by_rank = [
-        RankReading(timer, block, rank, ms) for rank, of in times.items() for block, ms in enumerate(of, start=1)
-    ]
-    return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=tuple(by_rank), sizes=sizes))
+    rows = [(block, rank, ms) for rank, of in times.items() for block, ms in enumerate(of, start=1)]
+    by_rank = tuple(model.RankReading(timer, *row) for row in rows)
+    return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=sizes))
 
 
 def test_the_usual_iteration_leaves_the_first_out_and_slow_ones_are_told_by_number_and_cost() -> None:
@@ -56,16 +45,9 @@ def test_the_usual_iteration_leaves_the_first_out_and_slow_ones_are_told_by_numb
 
 
 def test_outermost_timers_and_the_rest_are_the_iteration_unless_they_hold_several() -> None:
-    report = of_timers(
-        {
-            "forward-backward": (790.0, 800.0),
-            "forward-compute": (290.0, 300.0),
-            "backward-compute": (390.0, 400.0),
-            "batch-generator": (1.0, 1.0),
-            "optimizer": (100.0, 100.0),
-            "optimizer-inner-step": (60.0, 60.0),
-        }
-    )
+    timers = {"forward-backward": (790.0, 800.0), "forward-compute": (290.0, 300.0), "backward-compute": (390.0, 400.0)}
+    timers |= {"batch-generator": (1.0, 1.0), "optimizer": (100.0, 100.0), "optimizer-inner-step": (60.0, 60.0)}
+    report = of_timers(timers)
     assert {row.name: row.depth for row in report.timers} == {
         **{"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2},
         **{"optimizer": 0, "optimizer-inner-step": 1},
@@ -155,19 +137,13 @@ def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
     assert any("reduce_scatter_base is 2.0 times" in said for said in twice.abstained)
 
 
-@pytest.mark.parametrize(
-    ("op", "size", "factor"),
-    [
-        ("all_reduce", 80_000_000, 2 * 7 / 8),
-        ("reduce_scatter_tensor", 80_000_000, 7 / 8),
-        ("all_to_all_single", 80_000_000, 7 / 8),
-        ("all_gather_into_tensor", 10_000_000, 7.0),
-        ("send", 80_000_000, 1.0),
-    ],
-)
-def test_formulas(op: str, size: int, factor: float) -> None:
-    tput = {"all_gather_into_tensor": 8.0}.get(op, 1.0) * size / 10e6 * 8
-    call = LoggedCalls(op, size, 4, 40.0, 10.0, tput, size * factor / 10e6 * 8)
+FACTORS = {"all_reduce": 2 * 7 / 8, "reduce_scatter_tensor": 7 / 8, "all_to_all_single": 7 / 8, "send": 1.0}
+
+
+@pytest.mark.parametrize(("op", "factor"), {**FACTORS, "all_gather_into_tensor": 7.0}.items())
+def test_formulas(op: str, factor: float) -> None:
+    size = 10_000_000 if op == "all_gather_into_tensor" else 80_000_000  # of what one rank gives
+    call = LoggedCalls(op, size, 4, 40.0, 10.0, 64.0, size * factor / 10e6 * 8)
     (row,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), calls=(call,), sizes={"world": 8})).calls
     assert row.busbw_gbs == pytest.approx(size * factor / 10e6) and row.logged_ratio == pytest.approx(1)
 

@@ -56,17 +56,13 @@ def read_text(folder: Path, text: str) -> TrainingLog:
     [
         ("megatron_mixtral", ("Megatron",), [(71, 5361.6), (72, 5470.7), (73, 5829.9)]),
         ("megatron_bert_2022", ("Megatron",), [(20, 171.3), (30, 123.4)]),
-        ("megatron_alcf", ("Megatron",), [(1, 29570.0)]),
+        *(("megatron_alcf", ("Megatron",), [(1, 29570.0)]), ("megatron_t5_2021", ("Megatron",), [])),
         ("megatron_deepspeed_aurora", ("DeepSpeed", "Megatron"), [(1, 25849.1), (2, 20298.3)]),
-        ("megatron_t5_2021", ("Megatron",), []),
-        ("nemo_bar", ("NeMo",), [(9000, 615.0)]),
-        ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)]),
-        ("deepspeed_accelerate", ("DeepSpeed",), []),
+        *(("nemo_bar", ("NeMo",), [(9000, 615.0)]), ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)])),
+        *(("deepspeed_accelerate", ("DeepSpeed",), []), ("deepspeed_speed_2022", ("DeepSpeed",), [(50, 1514.5)])),
         ("torchtitan", ("torchtitan",), [(210, 1464.8), (220, 1396.4), (230, 1396.1), (240, 1397.4), (250, 1397.7)]),
-        ("deepspeed_speed_2022", ("DeepSpeed",), [(50, 1514.5)]),
         ("huggingface_2021", ("Hugging Face Trainer",), [(20, 642.0)]),
-        ("lightning_2020", ("Lightning",), [(5, 4140.0)]),
-        ("lightning_bars", ("Lightning",), [(1591, 485.4)]),
+        *(("lightning_2020", ("Lightning",), [(5, 4140.0)]), ("lightning_bars", ("Lightning",), [(1591, 485.4)])),
         ("megatron_llm", ("Megatron",), [(182, 126995.3), (183, 125553.7), (184, 127804.5), (185, 130554.9)]),
     ],
 )
@@ -94,9 +90,7 @@ def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
         (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
     ],
 )
-def test_a_mean_over_earlier_iterations_is_no_time_of_one(
-    tmp_path: Path, text: str, times: list[float], means: int
-) -> None:
+def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, times: list[float], means: int) -> None:
     log = read_text(tmp_path, text + text.splitlines(keepends=True)[-1])  # every line may come twice
     assert [iteration.mean_ms for iteration in log.iterations] == pytest.approx(times)
     assert len(log.means) == means
@@ -118,13 +112,10 @@ def test_what_a_log_ends_in(tmp_path: Path, end: str, error: str) -> None:
     assert read_text(tmp_path, "import torch\n" + end).error == error
 
 
-def test_what_an_iteration_line_says_beside_its_time() -> None:
+def test_what_an_iteration_line_says_beside_its_time_and_timers_of_the_step_stand_for_those_of_micro_steps() -> None:
     for name, told in (("megatron_mixtral", (243.6, 128)), ("megatron_alcf", (20.30, 768))):
         first = read(BY_NAME[name]).iterations[0]
         assert (first.tflops, first.batch) == told
-
-
-def test_timers_of_the_step_stand_for_those_of_its_micro_steps_and_tell_shortest_and_longest_rank() -> None:
     log = read(BY_NAME["deepspeed_accelerate"])
     names = (
         "forward backward backward_inner backward_allreduce step optimizer_allgather optimizer_gradients optimizer_step"
@@ -221,7 +212,8 @@ def test_a_cut_keeps_the_numbers_before_it(data: st.DataObject, tmp_path_factory
     ended = content[:at].rpartition(b"\n")[0].count(b"elapsed")  # of lines that are whole
     assert len(cut.iterations) >= min(ended, len(whole.iterations)) or "nemo" in path.stem
     if b"_microstep" not in content:  # which timers stand for others is known at the end
-        assert cut.timers == whole.timers[: len(cut.timers)]
+        more = cut.timers[len(whole.timers) :]  # of a last line that the sample leaves unfinished, cut behind a bar
+        assert cut.timers == whole.timers[: len(cut.timers)] + more and (not more or not content.endswith(b"\n"))
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,6 +13,8 @@ from ddprof.settings.wanted import WantedFix
 from ddprof.slices.tuning.patching.patch import ScriptPatch, script_patch
 
 DATA = "from torch.utils.data import DataLoader\n"
+FOUR: dict[str, Value] = {"num_workers": 4}
+RESHARD: dict[str, Value] = {"reshard_after_forward": False}
 
 
 def _patch(folder: Path, source: str, values: dict[str, Value], line: int = 2) -> ScriptPatch:
@@ -27,86 +29,53 @@ def _applied(folder: Path, patch: ScriptPatch) -> str:
 
 
 @pytest.mark.parametrize(
-    ("call", "values", "expected"),
+    ("edited", "values"),
     [
-        ("(data)\n", {"num_workers": 4}, "(data, num_workers=4)\n"),
-        ("(data)", {"num_workers": 4}, "(data, num_workers=4)"),
+        *(("(data«|, num_workers=4»)\n", FOUR), ("(data«|, num_workers=4»)", FOUR)),
         (
-            "(data, num_workers = args.workers, shuffle=True)  # why\n",
-            {"num_workers": 4, "persistent_workers": True},
-            "(data, num_workers = 4, shuffle=True, persistent_workers=True)  # why\n",
+            "(data, num_workers = «args.workers|4», shuffle=True«|, persistent_workers=True»)  # why\n",
+            {**FOUR, "persistent_workers": True},
         ),
-        (
-            "(\n    data,  # all of it\n    batch_size=8,\n    shuffle=True,  # always\n)\n",
-            {"num_workers": 4},
-            "(\n    data,  # all of it\n    batch_size=8,\n    shuffle=True,  # always\n    num_workers=4,\n)\n",
-        ),
-        (
-            "(\n    data,\n    batch_size=8  # few\n)\n",
-            {"num_workers": 4},
-            "(\n    data,\n    batch_size=8,  # few\n    num_workers=4\n)\n",
-        ),
-        (
-            "(data,\r\n\tbatch_size=8)\r\n\x0c\r\n",
-            {"num_workers": 4},
-            "(data,\r\n\tbatch_size=8,\r\n\tnum_workers=4)\r\n\x0c\r\n",
-        ),
-        (
-            "(data, multiprocessing_context='fork')\n",
-            {"multiprocessing_context": "spawn"},
-            "(data, multiprocessing_context='spawn')\n",
-        ),
+        ("(\n    data,  # all\n    batch_size=8,\n    shuffle=True,  # always\n«|    num_workers=4,\n»)\n", FOUR),
+        ("(\n    data,\n    batch_size=8«|,»  # few\n«|    num_workers=4\n»)\n", FOUR),
+        ("(data,\r\n\tbatch_size=8«|,\r\n\tnum_workers=4»)\r\n\x0c\r\n", FOUR),
+        ("(data, multiprocessing_context='«fork|spawn»')\n", {"multiprocessing_context": "spawn"}),
     ],
 )
-def test_a_call_gets_values_keeps_its_form(tmp_path: Path, call: str, values: dict[str, Value], expected: str) -> None:
-    patch = _patch(tmp_path, f"{DATA}loader = DataLoader{call}", values)
-    assert patch.by_hand == () and _applied(tmp_path, patch) == f"{DATA}loader = DataLoader{expected}"
+def test_a_call_gets_values_keeps_its_form(tmp_path: Path, edited: str, values: dict[str, Value]) -> None:
+    """Places that differ are written «before|after»."""
+    before, after = (re.sub(r"«([^|]*)\|([^»]*)»", side, edited) for side in (r"\1", r"\2"))
+    patch = _patch(tmp_path, f"{DATA}loader = DataLoader{before}", values)
+    assert patch.by_hand == () and _applied(tmp_path, patch) == f"{DATA}loader = DataLoader{after}"
 
 
 @pytest.mark.parametrize(
-    ("imports", "call", "values", "expected"),
+    ("imports", "call", "values"),
     [
-        ("import torch", "torch.utils.data.DataLoader(d)", {"num_workers": 2}, "num_workers=2"),
-        ("import torch.utils.data as data", "data.DataLoader(d)", {"num_workers": 2}, "num_workers=2"),
-        (
-            "from torch.nn.parallel import DistributedDataParallel as DDP",
-            "DDP(model, device_ids=[0])",
-            {"bucket_cap_mb": 50},
-            "bucket_cap_mb=50",
-        ),
-        ("from torch.optim import AdamW", "AdamW(model.parameters(), lr=1e-3)", {"fused": True}, "fused=True"),
-        ("import torch", "self.optimizer.zero_grad(set_to_none=False)", {"set_to_none": True}, "set_to_none=True"),
-        (
-            "from torch.distributed.fsdp import fully_shard",
-            "fully_shard(block)",
-            {"reshard_after_forward": False},
-            "reshard_after_forward=False",
-        ),
+        ("import torch", "torch.utils.data.DataLoader(d)", FOUR),
+        ("import torch.utils.data as data", "data.DataLoader(d)", FOUR),
+        ("from torch.nn.parallel import DistributedDataParallel as D", "D(m, device_ids=[0])", {"bucket_cap_mb": 50}),
+        ("from torch.optim import AdamW", "AdamW(model.parameters(), lr=1e-3)", {"fused": True}),
+        ("import torch", "self.optimizer.zero_grad(set_to_none=False)", {"set_to_none": True}),
+        ("from torch.distributed.fsdp import fully_shard", "fully_shard(block)", RESHARD),
     ],
 )
-def test_a_name_counts_by_what_it_is_imported_from(
-    tmp_path: Path, imports: str, call: str, values: dict[str, Value], expected: str
-) -> None:
+def test_a_name_counts_by_its_import(tmp_path: Path, imports: str, call: str, values: dict[str, Value]) -> None:
     patch = _patch(tmp_path, f"{imports}\nx = {call}\n", values)
-    assert patch.by_hand == () and expected in _applied(tmp_path, patch)
+    ((name, value),) = values.items()
+    assert patch.by_hand == () and f"{name}={value}" in _applied(tmp_path, patch)
 
 
 @pytest.mark.parametrize(
     ("source", "values", "why"),
     [
-        ("DataLoader(data, **settings)\n", {"num_workers": 4}, r"\* or \*\*"),
-        ("DataLoader(data, 8, False, None, None, 0)\n", {"num_workers": 4}, "by position"),
-        ("DataLoader(x for x in y)\n", {"num_workers": 4}, "generator"),
-        ("make_loader(data)\n", {"num_workers": 4}, "no call of DataLoader"),
-        ("a, b = DataLoader(x), DataLoader(y)\n", {"num_workers": 4}, "several"),
-        ("x = (\n", {"num_workers": 4}, "cannot be parsed"),
+        ("DataLoader(data, **settings)\n", FOUR, r"\* or \*\*"),
+        ("DataLoader(data, 8, False, None, None, 0)\n", FOUR, "by position"),
+        *(("DataLoader(x for x in y)\n", FOUR, "generator"), ("make_loader(data)\n", FOUR, "no call of DataLoader")),
+        *(("a, b = DataLoader(x), DataLoader(y)\n", FOUR, "several"), ("x = (\n", FOUR, "cannot be parsed")),
         ("import torch; torch.optim.SGD(p, foreach=True)\n", {"fused": True}, "foreach is set beside"),
-        (
-            "import torch; torch.distributed.fsdp.FullyShardedDataParallel(m)\n",
-            {"reshard_after_forward": False},
-            "another name",
-        ),
-        ("DataLoader(data, num_workers=(\n    2  # two\n))\n", {"num_workers": 4}, "comment"),
+        ("import torch; torch.distributed.fsdp.FullyShardedDataParallel(m)\n", RESHARD, "another name"),
+        ("DataLoader(data, num_workers=(\n    2  # two\n))\n", FOUR, "comment"),
     ],
 )
 def test_a_doubtful_call_is_left_to_people(tmp_path: Path, source: str, values: dict[str, Value], why: str) -> None:
@@ -117,15 +86,13 @@ def test_a_doubtful_call_is_left_to_people(tmp_path: Path, source: str, values: 
 
 
 def test_a_class_of_that_name_from_elsewhere_is_not_torchs(tmp_path: Path) -> None:
-    patch = _patch(tmp_path, "from mine import DataLoader\nDataLoader(data)\n", {"num_workers": 4})
+    patch = _patch(tmp_path, "from mine import DataLoader\nDataLoader(data)\n", FOUR)
     assert "imported from torch" in patch.by_hand[0][1]
 
 
 def test_several_fixes_of_several_scripts_are_one_patch(tmp_path: Path) -> None:
     source = (
-        "import torch\n"
-        "from torch.utils.data import DataLoader\n\n\n"
-        "def main(model):\n"
+        f"import torch\n{DATA}\n\ndef main(model):\n"
         "    loader = DataLoader(\n        data,\n        batch_size=4,\n    )\n"
         "    model = torch.nn.parallel.DistributedDataParallel(model)\n"
         "    return torch.optim.AdamW(model.parameters()), loader\n"
@@ -140,8 +107,7 @@ def test_several_fixes_of_several_scripts_are_one_patch(tmp_path: Path) -> None:
         WantedFix({"num_workers": 1}, "lib/val.py:2"),
         WantedFix({"gc_interval": 50}),
         WantedFix({"prefetch_factor": 3}),
-        WantedFix({"prefetch_factor": 3}, "gone.py:1"),
-        WantedFix({"prefetch_factor": 3}, "../elsewhere.py:1"),
+        *(WantedFix({"prefetch_factor": 3}, at) for at in ("gone.py:1", "../elsewhere.py:1")),
     ]
     patch = script_patch(fixes, tmp_path)
     assert patch.edited == tuple(fixes[:4])

@@ -39,12 +39,8 @@ os._exit(int(sys.argv[2]))
 
 def _start(tmp_path: Path, what: str, timeout_s: float = LONGEST_S) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", FAMILY, str(tmp_path / "pids"), what]
-    return subprocess.Popen(
-        [sys.executable, "-c", IMPATIENT, str(timeout_s), str(tmp_path / "log"), *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
+    line = [sys.executable, "-c", IMPATIENT, str(timeout_s), str(tmp_path / "log"), *command]
+    return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 
 
 def _answer(kept: subprocess.Popen[bytes]) -> dict[str, Any]:

@@ -65,8 +65,7 @@ def test_settings_are_applied_recorded_and_shown_and_change_no_number(expected: 
 def test_fully_sharded_units_keep_their_parameters(tmp_path: Path) -> None:
     _, as_it_is = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=true")
     run, losses = _workload(tmp_path, "gpt_fsdp2", "--set", "reshard_after_forward=false")
-    assert losses == as_it_is
-    assert run.sidecars[0]["fsdp"]["reshard_after_forward"] is False
+    assert losses == as_it_is and run.sidecars[0]["fsdp"]["reshard_after_forward"] is False
     made = {(line["object"], line["function"], line["trains"]) for line in run.sidecars[0]["made"]}
     assert made == {("fully_shard", "build", False), ("optimizer", "train", False), ("DataLoader", "make_loader", True)}
     units = [row for row in run.sidecars[0]["applied"] if row["applied"]]
@@ -84,8 +83,7 @@ def test_fully_sharded_units_keep_their_parameters(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_said_before_the_job_starts(tmp_path: Path, options: list[str], words: str) -> None:
     run = ddprof_run(tmp_path, ["touch", str(tmp_path / "started")], *options)
-    assert run.code != 0 and words in run.output
-    assert not (tmp_path / "started").exists()
+    assert run.code != 0 and words in run.output and not (tmp_path / "started").exists()
 
 
 def test_precision_is_changed_only_where_that_is_allowed(tmp_path: Path) -> None:

@@ -80,8 +80,7 @@ def test_on_one_host_nothing_listens(store: Store, monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv(name, value)
     for rank, sync in enumerate([ClockSync("auto") for _ in range(2)]):
         sync.announce(identity(rank))
-        assert sync._server is None
-        assert [ping["offset_to_rank0_ns"] for ping in sync.pings()] == [0]
+        assert sync._server is None and [ping["offset_to_rank0_ns"] for ping in sync.pings()] == [0]
     assert store.content == {}
 
 
@@ -101,8 +100,7 @@ def test_one_address_is_listened_on(store: Store, monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_address_is_no_name_of_all() -> None:
-    assert clock._addresses("") == []
-    assert clock._default_route() != "0.0.0.0"
+    assert clock._addresses("") == [] and clock._default_route() != "0.0.0.0"
 
 
 def test_another_host_learns_its_offset(rank0: tuple[str, int]) -> None:
@@ -127,8 +125,7 @@ def test_callers_are_bounded(rank0: tuple[str, int], monkeypatch: pytest.MonkeyP
             answers += part
             most = max(most, serving())
     assert len(answers) == 24 * 8  # and then the connection was closed
-    assert abs(struct.unpack_from("<q", answers)[0] - time.time_ns()) < 30e9
-    assert most <= clock._CALLERS + 1
+    assert abs(struct.unpack_from("<q", answers)[0] - time.time_ns()) < 30e9 and most <= clock._CALLERS + 1
     wait_until(lambda: serving() <= 1)
     for caller in idle:
         caller.close()

@@ -35,15 +35,13 @@ def test_the_scripts_own_profiler_wins(tmp_path: Path) -> None:
     assert int(events.split()[-1]) > 100
     first, second = run.sidecars
     assert [side["windows"][0]["last_step"] for side in (first, second)] == [9, 8]
-    assert any("own profiler" in note for note in second["notes"])
-    assert len(second["steps"]) == 14
+    assert any("own profiler" in note for note in second["notes"]) and len(second["steps"]) == 14
 
 
 def test_exception_in_the_script(tmp_path: Path) -> None:
     run = incident(tmp_path, "exception")
     assert "the script's own defect" in run.output and "rank 1 ended: 1\n" in run.output
-    assert sorted(run.traces) == [0, 1]
-    assert [len(sidecar["steps"]) for sidecar in run.sidecars] == [8, 8]
+    assert sorted(run.traces) == [0, 1] and [len(sidecar["steps"]) for sidecar in run.sidecars] == [8, 8]
 
 
 @pytest.mark.parametrize(("name", "code", "state"), [("SIGTERM", -15, "signal"), ("exit", 7, "exit")])
@@ -51,20 +49,17 @@ def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str
     run = incident(tmp_path, name, rank=0)
     assert f"rank 0 ended: {code}\n" in run.output
     (sidecar,) = run.sidecars
-    assert (sidecar["state"], len(sidecar["steps"])) == (state, 8)
-    assert list(run.traces) == [0]
+    assert (sidecar["state"], len(sidecar["steps"])) == (state, 8) and list(run.traces) == [0]
 
 
 def test_death_without_warning_keeps_the_steps(tmp_path: Path) -> None:
     run = incident(tmp_path, "SIGKILL")
     assert "rank 1 ended: -9\n" in run.output
     survivor, victim = run.sidecars
-    assert 0 in run.traces
-    assert victim["state"] == "killed"
+    assert 0 in run.traces and victim["state"] == "killed"
     assert [step["index"] for step in victim["steps"]] == list(range(8))
     assert all(step["backward_ns"] > 0 for step in victim["steps"])
-    assert survivor["state"] in ("exit", "signal", "watchdog")
-    assert not list(run.folder.glob("*.ring"))
+    assert survivor["state"] in ("exit", "signal", "watchdog") and not list(run.folder.glob("*.ring"))
 
 
 @pytest.mark.slow
@@ -79,8 +74,7 @@ def test_torchrun_says_how_its_rank_ended(tmp_path: Path, name: str, code: int) 
 def test_hang_ends_by_signal_with_both_traces(tmp_path: Path, launcher: Callable[..., list[str]]) -> None:
     """`ddprof stop` finds nobody at a step boundary: the recorders are kept, the job is not touched."""
     job = started(cli("--out", str(tmp_path), "--name", "t", "--", *launcher("loop.py", "--incident", "hang")))
-    assert job.stdout is not None
-    assert any("hanging" in text for text in job.stdout)
+    assert job.stdout is not None and any("hanging" in text for text in job.stdout)
     folder = (tmp_path / "latest").resolve()
     stop = [sys.executable, "-m", "ddprof.cli.main", "stop", str(folder)]
     subprocess.run(stop, env=environment(), check=True, capture_output=True)
@@ -162,8 +156,7 @@ def test_folder_that_disappears_while_the_job_runs(tmp_path: Path, before: str) 
     run = ddprof_run(tmp_path / "runs", [sys.executable, str(one)], **rank)
     assert run.code == 0 and "finished 9" in run.output, run.output
     assert run.output.count("nothing can be written") == 1
-    assert run.output.count("is gone, full or read-only") == 1
-    assert "Traceback" not in run.output
+    assert run.output.count("is gone, full or read-only") == 1 and "Traceback" not in run.output
 
 
 @pytest.mark.parametrize(
@@ -182,8 +175,6 @@ def test_exit_codes(tmp_path: Path, command: list[str], code: int) -> None:
 def test_signals_are_forwarded(tmp_path: Path) -> None:
     child = "trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.1; done"
     job = started(cli("--out", str(tmp_path), "--", "sh", "-c", child))
-    assert job.stdout is not None
-    assert job.stdout.readline() == "ready\n"
+    assert job.stdout is not None and job.stdout.readline() == "ready\n"
     os.kill(job.pid, signal.SIGUSR1)
-    assert job.stdout.read().startswith("got it\n")
-    assert job.wait(TIMEOUT_S) == 5
+    assert job.stdout.read().startswith("got it\n") and job.wait(TIMEOUT_S) == 5

@@ -5,7 +5,7 @@ import pytest
 from ddprof.capture.guard import Guard
 
 
-def test_guard_swallows_once_goes_quiet_and_lets_an_interrupt_pass(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest.CaptureFixture[str]) -> None:
     guard = Guard()
     calls = []
 
@@ -24,9 +24,6 @@ def test_guard_swallows_once_goes_quiet_and_lets_an_interrupt_pass(capsys: pytes
 
     with pytest.raises(KeyboardInterrupt):
         Guard().wrap(interrupted)()
-
-
-def test_a_hook_that_fails_costs_one_line_and_is_off_from_then_on(capsys: pytest.CaptureFixture[str]) -> None:
     guard = Guard()
     hook = guard.wrap_hook(lambda first, second: first / (second or 1))
     assert hook(6) == 6

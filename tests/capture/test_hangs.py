@@ -43,8 +43,7 @@ def test_ten_faults_ten_times(fault: str, turn: int, tmp_path: Path) -> None:
 
 def test_a_hang_is_noticed_while_it_lasts_and_ended_on_request(tmp_path: Path) -> None:
     done = ddprof_run(tmp_path, forked("hanging.py", "skipped"), "--on-hang", "abort", **QUICK)
-    assert done.code != 0
-    assert done.output.count("ddprof: the job hangs: no step for ") == 1
+    assert done.code != 0 and done.output.count("ddprof: the job hangs: no step for ") == 1
     told = done.manifest["hang"]
     assert told["kind"] == "skipped"
     assert told["sentence"].startswith("Rank 1 went on to all_reduce (hanging.py:")
@@ -55,19 +54,15 @@ def test_a_hang_is_noticed_while_it_lasts_and_ended_on_request(tmp_path: Path) -
 def test_an_exception_is_told_first_by_every_screen(tmp_path: Path) -> None:
     done = ddprof_run(tmp_path, forked("hanging.py", "exception"), "--skip", "2", "--steps", "3")
     sentence = "Rank 1 raised ValueError at hanging.py:"
-    assert done.code == 1
-    assert f"the job ended with exit code 1. {sentence}" in done.output
+    assert done.code == 1 and f"the job ended with exit code 1. {sentence}" in done.output
     run = analyze(str(done.folder))
     assert run.report.failure is not None and run.report.failure.sentence.startswith(sentence)
-    assert f"FAILED: {sentence}" in str(run)
-    assert json.loads(run.to_json())["failure"]["ranks"] == [1]
+    assert f"FAILED: {sentence}" in str(run) and json.loads(run.to_json())["failure"]["ranks"] == [1]
 
 
 def test_a_slow_step_is_no_hang(tmp_path: Path) -> None:
     """Rank 1 evaluates for a hundred times a step, and the ranks are asked again and again."""
     done = ddprof_run(tmp_path, forked("hanging.py", "slow"), **QUICK)
     assert done.code == 0, done.output
-    assert "hangs" not in done.output
-    assert done.manifest["hang"] is None
-    assert not list(done.folder.glob("*.where.json"))
-    assert not (done.folder / "control.json").exists()
+    assert "hangs" not in done.output and done.manifest["hang"] is None
+    assert not list(done.folder.glob("*.where.json")) and not (done.folder / "control.json").exists()

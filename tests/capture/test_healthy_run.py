@@ -16,15 +16,13 @@ PHASES = ("data", "forward", "backward", "optimizer")
 
 
 def test_the_manifest_the_files_the_code_and_the_last_line_are_those_of_two_ranks(healthy: Captured) -> None:
-    assert healthy.code == 0
-    assert "finished 14" in healthy.output
+    assert healthy.code == 0 and "finished 14" in healthy.output
     last = healthy.output.strip().splitlines()[-1]
     assert re.search(r"2 traces of 2 ranks in .*, overhead [\d.]+ % of a step .*next: ddprof analyze ", last)
     manifest = healthy.manifest
     said = {"schema": "ddprof.run/1", "exit_code": 0, "ranks": [0, 1], "missing_ranks": [], "world_size": 2}
     assert {key: manifest[key] for key in said} == said and manifest["disabled"] == []
-    assert manifest["overhead"]["bare_step_ns"] > 0
-    assert set(manifest["hosts"]) == {"0", "1"}
+    assert manifest["overhead"]["bare_step_ns"] > 0 and set(manifest["hosts"]) == {"0", "1"}
     names = {re.sub(r"\.[^.]+\.\d+\.0\.", ".", path.name) for path in healthy.folder.iterdir()}
     kinds = ("0.pt.trace.json.gz", "0.fr.json", "sidecar.json", "stacks.jsonl")
     assert names == {"manifest.json", *(f"rank{rank}.{kind}" for rank in (0, 1) for kind in kinds)}
@@ -37,8 +35,7 @@ def test_every_step_is_counted_with_its_phases(healthy: Captured) -> None:
         assert [step["index"] for step in steps] == list(range(14))
         for step in steps:
             phases = [step[f"{phase}_ns"] for phase in PHASES]
-            assert all(phase > 0 for phase in phases)
-            assert sum(phases) <= step["end_ns"] - step["start_ns"]
+            assert all(phase > 0 for phase in phases) and sum(phases) <= step["end_ns"] - step["start_ns"]
         assert all(later["start_ns"] >= step["end_ns"] for step, later in itertools.pairwise(steps))
         assert [step["index"] for step in steps if step["profiled"]] == [5, 6, 7, 8, 9]
 
@@ -46,8 +43,7 @@ def test_every_step_is_counted_with_its_phases(healthy: Captured) -> None:
 def test_window_trace_holds_marks_and_phases_whose_times_are_the_sidecars(healthy: Captured) -> None:
     for rank, sidecar in enumerate(healthy.sidecars):
         (window,) = sidecar["windows"]
-        assert (window["first_step"], window["last_step"]) == (5, 9)
-        assert window["export_pause_ns"] > 0
+        assert (window["first_step"], window["last_step"]) == (5, 9) and window["export_pause_ns"] > 0
         assert (healthy.folder / window["trace_path"]).is_file()
         names = healthy.names(rank)
         assert all(names.count(f"ProfilerStep#{step}") == 1 for step in range(5, 10))
@@ -77,8 +73,7 @@ def test_sidecar_describes_the_job(healthy: Captured) -> None:
     for rank, sidecar in enumerate(healthy.sidecars):
         assert sidecar["state"] == "exit"
         assert (sidecar["rank"], sidecar["world_size"], sidecar["backend"]) == (rank, 2, "gloo")
-        assert sidecar["process_groups"][0]["ranks"] == [0, 1]
-        assert sidecar["parallelism"] == ["ddp"]
+        assert sidecar["process_groups"][0]["ranks"] == [0, 1] and sidecar["parallelism"] == ["ddp"]
         weights = 16 * 32 + 32 + 32 * 4 + 4
         assert (sidecar["ddp"]["bucket_cap_mb"], sidecar["ddp"]["bucket_sizes_bytes"]) == (25.0, [weights * 4])
         assert (sidecar["parameters"]["count"], sidecar["parameters"]["dtype"]) == (weights, "float32")
@@ -87,10 +82,8 @@ def test_sidecar_describes_the_job(healthy: Captured) -> None:
         assert (loader["batch_size"], loader["dataset_length"]) == (8, 512)
         assert loader["sampler"]["sharded"] is False  # the script forgot its DistributedSampler
         assert sidecar["batch"]["tensors"][0]["shape"] == [8, 16]
-        assert sidecar["clock_pings"][0]["offset_to_rank0_ns"] == 0
-        assert sidecar["notes"] == []
-        assert "trial" not in sidecar
-        assert sidecar["overhead"]["own_ns_per_step"] > 0
+        assert sidecar["clock_pings"][0]["offset_to_rank0_ns"] == 0 and sidecar["notes"] == []
+        assert "trial" not in sidecar and sidecar["overhead"]["own_ns_per_step"] > 0
 
 
 def test_what_only_capture_can_know(healthy: Captured) -> None:
@@ -145,8 +138,7 @@ def test_losses_are_bitwise_equal_with_many_windows(tmp_path: Path, wrapper: str
     assert alone.returncode == 0, alone.stdout + alone.stderr
     run = ddprof_run(tmp_path / "runs", seen, "--every", "10")
     assert run.code == 0, run.output
-    assert len(run.sidecars[0]["windows"]) == 5
-    assert (tmp_path / "b").read_text().count("\n") == 50
+    assert len(run.sidecars[0]["windows"]) == 5 and (tmp_path / "b").read_text().count("\n") == 50
     assert (tmp_path / "s").read_text() == (tmp_path / "b").read_text()
 
 
@@ -155,17 +147,13 @@ def test_only_chosen_ranks_trace_and_without_stacks_none_are_written(tmp_path: P
     options = ("--ranks", "1", "--skip", "2", "--steps", "3", "--no-stacks")
     run = ddprof_run(tmp_path, forked("loop.py"), *options, DDPROF_NATIVE="0")
     assert run.code == 0, run.output
-    assert sorted(run.traces) == [1]
-    assert [len(sidecar["steps"]) for sidecar in run.sidecars] == [14, 14]
-    assert not list(run.folder.glob("*.stacks.jsonl"))
-    assert run.manifest["options"]["stacks"] is False
+    assert sorted(run.traces) == [1] and [len(sidecar["steps"]) for sidecar in run.sidecars] == [14, 14]
+    assert not list(run.folder.glob("*.stacks.jsonl")) and run.manifest["options"]["stacks"] is False
     assert all(sidecar["stacks"] is None for sidecar in run.sidecars)
     assert run.manifest["overhead"]["stacks_frac"] is None
 
 
 def test_process_that_never_trains_leaves_nothing(tmp_path: Path) -> None:
     run = ddprof_run(tmp_path, [sys.executable, "-c", "import torch; print(torch.ones(2).sum().item())"])
-    assert run.code == 0
-    assert "2.0" in run.output
-    assert "no training process was seen" in run.output
+    assert run.code == 0 and "2.0" in run.output and "no training process was seen" in run.output
     assert not list(run.folder.glob("rank*"))

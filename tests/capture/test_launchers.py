@@ -29,8 +29,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
     run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
     assert run.code == 0, run.output
-    assert run.manifest["ranks"] == [0, 1]
-    assert sorted(run.traces) == [0, 1]
+    assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
     assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]
     assert [sidecar["state"] for sidecar in run.sidecars] == ["exit", "exit"]
 
@@ -43,8 +42,7 @@ def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
     measured = [ping for ping in run.sidecars[1]["clock_pings"] if ping["method"] == "ping"]
     assert measured
     for ping in measured:  # one kernel, one clock: the true offset is 0
-        assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000
-        assert ping["rtt_ns"] > 0
+        assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000 and ping["rtt_ns"] > 0
 
 
 def unused_port() -> int:
@@ -58,8 +56,7 @@ def manifest_commands() -> list[list[str]]:
     yaml = pytest.importorskip("yaml")
     blocks = re.findall(r"```yaml\n(.*?)```", (REPO / "docs" / "launchers.md").read_text(encoding="utf-8"), re.DOTALL)
     job, train_job = (yaml.safe_load(block) for block in blocks)
-    assert job["kind"] == "PyTorchJob"
-    assert train_job["kind"] == "TrainJob"
+    assert job["kind"] == "PyTorchJob" and train_job["kind"] == "TrainJob"
     pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
     assert pod["containers"][0]["volumeMounts"][0]["name"] == pod["volumes"][0]["name"]
     return [pod["containers"][0]["command"], train_job["spec"]["trainer"]["command"]]
@@ -115,6 +112,5 @@ def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
     forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
     run = ddprof_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)
     assert run.code == 0, run.output
-    assert run.manifest["ranks"] == [0, 1]
-    assert sorted(run.traces) == [0, 1]
+    assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
     assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]

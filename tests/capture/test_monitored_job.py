@@ -17,8 +17,7 @@ from ddprof.slices.live import status, stop, trigger
 @pytest.mark.parametrize("command", [trigger.command, stop.command, status.command])
 def test_commands_on_a_run_that_has_ended(tmp_path: Path, command: object) -> None:
     result = CliRunner().invoke(command, [str(tmp_path)])  # type: ignore[arg-type]
-    assert isinstance(result.exception, NoUsableInput)
-    assert "no rank of a running job" in str(result.exception)
+    assert isinstance(result.exception, NoUsableInput) and "no rank of a running job" in str(result.exception)
 
 
 @pytest.mark.torch
@@ -29,9 +28,7 @@ def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
     folder = tmp_path / "latest"
     wait_until(lambda: sum(rank.last_step > 2 for rank in read_ranks(folder)) == 2)
     shown = CliRunner().invoke(status.command, [str(folder), "--once"])
-    assert shown.exit_code == 0
-    assert shown.output.startswith("2 ranks of ")
-    assert "ms/step" in shown.output
+    assert shown.exit_code == 0 and shown.output.startswith("2 ranks of ") and "ms/step" in shown.output
     assert CliRunner().invoke(trigger.command, [str(folder), "--steps", "2"]).exit_code == 0
     wait_until(lambda: len(list(folder.resolve().glob("*.pt.trace.json.gz"))) == 2)
     assert CliRunner().invoke(stop.command, [str(folder)]).exit_code == 0

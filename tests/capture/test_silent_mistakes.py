@@ -50,8 +50,7 @@ def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
     first = document["verdict"]["check_first"]
     assert first.startswith("Check the result first: ") and "(training.replicas_differ); and 2 more" in first
     gated = [violation.key for violation in parse_gate("critical").violations(report)]
-    assert gated[0] == "training.replicas_differ"
-    assert from_contract(document).training == report.training
+    assert gated[0] == "training.replicas_differ" and from_contract(document).training == report.training
     for screen in (render_text(report), render_markdown(report), render_summary(report)):
         assert all(name.split(".")[1] in screen.replace("\\", "") for name in places)
         assert 0 <= screen.find("Check the result first: ") < screen.find(phrases.bound_word(report))

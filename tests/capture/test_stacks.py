@@ -50,9 +50,8 @@ def seen(path: Path) -> Counter[tuple[int, int, str]]:
 def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, function: str, native: str) -> None:
     run = ddprof_run(tmp_path, forked("planted.py", "--place", place, "--steps", "25"), DDPROF_NATIVE=native)
     assert run.code == 0, run.output
-    late, peer = (
-        sum((seen(path) for path in run.folder.glob(f"rank{rank}.*.0.stacks.jsonl")), Counter()) for rank in (0, 1)
-    )
+    files = (run.folder.glob(f"rank{rank}.*.0.stacks.jsonl") for rank in (0, 1))
+    late, peer = (sum(map(seen, paths), Counter()) for paths in files)
     _, number, name = max((line for line in late if line[0] == REST), key=late.__getitem__)
     assert name == function and planted_line(place) - (place == "python") <= number <= planted_line(place), late
     assert not any(name == function for _, _, name in peer), peer
@@ -70,6 +69,5 @@ def test_a_lock_of_loader_workers_is_named(tmp_path: Path) -> None:
     assert sorted(json.loads(path.read_text().splitlines()[0])["worker"] for path in workers) == [0, 1]
     found: Counter[tuple[int, int, str]] = sum((seen(path) for path in workers), Counter())
     (_, line, function), _ = found.most_common(1)[0]
-    assert function.endswith("__getitem__")
-    assert planted_line("lock") <= line <= planted_line("lock") + 1
+    assert function.endswith("__getitem__") and planted_line("lock") <= line <= planted_line("lock") + 1
     assert any("with self.lock:" in path.read_text() for path in workers)  # the text of its lines

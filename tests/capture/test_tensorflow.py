@@ -21,8 +21,7 @@ def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
     run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "mirrored.py"), loop], "--skip", "3", "--steps", "4")
     assert run.code == 0, run.output
     (sidecar,) = run.sidecars
-    assert sidecar["steps_total"] == 16
-    assert sidecar["notes"] == []
+    assert sidecar["steps_total"] == 16 and sidecar["notes"] == []
     assert (sidecar["windows"][0]["first_step"], sidecar["windows"][0]["last_step"]) == (3, 6)
     (path,) = run.folder.glob("*.tf.trace.json.gz")
     names = Counter(event["name"] for event in run.load(path)["traceEvents"] if event["ph"] == "X")

@@ -37,8 +37,7 @@ def sidecar(run: Captured, kind: str) -> dict[str, Any]:
 def test_every_iteration_is_a_step(run: Captured, kind: str) -> None:
     assert run.code == 0, run.output
     seen = sidecar(run, kind)
-    assert seen["steps_total"] == COUNTED[kind]
-    assert seen["windows"][0]["trace_path"]
+    assert seen["steps_total"] == COUNTED[kind] and seen["windows"][0]["trace_path"]
     assert seen["windows"][0]["last_step"] - seen["windows"][0]["first_step"] == 2
     marked_otherwise = [note for note in seen["notes"] if "mark the steps" in note]
     assert bool(marked_otherwise) == (kind not in ("lbfgs", "marked"))

@@ -1,7 +1,5 @@
 """A real Chromium on a dashboard or on a file: visit a page, wait for what it shows, hear its complaints."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time
@@ -69,7 +67,7 @@ class Page:
         self._wait_until_drawn()
         return self.trouble()
 
-    def open(self, anchor: str = "") -> Page:
+    def open(self, anchor: str = "") -> "Page":
         """Open the file, at its timeline with all slices where that is asked for."""
         self._leave()
         self.browser.get(self.address + anchor)

@@ -27,10 +27,8 @@ PATHS = (
     "/?" + "&".join(f"a{i}=1" for i in range(3_000)), "/;x?#y", "/?=&=", "/ranks?ranks=999999", "/ranks?steps=999999",
     "/timeline?from=nan&to=inf", "/what-if?x=1e999", "/compare?against=99",
 )
-METHODS = (
-    "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH", "get", "X" * 3_000, "G\x00T",
-    "\xff", "",
-)
+METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH", "get",
+           "X" * 3_000, "G\x00T", "\xff", "")
 HEADERS = (
     "Range: bytes=5-1", "Range: bytes=" + ",".join(["0-"] * 3_000), "Accept-Encoding: gzip;q=nan",
     "Expect: 100-continue", "Content-Length: -5", "Content-Length: abc", "Content-Length: 99999999999999",
@@ -86,9 +84,8 @@ class Malformed:
 
     def _data(self) -> bytes:
         chosen = self._random.sample(NAMES, self._random.randint(0, 6))
-        query = "&".join(
-            f"{name}={quote(self._random.choice(VALUES), safe=self._random.choice(('', ',-')))}" for name in chosen
-        )
+        pick = self._random.choice
+        query = "&".join(f"{name}={quote(pick(VALUES), safe=pick(('', ',-')))}" for name in chosen)
         return self._get(f"/data/{self._random.choice(ROUTES)}?{query}"[:60_000])
 
     def _line(self) -> bytes:
@@ -116,9 +113,7 @@ class Malformed:
         text = json.dumps(self._random.choice((body, body, body, body, self._random.choice(ODD)))).encode()
         deep = self._random.choice((b"[", b'{"output":')) * self._random.choice((1_000, 100_000, 400_000))
         text = self._random.choice((text, text, text, text, text[: len(text) // 2], b"\xff\xfe" + text, deep[:999_000]))
-        kind = self._random.choice(
-            ("application/json", "application/json", "application/json", "text/plain", "x/y; charset=\xff")
-        )
+        kind = self._random.choice((*["application/json"] * 3, "text/plain", "x/y; charset=\xff"))
         return self._get("/_dash-update-component", "POST", f"Content-Type: {kind}\r\n", text)
 
     def _property(self, name: str) -> dict[str, object]:

@@ -61,11 +61,9 @@ def test_tab_reaches_every_control_and_axe_finds_nothing_serious(page: Page, sho
         page.wait("return document.querySelector('#what-if-controls input[type=range]')")
         page.wait("return document.querySelectorAll('#what-if-controls input').length > 3")
     found = walk(page)
-    assert found.controls >= LEAST_CONTROLS
-    assert (found.missed, found.unseen, found.stuck) == ([], [], [])
+    assert found.controls >= LEAST_CONTROLS and (found.missed, found.unseen, found.stuck) == ([], [], [])
     _unfold(page)
-    assert page.trouble() == []
-    assert serious(page, rows) == []
+    assert page.trouble() == [] and serious(page, rows) == []
 
 
 @pytest.mark.parametrize("theme", one_in(2, THEMES))

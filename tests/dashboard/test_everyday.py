@@ -133,7 +133,7 @@ def test_of_todays_run(reader: Opens, click: str, within: str, said: tuple[str, 
     one.reads(*(words.format(host=report.run.hosts[2]) for words in said))
 
 
-def test_what_the_late_rank_does_meanwhile(reader: Opens) -> None:
+def test_what_the_late_rank_does_meanwhile_and_where_the_longer_steps_are(reader: Opens) -> None:
     one = reader(TODAY)
     one.click("Show in timeline")
     one.page.wait("return ddprof.timeline && ddprof.timeline.tile")
@@ -141,6 +141,15 @@ def test_what_the_late_rank_does_meanwhile(reader: Opens) -> None:
     finding = one.view.opened.report.ranked_findings()[0]
     spans = [(e.start_us, e.end_us) for e in finding.evidence if e.start_us is not None and e.end_us is not None]
     assert any(shown[0] <= lo and hi <= shown[1] and shown[1] - shown[0] < 5 * max(hi - lo, 4) for lo, hi in spans)
+    one = reader(TODAY)
+    steps = one.view.opened.report.steps.per_step_us
+    longest = max(range(len(steps)), key=lambda step: steps[step])
+    one.click(f"Longest: step {longest}, in the timeline")
+    one.page.wait("return ddprof.timeline && ddprof.timeline.tile")
+    lo, hi = one.page.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+    ranks = one.view.opened.timeline.steps
+    begin, end = min(of.start_ns[longest] for of in ranks), max(of.end_ns[longest] for of in ranks)
+    assert lo <= begin and end <= hi < end + (end - begin)
 
 
 def test_which_layer_and_which_kernel_cost_the_most(reader: Opens) -> None:
@@ -166,6 +175,13 @@ def test_what_changed_since_yesterday(reader: Opens, runs: dict[str, OpenRun]) -
     one.reads(phrases.clean(comparison_headline(change)), "new", change.new[0].id)
 
 
+def test_what_else_was_looked_for_and_not_found(reader: Opens) -> None:
+    one = reader(YESTERDAY)
+    checked = one.view.opened.report.checked
+    one.click(f"{len(checked)} causes")
+    one.reads(*checked)
+
+
 def test_how_much_memory_is_left(reader: Opens) -> None:
     one = reader(FULL)
     peaks = [facts.memory for facts in one.view.opened.job.ranks]
@@ -175,36 +191,14 @@ def test_how_much_memory_is_left(reader: Opens) -> None:
     one.reads(f"{format_bytes(worst['total_bytes'] - held)} of the device is left")
 
 
-def test_why_the_loader_waits(reader: Opens) -> None:
+def test_why_the_loader_waits_and_which_setting_to_change_and_what_it_wins(reader: Opens) -> None:
     one = reader(STARVED)
     waits = cause_by_step_us(one.view.opened.job, CAUSE_CODE["dataloader"])
     one.click("More on input and host")
     one.reads(f"On average {format_us(float(np.mean(waits)))} per step", "workers make the batches")
-
-
-def test_which_setting_to_change_and_what_it_wins(reader: Opens) -> None:
     one = reader(STARVED)
     report = one.view.opened.report
     finding = report.ranked_findings()[0]
     one.click("What if it were fixed")
     after_us = report.predicted_step_us(finding)
     one.reads(f"{format_us(report.steps.wall_us)} → {format_us(after_us)} per step", "ddprof whatif", "loader=ready")
-
-
-def test_where_the_longer_steps_are(reader: Opens) -> None:
-    one = reader(TODAY)
-    steps = one.view.opened.report.steps.per_step_us
-    longest = max(range(len(steps)), key=lambda step: steps[step])
-    one.click(f"Longest: step {longest}, in the timeline")
-    one.page.wait("return ddprof.timeline && ddprof.timeline.tile")
-    lo, hi = one.page.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
-    ranks = one.view.opened.timeline.steps
-    begin, end = min(of.start_ns[longest] for of in ranks), max(of.end_ns[longest] for of in ranks)
-    assert lo <= begin and end <= hi < end + (end - begin)
-
-
-def test_what_else_was_looked_for_and_not_found(reader: Opens) -> None:
-    one = reader(YESTERDAY)
-    checked = one.view.opened.report.checked
-    one.click(f"{len(checked)} causes")
-    one.reads(*checked)

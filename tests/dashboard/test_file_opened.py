@@ -46,8 +46,7 @@ def _show(page: Page, anchor: str) -> None:
 def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, straggler: OpenRun) -> None:
     headings = _walk_pages(file_page.open())
     assert list(headings) == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
-    assert straggler.report.verdict.headline in headings["overview"]
-    assert file_page.trouble() == []
+    assert straggler.report.verdict.headline in headings["overview"] and file_page.trouble() == []
     document = json.loads(file_page.js("return document.getElementById('report').textContent"))
     assert document["verdict"]["headline"] == straggler.report.verdict.headline
     assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
@@ -92,8 +91,7 @@ def test_the_canvas_is_painted_and_answers(file_page: Page, straggler: OpenRun) 
     for table, key in (("causes", "cause"), ("names", "name")):
         ours = {row[key]: row["total_ns"] for row in told[table]}
         assert ours == pytest.approx({row[key]: row["total_ns"] for row in known[table]}, rel=1e-3), table
-    assert page.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0
-    assert page.trouble() == []
+    assert page.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0 and page.trouble() == []
 
 
 def test_a_kernel_called_script_stays_text(file_of: Callable[..., Page], straggler: OpenRun) -> None:
@@ -104,8 +102,7 @@ def test_a_kernel_called_script_stays_text(file_of: Callable[..., Page], straggl
       const t = ddprof.timeline, lane = t.info.lanes.find((l) => l.kind === 'stream');
       t.describe(t.tile.lanes.get(lane.id).row[0], true)""")
     page.wait("return document.querySelector('.tl-panel h3')")
-    assert page.css(".tl-panel h3").text == EVIL
-    assert page.browser.title != "owned" and page.trouble() == []
+    assert page.css(".tl-panel h3").text == EVIL and page.browser.title != "owned" and page.trouble() == []
 
 
 def test_every_control_has_its_turn_with_tab(file_page: Page) -> None:
@@ -157,11 +154,9 @@ def test_nothing_sticks_out_sideways(file_page: Page) -> None:
             file_page.open()
             for subject in (s for s in SUBJECTS if s.anchor != "compare"):
                 _show(file_page, subject.anchor)
-                shown, needed = file_page.js(
-                    "const d = document.documentElement; return [d.clientWidth, d.scrollWidth]"
-                )
-                if needed > shown + 1:
-                    wide[subject.anchor, width] = needed - shown
+                beyond = file_page.js("const d = document.documentElement; return d.scrollWidth - d.clientWidth")
+                if beyond > 1:
+                    wide[subject.anchor, width] = beyond
     assert wide == {}
 
 

@@ -20,9 +20,8 @@ COMMAND = ("torchrun", "--nproc-per-node=2", "acme_train.py", "--name", "two wor
 CWD = "/home/somebody/project"
 SEED = 17
 GIB = 2**30
-PATCH = (
-    "--- a/acme_train.py\n+++ b/acme_train.py\n@@ -1 +1 @@\n-model = DDP(net)\n+model = DDP(net, bucket_cap_mb=25)\n"
-)
+HUNK = "@@ -1 +1 @@\n-model = DDP(net)\n+model = DDP(net, bucket_cap_mb=25)\n"
+PATCH = f"--- a/acme_train.py\n+++ b/acme_train.py\n{HUNK}"
 WHY = "RuntimeError: secret_module_of_acme is not there"
 
 KEPT_ONE, LOST_ONE, FAILED_ONE = (

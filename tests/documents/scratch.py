@@ -142,9 +142,8 @@ def made(folder: Path, extras: set[str]) -> Scratch:
     stand_in(folder / "nojob", "torchrun", _NO_JOB)
     stand_in(folder / "nojob", "python", _PYTHON)
     stand_in(folder / "nojob", "start.sh", _NO_JOB)
-    environment = {
-        k: v for k, v in os.environ.items() if not k.startswith(("DDPROF_", "PYTHONPATH", "WANDB", "MLFLOW"))
-    }
+    ours = ("DDPROF_", "PYTHONPATH", "WANDB", "MLFLOW")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {
         "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
         "REAL_PYTHON": sys.executable,

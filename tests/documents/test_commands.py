@@ -1,5 +1,4 @@
-"""Every command line of README and docs, run as a reader would. Jobs end at once in fast tests, train in slow ones;
-lines that ask a store, a cluster or a tracker are slow as well."""
+"""Every command line of README and docs, run as a reader would; slow where it trains or asks a store or a cluster."""
 
 import importlib.util
 import re
@@ -17,9 +16,8 @@ from ddprof.cli.main import cli, main
 
 PAGE_OF = {line: page.name for page in reversed(PAGES) for line in command_lines(page)}
 LINES = [line for line in PAGE_OF if line not in NOT_RUN]
-GATES = re.findall(
-    r"^\| `ddprof ([^`]+)` \| (\d) \| (.*?) ?\|$", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.MULTILINE
-)
+_GATE = re.compile(r"^\| `ddprof ([^`]+)` \| (\d) \| (.*?) ?\|$", re.MULTILINE)
+GATES = _GATE.findall((ROOT / "docs" / "ci.md").read_text(encoding="utf-8"))
 _NEEDED = {"wandb": r"--to wandb", "mlflow": r"--to.* mlflow", "tensorboard": r"tensorboard", "distributed": r"dask"}
 _STARTS_SOMETHING = re.compile(r"[|&;<>*$]|^(?!ddprof )|^ddprof (run|serve|mcp|tune|verify .*--)\b")
 

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 from snippets import PAGES, ROOT
 
-_LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
-
 
 def links(document: Path) -> list[str]:
-    return _LINK.findall(document.read_text(encoding="utf-8"))
+    return re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", document.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("document", [ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda path: path.name)

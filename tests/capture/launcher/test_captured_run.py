@@ -69,7 +69,7 @@ CHORES = ("salvage", "summarize", "read_topology", "write_json", "RunUpload.end"
 ERRORS = (RuntimeError("no\nluck"), OSError(28, "No space left on device"), KeyboardInterrupt())
 
 
-@pytest.mark.parametrize(("broken", "error"), itertools.product(CHORES, ERRORS))
+@pytest.mark.parametrize(("broken", "error"), list(itertools.product(CHORES, ERRORS)))
 def test_a_chore_that_fails_costs_one_line(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],

@@ -44,18 +44,14 @@ def _told(both: Timeline) -> dict[tuple[str, str], tuple[str, int]]:
     return found
 
 
-def test_levels_are_shares_of_the_step() -> None:
+def test_levels_are_shares_of_the_step_steps_begin_alike_and_a_call_in_two_parts_is_no_change() -> None:
     before = _run([("a", 0, 200_000), ("b", 300_000, 50_000), ("c", 400_000, 90_000), ("d", 500_000, 10_000)])
     after = _run([("a", 0, 50_000), ("b", 300_000, 50_900), ("c", 400_000, 110_000), ("e", 600_000, 10_000)], 7_777)
     told = _told(difference(before, after))
     assert told["after", "a"] == told["before", "a"] == ("shrank_much", -150_000)
-    assert told["after", "b"] == ("unchanged", 900)
-    assert told["before", "c"] == ("grew", 20_000)
+    assert told["after", "b"] == ("unchanged", 900) and told["before", "c"] == ("grew", 20_000)
     assert told["before", "d"] == ("only_here", NULL) and told["after", "e"] == ("only_here", NULL)
     assert ("after", "d") not in told
-
-
-def test_steps_begin_at_the_same_place_and_one_call_that_became_two_is_no_change() -> None:
     both = difference(_run([("a", 100_000, 5_000)]), _run([("a", 150_000, 5_000)], late_ns=123_456))
     index = both.index
     starts = {
@@ -102,8 +98,7 @@ def test_one_click_from_compare(page: Page) -> None:
     page.wait("return ddprof.timeline.root.dataset.step === '1'")
     page.js("ddprof.timeline.describe(0, true)")
     page.wait("return document.querySelector('.tl-panel h3')")
-    assert "in step" in page.css(".tl-panel").text
-    assert page.trouble() == []
+    assert "in step" in page.css(".tl-panel").text and page.trouble() == []
 
 
 def test_a_saved_report_has_no_timeline_of_two(page_of: Callable[..., Page], straggler: OpenRun) -> None:
@@ -111,5 +106,4 @@ def test_a_saved_report_has_no_timeline_of_two(page_of: Callable[..., Page], str
     page.visit("/compare")
     assert "No timeline of the two" in page.css("#content").text
     page.visit("/timeline?beside=1")
-    assert "saved report" in page.css("#content").text
-    assert page.trouble() == []
+    assert "saved report" in page.css("#content").text and page.trouble() == []

@@ -8,6 +8,7 @@ from ddprof.dashboard.timeline.host_lanes import disjoint_rows
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
 
 CATEGORIES = 3
+Cut = tuple[int, int, int]  # length, gap after it, category of a slice
 lanes_of_cuts = st.lists(
     st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, CATEGORIES - 1)), max_size=30),
     min_size=1,
@@ -15,20 +16,15 @@ lanes_of_cuts = st.lists(
 )
 
 
-def _lane(cuts: list[tuple[int, int, int]], origin: int) -> Slices:
-    """Slices from (length, gap after it, category)."""
-    lengths = np.array([c[0] for c in cuts], np.int64)
-    gaps = np.array([c[1] for c in cuts], np.int64)
+def _lane(cuts: list[Cut], origin: int) -> Slices:
+    lengths, gaps, category = np.array(cuts, np.int64).reshape(-1, 3).T
     end = origin + np.cumsum(lengths + gaps) - gaps
-    category = np.array([c[2] for c in cuts], np.int64)
     number = np.arange(len(cuts))
     return Slices(end - lengths, end, category, number, number)
 
 
 @given(lanes_of_cuts, st.integers(-40, 40), st.integers(-100, 2000), st.integers(0, 2000))
-def test_busy_time_of_any_window_is_exact(
-    cuts: list[list[tuple[int, int, int]]], origin: int, lo: int, width: int
-) -> None:
+def test_busy_time_of_any_window_is_exact(cuts: list[list[Cut]], origin: int, lo: int, width: int) -> None:
     lanes = [_lane(c, origin) for c in cuts]
     index = SliceIndex(lanes, CATEGORIES)
     groups = index.groups_of(np.arange(len(lanes)))
@@ -41,9 +37,7 @@ def test_busy_time_of_any_window_is_exact(
 
 
 @given(lanes_of_cuts, st.integers(-100, 2000), st.integers(1, 2000))
-def test_rows_of_a_window_are_the_slices_that_overlap_it(
-    cuts: list[list[tuple[int, int, int]]], lo: int, width: int
-) -> None:
+def test_rows_of_a_window_are_the_slices_that_overlap_it(cuts: list[list[Cut]], lo: int, width: int) -> None:
     lanes = [_lane(c, 0) for c in cuts]
     index = SliceIndex(lanes, CATEGORIES)
     rows = index.rows(index.groups_of(np.arange(len(lanes))), lo, lo + width)
@@ -59,7 +53,7 @@ def test_rows_of_a_window_are_the_slices_that_overlap_it(
         assert found == wanted
 
 
-def test_a_row_leads_back_to_its_slice_and_an_index_without_slices_answers() -> None:
+def test_a_row_leads_back_to_its_slice_no_slices_are_an_answer_and_outer_spans_lie_above() -> None:
     index = SliceIndex([_lane([(5, 1, 0), (7, 2, 1), (3, 0, 0)], 100)], CATEGORIES)
     rows = np.arange(len(index))
     assert sorted(
@@ -67,8 +61,9 @@ def test_a_row_leads_back_to_its_slice_and_an_index_without_slices_answers() -> 
     ) == [(100, 5, 0), (106, 7, 1), (115, 3, 2)]
     index = SliceIndex([_lane([], 0)], CATEGORIES)
     groups = index.groups_of(np.array([0]))
-    assert len(index) == 0 and len(groups) == 0
-    assert len(index.rows(groups, 0, 10).row) == 0
+    assert len(index) == 0 and len(groups) == 0 and len(index.rows(groups, 0, 10).row) == 0
+    start, end = np.array([0, 2, 5, 10]), np.array([9, 4, 8, 12])
+    assert [row.tolist() for row in disjoint_rows(start, end)] == [[0, 3], [1, 2]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 40)), max_size=40))
@@ -79,8 +74,3 @@ def test_rows_hold_every_span_once_and_never_overlap(spans: list[tuple[int, int]
     assert sorted(np.concatenate([np.empty(0, np.int64), *rows]).tolist()) == list(range(len(spans)))
     for row in rows:
         assert np.all(start[row][1:] >= end[row][:-1])
-
-
-def test_an_outer_span_lies_above_what_it_holds() -> None:
-    start, end = np.array([0, 2, 5, 10]), np.array([9, 4, 8, 12])
-    assert [row.tolist() for row in disjoint_rows(start, end)] == [[0, 3], [1, 2]]

@@ -17,9 +17,7 @@ def test_bins_hold_the_busy_share_of_all_ranks(straggler: OpenRun) -> None:
     edges = np.linspace(index.lo_ns, index.hi_ns, BINS + 1)
     for text in ("", "0,2"):
         ranks = parse_numbers(text)
-        lanes = [
-            n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and (not ranks or lane.rank in ranks)
-        ]
+        lanes = [n for n, of in enumerate(timeline.lanes) if of.kind == "causes" and (not ranks or of.rank in ranks)]
         groups = index.groups_of(np.array(lanes))
         busy = index.busy(groups, edges.astype(np.int64))
         for code, shares in overview(timeline, ranks)["shares"].items():
@@ -64,8 +62,7 @@ def test_the_box_follows_the_view_which_keys_move_and_stretch(whole: Page) -> No
     assert whole.js(VIEW) == pytest.approx([last - 2 * (hi - lo), last - (hi - lo)], abs=2)
     end.send_keys(END)
     start.send_keys(LEFT)
-    assert whole.js(VIEW) == pytest.approx([last - 2.2 * (hi - lo), last], rel=0.001)
-    assert whole.trouble() == []
+    assert whole.js(VIEW) == pytest.approx([last - 2.2 * (hi - lo), last], rel=0.001) and whole.trouble() == []
 
 
 def test_dragging_moves_and_stretches_the_view(whole: Page) -> None:

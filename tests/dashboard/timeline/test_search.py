@@ -58,22 +58,18 @@ def test_an_operator_and_a_collective_find_what_they_launched(straggler: OpenRun
         assert search(straggler.timeline, straggler.job, spelled)["count"] == reduced > 0
 
 
-def test_words_without_letters_are_words_and_operators_are_found_once_they_are_read(straggler: OpenRun) -> None:
+def test_words_without_letters_operators_that_were_read_ranks_and_steps_are_found(straggler: OpenRun) -> None:
     for text in ("-", "_", '"""', "\x00", " - rank 0 step 0"):
         assert search(straggler.timeline, straggler.job, text)["count"] >= 0
     read = straggler.timeline_of(frozenset({0}))
     lanes = [n for n, lane in enumerate(read.lanes) if lane.kind == "ops"]
     hits = search(read, straggler.job, "aten::")["hits"]
     assert any(hit["lane"] in lanes and hit["name"].startswith("aten::") for hit in hits)
-
-
-def test_a_rank_and_a_step_are_found_by_number(straggler: OpenRun) -> None:
     rank = search(straggler.timeline, straggler.job, "rank 1")
     assert (rank["rank"], rank["count"], rank["said"]) == (1, 0, "rank 1")
     step = search(straggler.timeline, straggler.job, "step 1")
-    assert step["count"] == len(straggler.job.ranks) and {hit["name"].split(" (")[0] for hit in step["hits"]} == {
-        "step 1"
-    }
+    assert step["count"] == len(straggler.job.ranks)
+    assert {hit["name"].split(" (")[0] for hit in step["hits"]} == {"step 1"}
     mark = int(straggler.job.ranks[0].steps["index"][1])
     if mark != 1:
         assert search(straggler.timeline, straggler.job, f"step {mark}")["hits"] == step["hits"]
@@ -102,7 +98,7 @@ def test_what_is_not_found_says_what_was_searched(straggler: OpenRun) -> None:
     assert search(straggler.timeline, straggler.job, "step 12345")["said"].startswith("No step 12345: the run was")
 
 
-def test_places_mark_closed_ranks_and_name_the_slices_of_lanes(straggler: OpenRun) -> None:
+def test_places_mark_closed_ranks_and_name_the_slices_of_lanes_and_spots_are_runs_of_bins(straggler: OpenRun) -> None:
     timeline, index = straggler.timeline, straggler.index
     lane = next(n for n, known in enumerate(timeline.lanes) if known.rank == 1 and known.kind == "causes")
     closed = places(timeline, straggler.job, "nccl", [lane], index.lo_ns, index.hi_ns, 100)
@@ -117,12 +113,8 @@ def test_places_mark_closed_ranks_and_name_the_slices_of_lanes(straggler: OpenRu
     assert opened["ranks"][1] == spots(start, start + index.dur_ns(rows), index.lo_ns, index.hi_ns, 100)
     first = int((start.min() - index.lo_ns) / (index.hi_ns - index.lo_ns) * 100)
     assert opened["ranks"] == closed["ranks"] and opened["ranks"][1][0] == first
-
-
-def test_spots_are_runs_of_touched_bins() -> None:
     start, end = np.array([0, 25, 30, 95, 200]), np.array([5, 30, 31, 120, 210])
-    assert spots(start, end, 0, 100, 10) == [0, 0, 2, 3, 9, 9]
-    assert spots(start[:0], end[:0], 0, 100, 10) == []
+    assert spots(start, end, 0, 100, 10) == [0, 0, 2, 3, 9, 9] and spots(start[:0], end[:0], 0, 100, 10) == []
     assert spots(np.array([-(10**18)]), np.array([10**18]), -5, 5, 4) == [0, 3]
 
 

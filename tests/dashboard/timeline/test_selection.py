@@ -58,8 +58,7 @@ def test_the_table_of_streams_is_arithmetic_on_the_device_operations(straggler: 
 def test_kernels_come_before_what_calls_them_and_shares_of_a_kind_add_up(straggler: OpenRun) -> None:
     found = selection_statistics(straggler.timeline, range(len(straggler.timeline.lanes)), *_window(straggler))
     kinds = [row["kind"] for row in found["names"] if row["calls"]]
-    assert kinds[0] == "device" and kinds[-1] == "steps"
-    assert len(list(groupby(kinds))) == len(set(kinds))
+    assert kinds[0] == "device" and kinds[-1] == "steps" and len(list(groupby(kinds))) == len(set(kinds))
     lo, hi = _window(straggler)
     every = list(range(len(straggler.timeline.lanes)))
     found = selection_statistics(straggler.timeline, every, lo, hi)
@@ -115,8 +114,8 @@ def test_names_beyond_the_bound_are_one_row(straggler: OpenRun, monkeypatch: pyt
 
 
 TABLES = "document.querySelectorAll('.tl-panel table').length === 2"
-ROWS = "[...document.querySelector('.tl-panel table').tBodies[0].rows]"
-CELLS = f"{ROWS}.map((r) => [...r.cells].map((c) => c.innerText))"
+BODY = "document.querySelector('.tl-panel table').tBodies[0]"
+CELLS = f"[...{BODY}.rows].map((r) => [...r.cells].map((c) => c.innerText))"
 
 
 def drag(page: Page, first: str, last: str) -> None:
@@ -169,9 +168,8 @@ def test_a_drag_over_one_lane_is_this_lane_and_its_table_is_sorted_and_copied(pa
     next(head for head in heads if head.text.startswith("calls")).click()
     calls = [int(row[3].replace(",", "").replace("–", "-1")) for row in page.js(f"return {CELLS}")]
     assert calls == sorted(calls, reverse=True)
-    page.js(
-        "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (t) => { window.copied = t; } } })"
-    )
+    clipboard = "{ value: { writeText: async (t) => { window.copied = t; } } }"
+    page.js(f"Object.defineProperty(navigator, 'clipboard', {clipboard})")
     page.browser.find_element("xpath", "//*[@class='tl-panel']//button[text()='Copy CSV']").click()
     head, *rows = csv.reader(io.StringIO(page.wait("return window.copied")))
     assert head[4] == "total (µs)"
@@ -180,7 +178,7 @@ def test_a_drag_over_one_lane_is_this_lane_and_its_table_is_sorted_and_copied(pa
     assert told == {(row["name"], row["what"]): pytest.approx(row["total_ns"] / 1e3) for row in known["names"]}
 
 
-def test_keys_select_what_is_in_view(page: Page, straggler: OpenRun) -> None:
+def test_keys_select_what_is_in_view_and_an_idle_place_has_its_cause(page: Page, straggler: OpenRun) -> None:
     page.visit("/timeline")
     page.keys("r")
     page.wait(f"return {TABLES}")
@@ -189,9 +187,6 @@ def test_keys_select_what_is_in_view(page: Page, straggler: OpenRun) -> None:
     page.wait("return ddprof.timeline.area.size < ddprof.timeline.info.lanes.length")
     page.keys("\ue00c")
     assert page.js("return [ddprof.timeline.range, ddprof.timeline.area]") == [None, None]
-
-
-def test_an_idle_place_has_its_cause(page: Page, straggler: OpenRun) -> None:
     page.visit("/timeline")
     script = """
       const t = ddprof.timeline, lane = t.info.lanes.find((l) => l.label.includes('communication'));

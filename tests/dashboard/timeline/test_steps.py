@@ -67,8 +67,7 @@ def test_the_address_names_the_step_and_a_filter_of_steps_shows_them_on_all_rank
         found = configuration(View(straggler, query, (straggler,)))
         return found["step"], found["fold"]
 
-    assert told({"step": "1", "fold": "1"}) == (1, True)
-    assert told({"step": "99999"}) == (None, False)
+    assert told({"step": "1", "fold": "1"}) == (1, True) and told({"step": "99999"}) == (None, False)
     for wrong in ("-1", "x", "١", "1" * 30):
         assert told({"step": wrong}) == (None, False)
     found = configuration(View(straggler, {"steps": "1"}, (straggler,)))
@@ -141,9 +140,8 @@ def test_folded_every_rank_begins_at_zero_and_ends_with_its_step_until_led_away(
     assert "start of it" in page.said
     page.js("ddprof.timeline.range = [0, 1e12]; ddprof.timeline.statistics()")
     page.wait("return document.querySelector('.tl-panel h3')")
-    asked = page.js(
-        "return performance.getEntriesByType('resource').filter((e) => e.name.includes('statistics')).at(-1).name"
-    )
+    entries = "performance.getEntriesByType('resource').filter((e) => e.name.includes('statistics'))"
+    asked = page.js(f"return {entries}.at(-1).name")
     assert "step=1" in asked and "lo=0" in asked
     page.js("ddprof.timeline.spans = ddprof.timeline.kept; ddprof.timeline.jump(0)")
     assert page.js("return ddprof.timeline.isFolded") is False

@@ -41,8 +41,7 @@ def test_a_mark_and_its_note_come_back_with_the_link(page: Page) -> None:
     assert lo <= set_[0]["at"] <= hi
     page.css("[aria-label='Remove mark 1']").click()
     page.css("[aria-label='Remove mark 1']").click()
-    assert page.js("return [location.hash, ddprof.timeline.notes.length]") == ["", 0]
-    assert page.trouble() == []
+    assert page.js("return [location.hash, ddprof.timeline.notes.length]") == ["", 0] and page.trouble() == []
 
 
 def test_flags_do_not_cover_one_another_and_the_link_is_bounded(page: Page) -> None:
@@ -113,8 +112,7 @@ def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page
 def test_a_link_can_only_mark(page: Page, hash_: str, texts: list[str]) -> None:
     assert page.visit("/timeline#notes=" + hash_) == []
     page.wait("return ddprof.timeline.root.dataset.path !== undefined")
-    assert page.js(TEXTS) == texts
-    assert page.browser.title == "ddprof"
+    assert page.js(TEXTS) == texts and page.browser.title == "ddprof"
     assert page.js("return document.querySelector('img, [onerror], #content script')") is None
     page.js(NONE)
 
@@ -125,6 +123,5 @@ def test_a_file_keeps_marks_too(file_page: Page) -> None:
     assert "#timeline//notes=" in link
     file_page.open(link.removeprefix(file_page.address))
     file_page.wait(TILES)
-    assert file_page.js(TEXTS) == ["in a file"]
-    assert not file_page.every("#timeline[hidden]")
+    assert file_page.js(TEXTS) == ["in a file"] and not file_page.every("#timeline[hidden]")
     assert file_page.trouble() == []

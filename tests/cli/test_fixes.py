@@ -69,4 +69,7 @@ def test_fixes_become_a_patch_that_git_applies(ddprof, tmp_path: Path) -> None:
     subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, check=True)
     assert "DataLoader(data, batch_size=8, num_workers=4)" in script.read_text()
     code, out, err = ddprof("patch", str(fixes), "--root", str(tmp_path))
+    assert code == 0 and out == "" and "already applied: num_workers=4 at train.py:3" in err
+    fixes.write_text(f'schema = "ddprof.fixes/1"\n[[fix]]\n{rows[1]}\n')
+    code, out, err = ddprof("patch", str(fixes), "--root", str(tmp_path))
     assert code == 4 and out == "" and "no fix in it changes a script" in err

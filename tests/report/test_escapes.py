@@ -79,7 +79,7 @@ def test_markup_and_formulas_of_a_name_are_text(evil: Report, tmp_path: Path) ->
     assert "<img" not in render_html(compare(evil, evil))
     for text in (render_markdown(evil), comparison_text.render_markdown(compare(evil, evil))):
         # Inside of fences and code spans everything is literal.
-        shown = re.sub("`[^`\n]*`", "", re.sub(r"(?s)(`{3,})diff\n.*?\n\1\n", "", text))
+        shown = re.sub("`[^`\n]*`", "", re.sub(r"(?s)(`{3,})python\n.*?\n\1\n", "", text))
         assert "<img" not in shown and "](javascript" not in shown
     rows = [line for line in render_markdown(evil).splitlines() if line.startswith("| ") and "---" not in line]
     assert {line.replace("\\|", "").count("|") for line in rows} <= {4, 6}

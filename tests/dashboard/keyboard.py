@@ -49,9 +49,10 @@ def walk(page: Page) -> Walk:
         ActionChains(page.browser).send_keys(Keys.TAB * (len(controls) + 5)).perform()
         focused = page.js("lookAtFocus(); return walked.slice(1)")  # the first look was before the first key
         reached = {step["walk"] for step in focused if step}
-        if reached >= {str(i) for i in range(len(controls))}:
+        is_whole = reached >= {str(i) for i in range(len(controls))}
+        if is_whole and all(step["seen"] for step in focused if step):
             break
-        page.js("walked.pop()")
+        page.js("walked.length = 1" if is_whole else "walked.pop()")  # a chart that came meanwhile moved a control
     pairs = [(a["walk"], b) for a, b in itertools.pairwise(focused) if a and b]
     stuck = [step["html"] for before, step in pairs if step["walk"] == before is not None]
     unseen = [step["html"] for step in focused if step and not step["seen"]]

@@ -58,11 +58,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Collections inside steps."""
     pauses = measures.host_spans_us["gc"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
+    line = _called_at(measures)
     if not pauses.any():
         if outside is not None and outside.share >= MIN_SHARE and outside.count >= FEWEST_TIMES:
-            yield _over_the_run(measures, outside)
+            yield _over_the_run(measures, outside, line)
         return
-    numbers = () if _is_chance(measures, outside) or outside is None else measures.theirs(outside.shares)
+    numbers = () if outside is None or _is_chance(measures, outside, line) else measures.theirs(outside.shares)
     position = outside.position if numbers and outside is not None else None
     worst = int(np.argmax(pauses)) if position is None else position
     seen = occurrences(measures, worst, "gc")
@@ -73,7 +74,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         id=RULE.id,
         summary="Python garbage collection pauses "
         + ("the ranks" if len(pauses) > 1 and not numbers else measures.whom(numbers))
-        + _in_line(measures),
+        + _in_line(line),
         ranks=numbers,
         lost_us=cost_us if position is None else cost_us + charged_us(measures, [position]),
         changes=(Change("remove_host", numbers, target="gc"),),
@@ -84,16 +85,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),
-        fixes=(_fix(measures),),
+        fixes=(_fix(measures, line),),
         times_us=tuple(measures.step_us * share for share in outside.shares) if outside is not None and numbers else (),
     )
 
 
-def _is_chance(measures: Measures, outside: Pauses | None) -> bool:
+def _is_chance(measures: Measures, outside: Pauses, line: str) -> bool:
     """Whether one rank alone may have collected because the interpreter happened to start so many there."""
-    if outside is None or _called_at(measures):
-        return outside is None
-    return chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
+    return not line and chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
 
 
 def _called_at(measures: Measures) -> str:
@@ -105,27 +104,26 @@ def _called_at(measures: Measures) -> str:
     return max(lines, key=lambda line: lines[line], default="")
 
 
-def _fix(measures: Measures) -> Fix:
-    """Of collections that the interpreter starts, or of those that the script calls."""
-    pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
-    if line := _called_at(measures):
+def _fix(measures: Measures, line: str) -> Fix:
+    """The fix of collections that the interpreter starts, or of those that the script calls."""
+    if line:
         return replace(CALLED, setting=f"gc.collect() in {line}", current="called by the script")
+    pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
     return CALLED if pauses and all(pause.was_called for pause in pauses) else FIX
 
 
-def _in_line(measures: Measures) -> str:
-    line = _called_at(measures)
+def _in_line(line: str) -> str:
     return f", called in {line}" if line else ""
 
 
-def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
+def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
     """No collection fell into the traced steps, but the run as a whole has them."""
     summary = (
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
-        f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(measures)}"
+        f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(line)}"
     )
-    is_chance = _is_chance(measures, outside)
-    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures), is_chance)
+    is_chance = _is_chance(measures, outside, line)
+    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures, line), is_chance)
 
 
 RULE = Rule("host.gc", "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

@@ -21,7 +21,7 @@ from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.host.nvml import Nvml
 from ddprof.capture.launcher.host.topology import read_topology
-from ddprof.capture.launcher.identity import job_of
+from ddprof.capture.launcher.identity import SharedJob, job_of
 from ddprof.capture.launcher.monitor import JobMonitor
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
@@ -60,7 +60,8 @@ class CapturedRun:
         self._options = options
         self._command_line = command_line
         started_ns = time.time_ns()
-        self._folder = _make_folder(options, command_line, started_ns / 1e9)
+        job = job_of(command_line, os.environ)
+        self._folder = _make_folder(options, command_line, started_ns / 1e9, job)
         self.environment = child_environment(_config(self._folder.path, options), os.environ)
         self.environment |= options.to_apply.variables if options.to_apply else {}
         given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode", "stacks")}
@@ -68,7 +69,7 @@ class CapturedRun:
             given["end_after"] = options.end_after
         if options.to_apply:
             given["apply"] = list(options.to_apply.words)
-        self._begun = manifest.begin(command_line, given, started_ns, job_of(command_line, os.environ))
+        self._begun = manifest.begin(command_line, given, started_ns, job)
         self._write(self._begun, "nothing says how the run was started until it has ended")
         nvml = chore("NVIDIA's library", "GPUs are not watched", Nvml.open)
         self._gpus = GpuWatch(nvml)
@@ -170,11 +171,12 @@ class CapturedRun:
         return manifest.last_line(self._folder.path, summary, planned)
 
 
-def _make_folder(options: RunOptions, command_line: Sequence[str], now_s: float) -> run_folder.RunFolder:
+def _make_folder(
+    options: RunOptions, command_line: Sequence[str], now_s: float, job: SharedJob | None
+) -> run_folder.RunFolder:
     if options.run_dir is not None:
         return run_folder.join(options.run_dir, options.shared)
     parent = None if is_url(options.out) else Path(options.out)
-    job = job_of(command_line, os.environ)
     if job is not None and not job.is_unique and parent is None:
         job = None  # no folder that nodes share says whether a job of that name has ended: the analysis joins them
     folder = run_folder.create(parent, options.name or _name_of(command_line), now_s, job, options.shared)

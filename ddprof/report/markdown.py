@@ -104,8 +104,7 @@ def _training(report: Report) -> str:
 
 
 def _limits(report: Report, full: bool) -> str:
-    said = filter(None, (phrases.checked_words(report, full), *phrases.not_judged_words(report, full)))
-    lines = [f"{escape(words)}." for words in said]
+    lines = [f"{label}: {escape(words)}." for label, words in phrases.limits_words(report, full)]
     lines += [f"Data {severity}: {escape(sentence)}" for severity, sentence in phrases.health_words(report)]
     return "\n".join(f"- {line}" for line in lines)
 

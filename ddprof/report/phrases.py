@@ -275,7 +275,7 @@ def nothing_found_words(report: Report) -> str:
         return "Nothing was found, but the job could not be judged."
     lost = _lost_words(report)
     if lost:
-        also = " What was not judged is listed below." if report.abstentions else ""
+        also = f" {not_judged_count(report)} could not be judged." if report.abstentions else ""
         return f"No specific fix found; {lost}.{also}"
     return "Nothing that was checked costs this job time."
 
@@ -296,25 +296,29 @@ def _lost_words(report: Report) -> str:
     return f"{format_share(lost_us / wall_us)} of the step is not compute" + (f" ({most})" if most else "")
 
 
-def checked_words(report: Report, full: bool = False) -> str:
-    """Causes that were looked for and not found: how many, with `full` each; "" where none was looked for."""
-    if full or not report.checked:
-        return f"Checked, not found: {', '.join(report.checked)}" if report.checked else ""
-    other = " other" if report.findings else ""
-    return f"Checked: {len(report.checked)}{other} cause{'' if len(report.checked) == 1 else 's'}, none found"
-
-
-def not_judged_words(report: Report, full: bool = False) -> list[str]:
-    """Causes that could not be judged: how many in one line; with why where `full`, or where nothing was judged."""
+def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
+    """(label, words) of the causes that were looked for and not found, and of those that could not be judged: how many;
+    each of them where `full`, with why where nothing could be judged."""
+    lines = []
+    if report.checked and full:
+        lines.append(("Checked, not found", ", ".join(report.checked)))
+    elif report.checked:
+        lines.append(
+            ("Checked", f"{_count(len(report.checked), 'other cause' if report.findings else 'cause')}, none found")
+        )
     if full or report.verdict.bound == "none":
-        return [f"Not judged: {ids} ({reason})" for ids, reason in abstention_words(report)]
-    count = len(report.abstentions)
-    return [f"Not judged: {count} cause{'' if count == 1 else 's'}, see --all"] if count else []
+        return lines + [("Not judged", f"{ids} ({reason})") for ids, reason in abstention_words(report)]
+    return lines + ([("Not judged", f"{not_judged_count(report)}, see --all")] if report.abstentions else [])
 
 
 def checked_count(report: Report) -> str:
     """How many causes were looked for and not found: "17 causes"."""
     return _count(len(report.checked), "cause")
+
+
+def not_judged_count(report: Report) -> str:
+    """How many causes could not be judged: "3 causes"."""
+    return _count(len(report.abstentions), "cause")
 
 
 def health_words(report: Report) -> list[tuple[str, str]]:

@@ -175,9 +175,8 @@ def _sure(finding: Finding) -> str:
 def _limits(report: Report, width: int, full: bool) -> list[Text]:
     """What was looked for in vain, what could not be judged, and what is wrong with the input."""
     lines: list[Text] = []
-    for said in filter(None, (phrases.checked_words(report, full), *phrases.not_judged_words(report, full))):
-        label, text = said.split(": ", 1)
-        lines += _labelled(f"{label}:", text, width, indent=0, label_width=20)
+    for label, words in phrases.limits_words(report, full):
+        lines += _labelled(f"{label}:", words, width, indent=0, label_width=20)
     notes = phrases.health_words(report)
     most = len(notes) if full else _MAX_NOTES
     for severity, sentence in notes[:most]:

@@ -148,7 +148,7 @@ def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
         tag("h2", "Checked, not found"),
         folded(phrases.checked_count(report), names) if names else tag("p", "Nothing."),
         tag("h2", "Not judged"),
-        folded(f"{len(report.abstentions)} causes", abstained) if abstained else tag("p", "Everything was judged."),
+        folded(phrases.not_judged_count(report), abstained) if abstained else tag("p", "Everything was judged."),
         tag("h2", "Quality of the data"),
         tag("ul", *(tag("li", item) for item in items)) if items else tag("p", "Nothing to report."),
     )

@@ -241,7 +241,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Device:
-    """The accelerator of the rank. `kind` is "cuda" (NVIDIA), "rocm" (AMD), "npu", "xpu", "cpu", "unknown"."""
+    """The accelerator of the rank. `kind` is "cuda" (NVIDIA), "rocm" (AMD), "npu", "xpu", "mtia", "cpu", "unknown"."""
 
     kind: str
     name: str | None = None

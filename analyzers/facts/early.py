@@ -19,13 +19,15 @@ _INHERITED = ("op", "group", "size_bytes", "in_bytes", "group_size", "dtype")
 def is_early(ops: Table) -> Array:
     """Which operations started before the first of their stream whose launch was recorded; bool, shape (ops,).
 
-    None in a trace without launch calls. `ops`: columns `track`, `start_ns`, `launch_ns` of DEVICE_OPS.
+    On a stream without launch calls, before the first of any stream; none in a trace without them. `ops`: columns
+    `track`, `start_ns`, `launch_ns` of DEVICE_OPS.
     """
     launched = ops["launch_ns"] != NULL
     if not launched.any():
         return np.zeros(len(ops), bool)
     first = np.full(int(ops["track"].max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, ops["track"][launched], ops["start_ns"][launched])
+    first[first == np.iinfo(np.int64).max] = first.min()
     early: Array = ~launched & (ops["start_ns"] < first[ops["track"]])
     return early
 

@@ -14,7 +14,7 @@ MOST = 0.5  # of the recording: what is left is the smaller part, and start-up g
 # All steps together: issuing one operation takes a host longer (2 to 10 us, kernel launches on A100 and H100).
 LEAST_NS = 10_000
 COMMUNICATION_ONLY = "the trace records communication only"
-NOTHING_COMPUTED = "only start-up was recorded: nothing is computed in the one step; record later steps"
+NOTHING_COMPUTED = "nothing is computed in the one step that was recorded; record later steps"
 ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
 
 

@@ -155,4 +155,6 @@ def _device_kind(properties: Mapping[str, Any]) -> str:
         return "npu"
     if "intel" in name or "xpu" in name or "ponte" in name:
         return "xpu"
+    if "artemis" in name or "mtia" in name:
+        return "mtia"
     return "cuda"

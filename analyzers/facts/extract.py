@@ -26,6 +26,7 @@ from ddprof.analyzers.facts.model import (
     STALLS,
     RankFacts,
     Work,
+    of_cause,
 )
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
@@ -66,6 +67,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     lost = _lost_notes(trace, source, marked, steps, tables["device_ops"])
     notes, whole = [*notes, *incomplete, *lost], whole and not lost
     counts = _counts(trace, tables["device_ops"], whole)
+    counts["operators_per_step"] = _operators_per_step(trace, steps)
     if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _launching_threads(tables["device_ops"], main)
@@ -74,6 +76,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables["gaps"] = book_start_up(tables["gaps"], starting)
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
     notes += _outside_note(tables["device_ops"], steps)
+    notes += [] if len(trace.script_spans) else _silent_note(tables["gaps"], tables["silences"], steps)
     notes += _busy_before_note(steps) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
@@ -133,6 +136,13 @@ def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
 def _counts(trace: RankTrace, ops: Table, whole: bool) -> dict[str, int]:
     kernels = int((trace.events["kind"] == Kind.KERNEL).sum())
     return {"events": len(trace.events), "device_ops": len(ops), "kernels": kernels, "whole": int(whole)}
+
+
+def _operators_per_step(trace: RankTrace, steps: Table) -> int:
+    """Operators that were recorded while the host was in a step, on average."""
+    at_ns = trace.events["ts_ns"][trace.events["kind"] == Kind.CPU_OP]
+    inside = intervals.contains(intervals.union(steps["mark_ns"], steps["mark_end_ns"]), at_ns)
+    return int(inside.sum()) // max(1, len(steps))
 
 
 def _lost_notes(trace: RankTrace, source: str, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
@@ -231,6 +241,17 @@ def _busy_before_note(steps: Table) -> list[HealthNote]:
         return []
     issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
     return [HealthNote(issue, "that work is not in the file; times count from its end", "info")]
+
+
+def _silent_note(gaps: Table, silences: Table, steps: Table) -> list[HealthNote]:
+    """The device waits for a host that does what is not recorded, for as much as is told of work outside the steps."""
+    idle = intervals.union(*of_cause(gaps, "host_launch").bounds)
+    unseen_ns = int(intervals.overlap(intervals.intersect(idle, silences.bounds), *steps.bounds).sum())
+    share = unseen_ns / max(1, int((steps["end_ns"] - steps["start_ns"]).sum()))
+    if share <= OUTSIDE_SHARE:
+        return []
+    issue = f"the device waits {format_us(unseen_ns / 1e3)} ({format_share(share)}) for a host that recorded no event"
+    return [HealthNote(issue, "record Python stacks to see what it runs", "info")]
 
 
 def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:

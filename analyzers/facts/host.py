@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
@@ -74,7 +73,32 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, in_phase, marks_ns))
     spans = concat(HOST_SPANS, tables)
-    return spans.take(np.argsort(spans["start_ns"], kind="stable"))
+    return _with_operators(trace, spans.take(np.argsort(spans["start_ns"], kind="stable")))
+
+
+def _with_operators(trace: RankTrace, spans: Table) -> Table:
+    """HOST_SPANS, by start, in which each blocking call has the name of the innermost operator that it lies in: that
+    one blocks. What shares a call's External id may be over by then.
+    """
+    events, operator = trace.events, np.full(len(spans), NO_STRING)
+    blocks = spans["cause"] == CAUSE_CODE["host_sync"]
+    for thread in np.unique(spans["thread"][blocks]).tolist():
+        calls = np.flatnonzero(blocks & (spans["thread"] == thread))
+        begin, finish = spans["start_ns"][calls], spans["end_ns"][calls]
+        rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == thread))
+        start, end = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
+        following = np.minimum(np.searchsorted(begin, start), len(calls) - 1)
+        rows = rows[(begin[following] >= start) & (finish[following] <= end)]
+        rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
+        start = events["ts_ns"][rows]
+        end, parent, _ = intervals.nested(start, start + events["dur_ns"][rows])
+        end, parent = np.append(end, np.iinfo(np.int64).max), np.append(parent, -1)  # row -1 is none
+        around = np.searchsorted(start, begin, side="right") - 1
+        while (is_over := end[around] < finish).any():
+            around[is_over] = parent[around[is_over]]
+        inside = around >= 0
+        operator[calls[inside]] = events["name"][rows[around[inside]]]
+    return spans.replace(operator=operator)
 
 
 def _without_fetches_to_evaluate(spans: Table, evaluation: Array) -> Table:
@@ -115,7 +139,7 @@ def _blocking_copies(ops: Table, threads: Array) -> Table:
             "thread": ops["thread"][rows],
             "cause": np.full(len(rows), CAUSE_CODE["host_sync"]),
             "name": ops["name"][rows],
-            "operator": ops["operator"][rows],
+            "operator": np.full(len(rows), NO_STRING),
         }
     )
 
@@ -125,8 +149,6 @@ def _spans(trace: RankTrace, found: Sequence[tuple[Array, str]]) -> Table:
     events = trace.events
     rows = np.concatenate([rows for rows, _ in found])
     cause = np.repeat([CAUSE_CODE[cause] for _, cause in found], [len(rows) for rows, _ in found])
-    cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
-    above = lookup(events["external_id"][cpu], cpu, events["external_id"][rows])
     return HOST_SPANS.table(
         {
             "start_ns": events["ts_ns"][rows],
@@ -134,7 +156,7 @@ def _spans(trace: RankTrace, found: Sequence[tuple[Array, str]]) -> Table:
             "thread": events["track"][rows],
             "cause": cause,
             "name": events["name"][rows],
-            "operator": np.where(above >= 0, events["name"][above], NO_STRING),
+            "operator": np.full(len(rows), NO_STRING),
         }
     )
 

@@ -2,7 +2,8 @@
 
 The ledger books to a blocking call what refilling the queue explains, its own length at most; the host takes longer
 where it computes with what it waited for, or issues slowly. Without the call it would have done that beside the
-device's work: what of it a host hides by running ahead only the replay can say, but not more than all of it.
+device's work: what of it a host hides by running ahead only the replay can say, but not more than all of it. Code that
+leaves no event may need what it waited for, and is not the call's cost.
 """
 
 from __future__ import annotations
@@ -11,9 +12,23 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.intervals import Intervals
 
 # What most blocking calls wait for, a copy of a few bytes to the host, takes a device 1 to 3 us and ends no stretch.
 JOINED_NS = 10_000
+# Silences after a call, as multiples of it: 1.1 to 1.7 where generated hosts refill their queue, 4 and more where a
+# recorded script works on what it read (2026-11-24).
+FAR_LONGER = 2.0
+
+
+def unrecorded_code(facts: RankFacts) -> Intervals:
+    """Silences of a rank's host that are far longer than the last blocking call before them; sorted, disjoint."""
+    begin, end = facts.silences.bounds
+    calls = facts.spans_of("host_sync")
+    last = np.searchsorted(np.sort(calls["end_ns"]), begin, side="right") - 1
+    waited = (calls["end_ns"] - calls["start_ns"])[np.argsort(calls["end_ns"], kind="stable")]
+    is_far = end - begin > FAR_LONGER * np.append(waited, 0)[last]
+    return begin[is_far], end[is_far]
 
 
 def idle_from_calls_us(facts: RankFacts) -> float:
@@ -27,7 +42,7 @@ def idle_from_calls_us(facts: RankFacts) -> float:
     stretch = idle["start_ns"][begins]
     # Where the last blocking call before a piece left the device idle, and whether that was in the same stretch.
     left_ns = np.sort(waiting["start_ns"])
-    start, end = intervals.union(*issuing.bounds)
+    start, end = intervals.subtract(intervals.union(*issuing.bounds), unrecorded_code(facts))
     before = np.searchsorted(left_ns, start, side="right") - 1
     since = stretch[np.maximum(np.searchsorted(stretch, start, side="right") - 1, 0)]
     follows = (before >= 0) & (left_ns[np.maximum(before, 0)] >= since)

@@ -16,7 +16,6 @@ cuda_api_sync.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -24,7 +23,6 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
-from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
@@ -35,21 +33,13 @@ from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
-# Operators of ATen that hand a value or a size to the host (aten/src/ATen/native), and those of others; a view above a
-# synchronising call only happens to stand there.
-_BLOCKS = re.compile(
-    r"^aten::(?:item|_local_scalar_dense|is_nonzero|nonzero|argwhere|equal|allclose|to|_to_copy|copy_|_copy_from|cpu"
-    r"|_?unique|masked_select|repeat_interleave|bincount|histc|multinomial|index|linalg_|_pin_memory)|^(?!aten::)"
-)
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 
 def common_callers(facts: RankFacts) -> str:
     """The operators that block most often, "aten::item (24), aten::nonzero (2)"."""
     spans = facts.spans_of("host_sync")
-    named = spans["operator"] != NO_STRING
-    named &= matches(_BLOCKS, facts.strings)[np.where(named, spans["operator"], 0)]
-    labels = np.where(named, spans["operator"], spans["name"])
+    labels = np.where(spans["operator"] != NO_STRING, spans["operator"], spans["name"])
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 
 
@@ -113,7 +103,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(own) if 0 < len(own) <= len(idle) / 2 else ()
     callers = common_callers(measures.job.ranks[worst])
     lines = sync_lines(measures.job.ranks[worst])
-    after_us = idle_from_calls_us(measures.job.ranks[worst])
+    practice, after_us = present_in(measures.job), idle_from_calls_us(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
         summary=f"synchronizing calls drain the device queue on {measures.whom(numbers)}"
@@ -136,8 +126,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             Fix(
                 setting="synchronising calls",
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
-                suggested="none inside the step; read metrics every N steps",
-                patch=_patch(lines) if lines or present_in(measures.job).is_pytorch else None,
+                suggested="none inside the step; read values every N steps",
+                patch=_patch(lines) if lines or (practice.is_pytorch and practice.trains) else None,
                 why="each call empties the launch queue",
                 source="PyTorch performance tuning guide",
             ),

@@ -79,6 +79,15 @@ def evidence_lacks(*words: str) -> Claim:
     return lambda reports: not any(w in e.text for r in reports for f in r.findings for e in f.evidence for w in words)
 
 
+def within_idle_after_calls(reports: list[Report]) -> bool:
+    """The gain of host.sync is no more than the idle time that its evidence states, and what blocks is named."""
+    found = [(r, f) for r in reports for f in loud([r]) if f.id == "host.sync"]
+    shares = [float(re.findall(r"([\d.]+) % of each step is idle after", f.evidence[0].text)[0]) for _, f in found]
+    gains = [100 * f.recoverable_us.value / r.steps.wall_us for r, f in found]
+    named = all("aten::nonzero" in f.evidence[0].text for _, f in found)
+    return named and all(gain <= share for gain, share in zip(gains, shares, strict=True))
+
+
 def step_of(least_us: float, most_us: float) -> Claim:
     """The step is so long."""
     return lambda reports: all(least_us <= report.steps.wall_us <= most_us for report in reports)
@@ -129,7 +138,9 @@ CASES = (
     Case("already_compiled", "compiled already", nothing_is_eager),
     Case("documentation_sample", "too little to judge", headline_lacks("idle", "bound", "%")),
     Case("unmarked_last_tail", "the step of the warm steps", step_of(118e3, 127e3)),
+    Case("unmarked_last_tail", "what an old profiler costs is no launch", not_said("host.launch_bound")),
     Case("unrecorded_host_code", "a view does not block", evidence_lacks("as_strided", "idle around them")),
+    Case("unrecorded_host_code", "calls cost no more than the idle time after them", within_idle_after_calls),
     Case("communication_mi300", "two thirds are exposed communication", exposed_communication),
 )
 REFUSED = (
@@ -138,6 +149,20 @@ REFUSED = (
     ("execution_trace.tar.gz", "execution trace"),
     ("rocprofiler_sdk_results.json.gz", "rocprof"),
     ("dlprof_dldb.sqlite", "DLProf"),
+)
+# The words of each folder's page: what must be printed, and what must not.
+PRINTED = (
+    ("unrelated_two_runs", ("only start-up was recorded",), ("STRAGGLER", "2 ranks", "was not traced", "allocates")),
+    ("ab_pair", ("data loader",), ("2 ranks",)),
+    ("cold_first_step_loader", ("data loader",), ("882 ms", "waits for the host to launch")),
+    ("cold_with_collectives", ("only start-up was recorded",), ("waits for the host to launch",)),
+    ("stream_busy_before_recording", ("93 %",), ("98 %", "loss_sum", "learning rate")),
+    ("sampled_events", ("not the same ones",), ("aligned within", "high (", "waiting for late ranks")),
+    ("already_compiled", ("waits for the host to launch",), ("eager ->", "learning rate")),
+    ("text_log_long_preamble", ("takes 32.1 s", "39.3 s", "leave 32.2 s"), ("no trace found", "not a trace")),
+    ("text_log_running_mean", ("takes 508 ms", "leave 752 ms"), ("77 %", "critical")),
+    ("unmarked_last_tail", ("82 % of each 121 ms step is compute",), ("137 ms", "torch.compile(")),
+    ("unrecorded_host_code", ("no event",), ("37 %", "as_strided")),
 )
 LARGE = ("one_slow_worker_64",)
 
@@ -157,6 +182,20 @@ def reports_of(folder: Path) -> list[Report]:
 )
 def test_what_was_measured_by_hand(shared_run: Callable[[str], Path], case: Case) -> None:
     assert case.check(reports_of(shared_run(f"wild/recordings/{case.folder}"))), case.claim
+
+
+@pytest.mark.parametrize(("folder", "must", "must_not"), PRINTED, ids=[folder for folder, *_ in PRINTED])
+def test_what_is_printed(
+    shared_run: Callable[[str], Path],
+    ddprof: Callable[..., tuple[int, str, str]],
+    folder: str,
+    must: tuple[str, ...],
+    must_not: tuple[str, ...],
+) -> None:
+    _, out, err = ddprof("analyze", "--no-cache", str(shared_run(f"wild/recordings/{folder}")))
+    told = " ".join((out + err).split())
+    assert [word for word in must if word not in told] == []
+    assert [word for word in must_not if word in told] == []
 
 
 @pytest.mark.parametrize(("name", "words"), REFUSED)

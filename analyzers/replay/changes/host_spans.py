@@ -6,11 +6,13 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import in_hooks
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
+from ddprof.tables import Array
 
 PREFETCHED_US = 150.0  # to take a batch from a filled prefetch queue: 0.1 to 0.2 ms on the healthy runs
 FILLED_SHARE = 0.8  # of the time between two saving ranges in blocking copies: from this it is saving, too
@@ -59,15 +61,25 @@ def instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario
 
 
 def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Blocking calls outside loading and saving return at once."""
+    """Blocking calls return at once, but for those in loading and saving, and those after which the host does what is
+    not recorded before it launches again: that may need what they waited for."""
     freed = {}
     for rank, _ in chosen(change, graph, measures):
         saving = _with_copies_between(rank.facts, rank.facts.spans_of("checkpoint").bounds)
         loading = intervals.union(*rank.facts.spans_of("dataloader").bounds)
         kept = intervals.contains(intervals.merge(saving, loading), rank.anchors.start_ns)
-        waits = (rank.anchors.kind == Anchor.SYNC) & ~kept
+        waits = (rank.anchors.kind == Anchor.SYNC) & ~kept & ~_leads_to_unrecorded_code(rank.facts, rank.anchors.end_ns)
         freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
     return Scenario(freed=freed)
+
+
+def _leads_to_unrecorded_code(facts: RankFacts, at_ns: Array) -> Array:
+    """Whether the first that the host does after each moment is unrecorded, and no launch; bool, shape as `at_ns`."""
+    launches, never = np.sort(facts.device_ops["launch_ns"]), np.iinfo(np.int64).max
+    silence, launch = (
+        np.append(begin, never)[np.searchsorted(begin, at_ns)] for begin in (unrecorded_code(facts)[0], launches)
+    )
+    return np.asarray(silence < launch)
 
 
 def no_stalls(change: Change, graph: Graph, measures: Measures) -> Scenario:

@@ -15,6 +15,7 @@ _COMPILED = re.compile(
 )
 _GRAPHS = re.compile(r"^(?:cuda|hip|cu)GraphLaunch")
 _PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|c10d::")
+_TRAINS = re.compile(r"backward|bwd|dgrad|wgrad|optimizer", re.IGNORECASE)
 _PYTORCH_STEP = re.compile(r"ProfilerStep")
 # Formats of other frameworks, whose steps the reader marks as PyTorch's profiler does.
 _OTHER_FRAMEWORKS = ("xplane",)
@@ -25,10 +26,12 @@ class Practice:
     """What the recording of a job shows of the program, whatever its settings say.
 
     `is_pytorch`: False for programs of other languages, which no change of a PyTorch setting can reach.
-    `has_cuda_graphs`: whether the accelerator is one that CUDA graphs exist for.
+    `trains`: False where nothing runs backward and no optimizer steps: inference. `has_cuda_graphs`: whether the
+    accelerator is one that CUDA graphs exist for.
     """
 
     is_pytorch: bool
+    trains: bool
     is_compiled: bool
     launches_graphs: bool
     has_cuda_graphs: bool
@@ -39,6 +42,7 @@ def present_in(job: JobFacts) -> Practice:
     names = {name for facts in job.ranks for name in facts.strings}
     return Practice(
         is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
+        trains=_some(_TRAINS, names),
         is_compiled=_some(_COMPILED, names),
         launches_graphs=_some(_GRAPHS, names),
         has_cuda_graphs=job.ranks[0].device.kind == "cuda",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.model import GAPS, RankFacts
+from ddprof.analyzers.facts.model import GAPS, SILENCES, RankFacts
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.causes import CAUSE_CODE
 
@@ -25,7 +25,7 @@ def with_gaps(facts: RankFacts, *pieces: tuple[float, float, str]) -> RankFacts:
             "next_op": np.zeros(len(pieces), np.int64),
         }
     )
-    return replace(facts, gaps=gaps)
+    return replace(facts, gaps=gaps, silences=SILENCES.empty())
 
 
 def test_late_launches_count_where_a_call_began_the_stretch(labelled: Runs) -> None:
@@ -34,6 +34,9 @@ def test_late_launches_count_where_a_call_began_the_stretch(labelled: Runs) -> N
     sync, launch, copy = "host_sync", "host_launch", "memcpy"
     after = with_gaps(facts, (1, 2, sync), (2, 4, launch), (6, 7, launch))
     assert idle_from_calls_us(after) == pytest.approx(3_000 / steps)
+    origin = int(facts.steps["start_ns"][0])
+    silent = SILENCES.table({"start_ns": [origin + 3 * MS], "end_ns": [origin + 500 * MS]})
+    assert idle_from_calls_us(replace(after, silences=silent)) == pytest.approx(2_000 / steps)
     before = with_gaps(facts, (1, 2, launch), (2, 3, sync))
     assert idle_from_calls_us(before) == pytest.approx(1_000 / steps)
     allocating = with_gaps(facts, (1, 2, sync), (2, 2.005, copy), (2.005, 3.005, "allocator"), (3.005, 4.005, launch))

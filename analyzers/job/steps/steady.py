@@ -63,6 +63,8 @@ WORDS = {
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 ONE_RANK = "one rank alone, without computing,"
+MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
+APART = "apart from the longest stretch of steady steps"
 OPENED_APART = "recordings that opened apart by"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
@@ -124,7 +126,7 @@ def steady_steps(
         kept = tuple(_between(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
 
     def mostly(step: int) -> str:
-        return f"mostly {_largest_cause(ranks, int(numbers[step]))}"
+        return f"{MOSTLY} {_largest_cause(ranks, int(numbers[step]))}"
 
     left_out = [
         LeftOut(int(numbers[step]), round(float(walls.job_wall[place])), _why(walls, int(place), found) or mostly(step))
@@ -147,12 +149,17 @@ def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> b
     return bool(numbers) and all(np.isin(facts.steps["index"], numbers).all() for facts in ranks)
 
 
-def left_out_note(left_out: Sequence[LeftOut], step_ns: int, is_all: bool) -> list[HealthNote]:
-    """What was left out, told once. `is_all`: no other step is left."""
+def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: bool) -> list[HealthNote]:
+    """What was left out, told once, and the step with what may come again. `kept`: steps of `step_ns` that are left;
+    `is_all`: none of them is another one."""
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
     effect = f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step"
+    again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
+    if any(step.why.startswith(MOSTLY) for step in left_out):
+        mean = format_us((step_ns * kept + sum(again)) / (kept + len(again)) / 1e3)
+        effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
     return [HealthNote(told, "it occurred once, and no other step is left to judge" if is_all else effect, "info")]
 
 
@@ -307,7 +314,7 @@ def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
     """What the step was left out for, with the longest time of each cost on any rank; "" where it is only long."""
     if not is_once[step]:
-        return "apart from the longest stretch of steady steps"
+        return APART
     others = ~is_once
     kinds = [k for k in _kinds_once(walls, step, others) if np.nanmax(walls.once[k, :, step]) > 0]
     kinds.sort(key=lambda kind: -np.nanmax(walls.once[kind, :, step]))

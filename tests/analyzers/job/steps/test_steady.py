@@ -19,7 +19,8 @@ from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.write import write
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.steps.steady import recurring, steady_steps
+from ddprof.analyzers.job.model import LeftOut
+from ddprof.analyzers.job.steps.steady import left_out_note, recurring, steady_steps
 from ddprof.readers import discover, read
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
@@ -105,6 +106,13 @@ def test_one_save_counts_unless_repeating_it_leaves_no_time(tmp_path: Path, leng
 )
 def test_what_recurs_or_may_recur_stays_in_the_average(labelled: Runs, name: str) -> None:
     assert not labelled(name).job.left_out
+
+
+def test_a_long_step_that_start_up_does_not_explain_is_told_with_both_readings() -> None:
+    waited, cold = LeftOut(8, 194_000_000, "mostly waiting for the next batch"), LeftOut(7, 900_000_000, "loading code")
+    (note,) = left_out_note((cold, waited), 27_000_000, 1, is_all=False)
+    assert "not counted in the 27 ms step; if it comes again as often, a step takes 110 ms" in note.effect
+    assert "again" not in left_out_note((cold,), 27_000_000, 1, is_all=False)[0].effect
 
 
 def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled: Runs, tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 What it detects: cudaMalloc, cudaFree and the like between the kernels of a step, while the device is idle.
 Why it costs: they synchronise the device. After the first steps the caching allocator should need none.
 How the gain is priced: the run is replayed without those calls.
-How to fix: expandable segments, a lower peak, no empty_cache() in the loop.
+How to fix: expandable segments, a lower peak, no empty_cache() in the loop; the caching allocator, where calls as many
+as a tenth of the kernels, most of them freed again, show that it is off.
 Limits: allocation inside captured graphs is not seen. Retries outside the traced steps are counted where ddprof
 captured the run, but have no price.
 Sources: PyTorch CUDA memory management notes (expandable_segments); OSDI'25 section 5.5.
@@ -11,10 +12,12 @@ Sources: PyTorch CUDA memory management notes (expandable_segments); OSDI'25 sec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
@@ -22,6 +25,7 @@ from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
+_ALLOCATES, _FREES = re.compile(r"^(?:cuda|hip)Malloc$"), re.compile(r"^(?:cuda|hip)Free$")
 FIX = Fix(
     setting="PYTORCH_CUDA_ALLOC_CONF",
     suggested="expandable_segments:True",
@@ -37,6 +41,17 @@ PLAIN_FIX = Fix(
     why="allocating and freeing synchronises the device",
     source="CUDA programming guide: stream-ordered memory allocator",
 )
+
+UNCACHED_FIX = Fix(
+    setting="PyTorch's caching allocator",
+    current="off",
+    suggested="on",
+    patch="unset PYTORCH_NO_CUDA_MEMORY_CACHING  # or the allocator of its own that the script installs",
+    why="nearly as much memory is freed as allocated, again and again; a cache allocates in the first steps only",
+    source="PyTorch notes: CUDA semantics, memory management",
+)
+UNCACHED_CALLS = 0.1  # allocations per kernel; a cache makes some per step at most (a public run without: 292 a step)
+FREED_SHARE = 0.5  # of the allocations; a public run without a cache: 0.93
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -67,8 +82,20 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "allocator"),
             *_retry_evidence(retried),
         ),
-        fixes=(FIX if present_in(measures.job).is_pytorch else PLAIN_FIX,),
+        fixes=(_fix(measures, worst),),
     )
+
+
+def _fix(measures: Measures, position: int) -> Fix:
+    """What helps depends on whether PyTorch keeps memory that it has freed."""
+    if not present_in(measures.job).is_pytorch:
+        return PLAIN_FIX
+    facts = measures.job.ranks[position]
+    spans = facts.spans_of("allocator")
+    allocates, frees = (int(matches(calls, facts.strings)[spans["name"]].sum()) for calls in (_ALLOCATES, _FREES))
+    kernels = float(measures.kernels_per_step[position]) * max(1, len(facts.steps))
+    is_cached = allocates <= UNCACHED_CALLS * kernels or frees <= FREED_SHARE * allocates
+    return FIX if is_cached else UNCACHED_FIX
 
 
 def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:

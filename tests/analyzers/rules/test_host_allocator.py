@@ -1,8 +1,14 @@
 """Memory allocated and freed inside steps."""
 
+import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, candidate, fires
+from labelled_runs import Runs, candidate, candidates, fires, on_every_rank
+
+from ddprof.analyzers.facts.model import HOST_SPANS
+from ddprof.analyzers.job.measures import Measures
+from ddprof.causes import CAUSE_CODE
+from ddprof.tables import concat
 
 ID = "host.allocator"
 
@@ -15,3 +21,24 @@ def test_suggests_expandable_segments_and_says_retries_outside_the_trace(labelle
     said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, {"allocator": {"retries": 7}}, {}))
     assert said.ranks == (1,)
     assert "7 times" in said.evidence[0].text
+
+
+def test_a_job_without_the_caching_allocator_is_told_so(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    spans = measures.job.ranks[0].host_spans
+    strings = (*measures.job.ranks[0].strings, "cudaMalloc", "cudaFree")
+    calls = [
+        spans.take(np.resize(np.flatnonzero(spans["cause"] == CAUSE_CODE["allocator"]), 400)).replace(
+            name=np.full(400, len(strings) - which)
+        )
+        for which in (1, 2)
+    ]
+    both = on_every_rank(measures, host_spans=concat(HOST_SPANS, calls), strings=strings)
+    assert fixes(both) == ["PyTorch's caching allocator"]
+    grows = on_every_rank(measures, host_spans=concat(HOST_SPANS, calls[1:]), strings=strings)
+    assert fixes(grows) == ["PYTORCH_CUDA_ALLOC_CONF"]
+
+
+def fixes(measures: Measures) -> list[str]:
+    (said,) = candidates(ID, measures)
+    return [fix.setting for fix in said.fixes]

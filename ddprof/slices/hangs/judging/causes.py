@@ -124,4 +124,8 @@ def _first(stuck: Sequence[Stuck]) -> Stuck:
 
 
 def _in_circle(stuck: Sequence[Stuck]) -> tuple[int, ...]:
-    return tuple(sorted({rank for s in stuck for rank in s.entered}))
+    """The ranks that wait for one another; those that only wait for them are left out, one after another."""
+    waits = {(rank, other) for s in stuck for rank in s.entered for other in s.missing}
+    while waits != (closed := {(a, b) for a, b in waits if a in {b for _, b in waits} and b in {a for a, _ in waits}}):
+        waits = closed
+    return tuple(sorted({rank for rank, _ in waits})) or tuple(sorted({rank for s in stuck for rank in s.entered}))

@@ -19,7 +19,7 @@ KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "order": ((2,), ("swap()", "tell_all()")),
     "shape": ((0,), ("widen()",)),
     "exits": ((2,), ("",)),
-    "dies": ((1,), ("tell_all()", "go_astray()")),
+    "dies": ((1,), ("line_up()", "go_astray()")),
     "loader": ((1,), ("take_twice()",)),
     "gil": ((2,), ("hold_lock()",)),
     "branch": ((0,), ("line_up()",)),

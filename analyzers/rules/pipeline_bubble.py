@@ -60,7 +60,8 @@ def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
     gain_us = schedule_gain_us(measures, pipeline.microbatches, chunks)
     if gain_us <= 0 or pipeline.microbatches % len(pipeline.stages) or schedule_of(pipeline).is_v:
         return
-    name = pipeline.schedule if pipeline.interleave > 1 and pipeline.schedule else "ScheduleInterleaved1F1B"
+    of_torch = pipeline.interleave > 1 and pipeline.schedule.startswith("Schedule")
+    name = pipeline.schedule if of_torch else "ScheduleInterleaved1F1B"
     yield Fix(
         setting="chunks per stage",
         current=str(pipeline.interleave),

@@ -28,8 +28,9 @@ class NamedSchedule(NamedTuple):
     is_v: bool = False
 
 
-# Classes of torch.distributed.pipelining. The bubbles are those of playing the tables of actions of torch 2.13, 2 and 4
-# ranks, 8 and 16 microbatches, with slots of one length: exactly these in all cases (24 November 2026).
+# Classes of torch.distributed.pipelining, functions of Megatron-core. The bubbles of the classes are those of playing
+# torch 2.13's tables of actions with slots of one length: 2 and 4 ranks, 8 and 16 microbatches, exact in all cases
+# (24 November 2026).
 SCHEDULES = {
     "ScheduleGPipe": NamedSchedule("GPipe", 1.0),
     "Schedule1F1B": NamedSchedule("1F1B", 1.0),
@@ -38,6 +39,8 @@ SCHEDULES = {
     "ScheduleInterleavedZeroBubble": NamedSchedule("interleaved zero-bubble", 1 / 3),
     "ScheduleZBVZeroBubble": NamedSchedule("zero-bubble V", 1 / 3, is_v=True),
     "ScheduleDualPipeV": NamedSchedule("DualPipeV", 1 / 3, is_v=True),
+    "forward_backward_pipelining_without_interleaving": NamedSchedule("1F1B of Megatron-core", 1.0),
+    "forward_backward_pipelining_with_interleaving": NamedSchedule("interleaved 1F1B of Megatron-core", 1.0),
 }
 _UNNAMED = NamedSchedule("", 1.0)
 

@@ -1,7 +1,8 @@
-"""Pipeline schedules of torch.distributed.pipelining: which one, which stages, how many microbatches."""
+"""Pipeline schedules of torch and Megatron-core: which one, which stages, how many microbatches."""
 
 from __future__ import annotations
 
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -40,5 +41,43 @@ class PipelineSchedules(Instrumentor):
                 "stage_indices": [stage.stage_index for stage in stages],
                 "stages": stages[0].num_stages,
                 "microbatches": getattr(schedule, "_n_microbatches", None),
+            }
+        )
+
+
+class MegatronSchedules(Instrumentor):
+    """Looks at what Megatron-core's schedules are called with, the first time that they train."""
+
+    module = "megatron.core.pipeline_parallel.schedules"
+    _NAMES = ("forward_backward_pipelining_with_interleaving", "forward_backward_pipelining_without_interleaving")
+
+    def _install(self, module: ModuleType) -> None:
+        self._is_described = False
+        for name in self._NAMES:
+            if name in vars(module):
+                self.patches.add(module, name, self._looked_at(module, name))
+
+    def _looked_at(self, module: ModuleType, name: str) -> Any:
+        original, look = getattr(module, name), self.hub.guard.wrap(self._look)
+
+        @wraps(original)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_described and not kwargs.get("forward_only"):
+                look(module, name, kwargs)
+            return original(*args, **kwargs)
+
+        return run
+
+    def _look(self, module: Any, name: str, kwargs: dict[str, Any]) -> None:
+        self._is_described = True
+        state, model = module.parallel_state, kwargs["model"]
+        chunks = len(model) if isinstance(model, list) else 1
+        rank, ranks = state.get_pipeline_model_parallel_rank(), state.get_pipeline_model_parallel_world_size()
+        self.hub.observed.saw_pipeline(
+            {
+                "schedule": name,
+                "stage_indices": [rank + chunk * ranks for chunk in range(chunks)],
+                "stages": chunks * ranks,
+                "microbatches": kwargs["num_microbatches"],
             }
         )

@@ -30,3 +30,4 @@ def test_a_schedule_is_known_with_its_bubble(tmp_path: Path, name: str, ranks: i
     work_us = float(measures.stage_work_us.mean())
     bubble_us = float(measures.cause_us("pipeline_bubble").mean())
     assert 0 < bubble_us <= 1.001 * work_us * bubble_share(pipeline, MICROBATCHES, SCHEDULES[name])
+    assert not loaded.job.not_compared  # the messages of the ranks are those of one run

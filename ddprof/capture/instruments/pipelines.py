@@ -6,7 +6,16 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import FORWARD
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
+
+
+def begins(hub: Hub) -> None:
+    """A schedule begins: a step does so here, because every stage but the first receives before its first forward. To
+    begin there would put that receipt into the step before, and no two ranks' messages would match."""
+    timers = hub.tracker
+    timers.end(FORWARD, timers.begin(FORWARD, "ddprof::pipeline"))
 
 
 class PipelineSchedules(Instrumentor):
@@ -31,6 +40,7 @@ class PipelineSchedules(Instrumentor):
         return step
 
     def _look(self, schedule: Any) -> None:
+        begins(self.hub)
         if id(schedule) in self._described:
             return
         self._described.add(id(schedule))
@@ -59,9 +69,11 @@ class MegatronSchedules(Instrumentor):
 
     def _looked_at(self, module: ModuleType, name: str) -> Any:
         original, look = getattr(module, name), self.hub.guard.wrap(self._look)
+        begin = self.hub.guard.wrap(begins)
 
         @wraps(original)
         def run(*args: Any, **kwargs: Any) -> Any:
+            begin(self.hub)
             if not self._is_described and not kwargs.get("forward_only"):
                 look(module, name, kwargs)
             return original(*args, **kwargs)

@@ -17,10 +17,14 @@ def test_a_schedule_of_megatron_is_described_by_its_first_training_call(model: A
     setattr(module, name, lambda **given: given["num_microbatches"])
     one_of_four = {"get_pipeline_model_parallel_rank": lambda: 1, "get_pipeline_model_parallel_world_size": lambda: 4}
     module.parallel_state = SimpleNamespace(**one_of_four)
-    hooks = MegatronSchedules(SimpleNamespace(guard=Guard(), observed=SimpleNamespace(saw_pipeline=seen.append)))  # type: ignore[arg-type]
+    began: list[int] = []
+    timers = SimpleNamespace(begin=lambda phase, name: began.append(phase), end=lambda phase, token: None)
+    hooks = MegatronSchedules(
+        SimpleNamespace(guard=Guard(), observed=SimpleNamespace(saw_pipeline=seen.append), tracker=timers)
+    )  # type: ignore[arg-type]
     hooks.install(module)
     for microbatches, forward_only in ((2, True), (16, False), (8, False)):
         call = getattr(module, name)
         assert call(model=model, num_microbatches=microbatches, forward_only=forward_only) == microbatches
     told = {"schedule": name, "stage_indices": stages, "stages": 4 * len(stages), "microbatches": 16}
-    assert seen == [told]
+    assert seen == [told] and len(began) == 3  # every call begins a step, before what it receives

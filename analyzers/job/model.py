@@ -115,6 +115,7 @@ class Pipeline:
     microbatches: int
     interleave: int = 1  # chunks of layers that each stage holds
     unsure: str = ""
+    schedule: str = ""  # class of torch, function of Megatron; "" where the recording names none
 
 
 @dataclass(frozen=True)

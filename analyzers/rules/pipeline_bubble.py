@@ -1,14 +1,15 @@
 """The pipeline schedule's bubble is large.
 
-What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain.
+What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain; a third of that
+under schedules that split the backward pass (zero-bubble, DualPipeV).
 Why it costs: the devices of all stages idle for that time in every step.
 How the gain is priced: by formula, for microbatches doubled until doubling them once more would gain less than 3 % of
-the step: the bubble is (p - 1) / (m v) of the mean stage's work, and every further microbatch costs the launches and
+the step: the bubble is that share of the mean stage's work, and every further microbatch costs the launches and
 the exposed messages that one costs now.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: the batch stays, so microbatches get smaller: memory does not grow, but kernels may become less efficient, and
 there are no more microbatches than samples. More of the same size raise the batch.
-Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v).
+Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v). Zero Bubble Pipeline Parallelism, section 2.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.pipelines.bubble import bubble_share, schedule_of
 from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
@@ -56,13 +58,15 @@ def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
     """
     chunks = 2 * pipeline.interleave
     gain_us = schedule_gain_us(measures, pipeline.microbatches, chunks)
-    if gain_us <= 0 or pipeline.microbatches % len(pipeline.stages):
+    if gain_us <= 0 or pipeline.microbatches % len(pipeline.stages) or schedule_of(pipeline).is_v:
         return
+    of_torch = pipeline.interleave > 1 and pipeline.schedule.startswith("Schedule")
+    name = pipeline.schedule if of_torch else "ScheduleInterleaved1F1B"
     yield Fix(
         setting="chunks per stage",
         current=str(pipeline.interleave),
         suggested=str(chunks),
-        patch=f"ScheduleInterleaved1F1B(stages, n_microbatches={pipeline.microbatches})  # {chunks} stages per rank",
+        patch=f"{name}(stages, n_microbatches={pipeline.microbatches})  # {chunks} stages per rank",
         why=f"by formula {format_us(measures.step_us - gain_us)} per step: the pipeline fills by a chunk at a time; "
         "each stage needs as many groups of layers, and sends as often",
         source="Megatron-LM section 2.2",
@@ -81,7 +85,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     bubble = float(measures.cause_us("pipeline_bubble").mean())
     if bubble < MIN_SHARE * measures.step_us:
         return
-    stages, count = len(pipeline.stages), pipeline.microbatches
+    stages, count, words = len(pipeline.stages), pipeline.microbatches, schedule_of(pipeline).words
+    named = f"{words}: " if words else ""
+    formula = format_share(bubble_share(pipeline, count, pipeline.interleave))
     swept = best_microbatches(measures, pipeline)
     if not swept:
         return
@@ -95,7 +101,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage"),
+            Evidence(
+                f"{named}{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage; "
+                f"the bubble is {formula} of a stage's work by formula"
+            ),
             Evidence(
                 "by formula "
                 + ", ".join(f"{n} microbatches {format_us(measures.step_us - us)}" for n, us in swept)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.pipelines.bubble import bubble_share, schedule_of
 from ddprof.analyzers.job.pipelines.picture import StageStep, stage_steps
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import numbers
@@ -92,16 +93,18 @@ def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:
 
 def _bubble_words(view: View, pipeline: Pipeline) -> str:
     """The bubble that was measured, beside the one of a pipeline of even stages that does nothing else."""
-    depth, chunks = len(pipeline.stages), pipeline.microbatches * pipeline.interleave
+    depth, words = len(pipeline.stages), schedule_of(pipeline).words
     if pipeline.unsure:
         return f"How large the bubble of {depth} stages is cannot be told: {pipeline.unsure}."
     split = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
     measures = view.opened.measures
     share = float(measures.cause_us("pipeline_bubble").mean()) / measures.step_us
+    named = f"The schedule is {words}. " if words else ""
+    ideal = bubble_share(pipeline, pipeline.microbatches, pipeline.interleave)
     return (
-        f"The unavoidable bubble of {depth} stages and {pipeline.microbatches} microbatches{split} is "
+        f"{named}The unavoidable bubble of {depth} stages and {pipeline.microbatches} microbatches{split} is "
         f"{format_share(share)} of the step; with even stages that do nothing beside their passes it would be "
-        f"{format_share((depth - 1) / (chunks + depth - 1))}."
+        f"{format_share(ideal / (1 + ideal))}."
     )
 
 

@@ -26,7 +26,7 @@ from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
 from ddprof.capture.instruments.optimizer import OptimizerSteps
-from ddprof.capture.instruments.pipelines import PipelineSchedules
+from ddprof.capture.instruments.pipelines import MegatronSchedules, PipelineSchedules
 from ddprof.capture.instruments.profilers import UserProfilers
 from ddprof.capture.instruments.syncs import HostSyncs
 from ddprof.capture.instruments.training.gradient_use import GradientUse
@@ -98,6 +98,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         *creation_lines(hub),
         *wrapper_forwards(forward),
         PipelineSchedules(hub),
+        MegatronSchedules(hub),
         DistributedCheckpoint(hub),
     ]
 

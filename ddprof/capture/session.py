@@ -321,6 +321,7 @@ class Session:
                 self._close_window(self.tracker.index, same_thread=reason != "watchdog")
             if self.unmarked and self.unmarked[0].under_way:
                 self.tracker.optimizer_stepped(0)  # the last step is as good as one of an optimizer
+            self.tracker.write_to(None)  # whoever watches takes a step in the ring for a job that goes on
             self.tracker.finish()
             self.guard.attempt("stacks", lambda: self.stacks.stop(reason))
             self.ending = ended(reason)

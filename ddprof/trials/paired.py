@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 
 from ddprof import significance
 from ddprof.findings import WARNING_SHARE
@@ -87,6 +87,15 @@ def smallest_seen(logs: Sequence[float], error: float = ERROR) -> float | None:
     if half is None:
         return None
     return _share(-(half + significance.half_width(logs, _POWER_TAIL)))
+
+
+def scatter_borne(share: float, pairs: int, error: float = ERROR) -> float:
+    """By how much pairs may differ (standard deviation, share of the step) for so many to show such a gain."""
+    spread = [place - (pairs - 1) / 2 for place in range(pairs)]
+    seen = smallest_seen([place / stdev(spread) for place in spread], error)
+    if seen is None:
+        raise ValueError(f"{pairs} pairs are never looked at")
+    return math.log(1 - share) / math.log(1 - seen)
 
 
 def _share(log: float) -> float:

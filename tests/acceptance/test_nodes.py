@@ -12,8 +12,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SCRIPT = str(HERE / "results" / "loops.py")
 
 
-@pytest.mark.parametrize("out", ["{0}/runs", "{0}/own{1}", "file://{0}/store"])
-def test_two_nodes_are_one_report(tmp_path: Path, out: str) -> None:
+@pytest.mark.parametrize("out", ["{0}/runs", "{0}/own{1}", "file://{0}/store", "s3"])
+def test_two_nodes_are_one_report(tmp_path: Path, out: str, request: pytest.FixtureRequest) -> None:
+    out = request.getfixturevalue("bucket") + "/runs" if out == "s3" else out
     with socket.socket() as free:
         free.bind(("127.0.0.2", 0))
         port = free.getsockname()[1]

@@ -80,6 +80,7 @@ def test_the_smallest_gain_that_is_told_is_found_in_most_attempts(pairs: int) ->
     share = paired.smallest_seen(np.linspace(-0.05, 0.05, pairs).tolist())
     assert share is not None
     noise = float(np.std(np.linspace(-0.05, 0.05, pairs), ddof=1))
+    assert paired.scatter_borne(share, pairs) == pytest.approx(noise)
     for _ in range(1000):
         told = gain((math.log(1 - share) + noise * generator.normal(size=pairs)).tolist())
         found += told is not None and told.low is not None and told.low > 0

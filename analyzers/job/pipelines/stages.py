@@ -52,7 +52,8 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
     if np.isin(untraced, list(staged)).any():
         unsure = "stages send to ranks that were not traced: how many stages there are is unknown"
     stages = tuple(tuple(chain[s] for chain in chains) for s in range(depth))
-    return Pipeline(stages, rounds.microbatches, rounds.chunks, unsure)
+    named = {facts.sidecar.pipeline.schedule or "" for p in staged if (facts := ranks[p]).sidecar.pipeline is not None}
+    return Pipeline(stages, rounds.microbatches, rounds.chunks, unsure, named.pop() if len(named) == 1 else "")
 
 
 def _components(links: Iterable[Link]) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """The step with other microbatches or chunks per pipeline stage: a smaller or larger bubble.
 
-The bubble is (stages - 1) / (microbatches x chunks) of a stage's work (Megatron-LM section 2.2). Halving microbatches
+The bubble is (stages - 1) / (microbatches x chunks) of a stage's work, a third of that where the schedule splits the
+backward pass (analyzers/job/pipelines/bubble.py). Halving microbatches
 halves neither the gaps between their kernels nor the latency of their messages: each further one costs what one
 costs now.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.pipelines.bubble import bubble_share
 from ddprof.findings import Change
 
 
@@ -25,11 +27,12 @@ def schedule_gain_us(measures: Measures, microbatches: float, chunks: float) -> 
     if pipeline is None:
         return 0.0
     work_us = float(np.mean(measures.stage_work_us))
-    slots = 1.0 / (pipeline.microbatches * pipeline.interleave) - 1.0 / (microbatches * chunks)
+    now = bubble_share(pipeline, pipeline.microbatches, pipeline.interleave)
+    saved = now - bubble_share(pipeline, microbatches, chunks)
     more = microbatches - pipeline.microbatches
     passes = microbatches * chunks - pipeline.microbatches * pipeline.interleave
     cost = more * launching_us(measures) + passes * message_us(measures)
-    return work_us * (len(pipeline.stages) - 1) * slots - cost
+    return work_us * saved - cost
 
 
 def launching_us(measures: Measures) -> float:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Any
@@ -43,12 +46,25 @@ def threads() -> list[dict[str, Any]]:
     return [{"name": names.get(ident, ""), "frames": frames_from(frame)} for ident, frame in others[:_MAX_THREADS]]
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Around a walk over frames of other threads: no garbage is collected, for what native/stacks.c says."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
     """The frames from one outwards."""
     found: list[dict[str, Any]] = []
-    while frame is not None and len(found) < _MAX_FRAMES:
-        found.append(_frame(frame, frame.f_lineno))
-        frame = frame.f_back
+    with uncollected():
+        while frame is not None and len(found) < _MAX_FRAMES:
+            found.append(_frame(frame, frame.f_lineno))
+            frame = frame.f_back
     return found
 
 

@@ -1,11 +1,21 @@
-"""Pipeline schedules of torch.distributed.pipelining: which one, which stages, how many microbatches."""
+"""Pipeline schedules of torch and Megatron-core: which one, which stages, how many microbatches."""
 
 from __future__ import annotations
 
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.files.step import FORWARD
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
+
+
+def begins(hub: Hub) -> None:
+    """A schedule begins: a step does so here, because every stage but the first receives before its first forward. To
+    begin there would put that receipt into the step before, and no two ranks' messages would match."""
+    timers = hub.tracker
+    timers.end(FORWARD, timers.begin(FORWARD, "ddprof::pipeline"))
 
 
 class PipelineSchedules(Instrumentor):
@@ -30,6 +40,7 @@ class PipelineSchedules(Instrumentor):
         return step
 
     def _look(self, schedule: Any) -> None:
+        begins(self.hub)
         if id(schedule) in self._described:
             return
         self._described.add(id(schedule))
@@ -40,5 +51,45 @@ class PipelineSchedules(Instrumentor):
                 "stage_indices": [stage.stage_index for stage in stages],
                 "stages": stages[0].num_stages,
                 "microbatches": getattr(schedule, "_n_microbatches", None),
+            }
+        )
+
+
+class MegatronSchedules(Instrumentor):
+    """Looks at what Megatron-core's schedules are called with, the first time that they train."""
+
+    module = "megatron.core.pipeline_parallel.schedules"
+    _NAMES = ("forward_backward_pipelining_with_interleaving", "forward_backward_pipelining_without_interleaving")
+
+    def _install(self, module: ModuleType) -> None:
+        self._is_described = False
+        for name in self._NAMES:
+            if name in vars(module):
+                self.patches.add(module, name, self._looked_at(module, name))
+
+    def _looked_at(self, module: ModuleType, name: str) -> Any:
+        original, look = getattr(module, name), self.hub.guard.wrap(self._look)
+        begin = self.hub.guard.wrap(begins)
+
+        @wraps(original)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            begin(self.hub)
+            if not self._is_described and not kwargs.get("forward_only"):
+                look(module, name, kwargs)
+            return original(*args, **kwargs)
+
+        return run
+
+    def _look(self, module: Any, name: str, kwargs: dict[str, Any]) -> None:
+        self._is_described = True
+        state, model = module.parallel_state, kwargs["model"]
+        chunks = len(model) if isinstance(model, list) else 1
+        rank, ranks = state.get_pipeline_model_parallel_rank(), state.get_pipeline_model_parallel_world_size()
+        self.hub.observed.saw_pipeline(
+            {
+                "schedule": name,
+                "stage_indices": [rank + chunk * ranks for chunk in range(chunks)],
+                "stages": chunks * ranks,
+                "microbatches": kwargs["num_microbatches"],
             }
         )

@@ -18,6 +18,8 @@ from importlib import import_module
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from ddprof.capture.describe.stacks import uncollected
+
 if TYPE_CHECKING:
     from ddprof.capture.stacks._stacks import StackCollector
 
@@ -130,13 +132,14 @@ def stack_of(frame: FrameType | None) -> Stack:
     """The innermost frames of a stack."""
     parts: list[CodeType | int] = []
     last = None
-    for _ in range(_MAX_WALK):
-        if frame is None or len(parts) >= 2 * MAX_FRAMES:
-            break
-        if frame.f_code is not last:
-            last = frame.f_code
-            parts += (last, frame.f_lineno or 0)
-        frame = frame.f_back
+    with uncollected():
+        for _ in range(_MAX_WALK):
+            if frame is None or len(parts) >= 2 * MAX_FRAMES:
+                break
+            if frame.f_code is not last:
+                last = frame.f_code
+                parts += (last, frame.f_lineno or 0)
+            frame = frame.f_back
     return tuple(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -9,6 +10,7 @@ from ddprof.report.phrases import calibration_words
 from ddprof.slices.tuning.handover import Handover
 from ddprof.trials.answer import KEEP, KEPT, Tried, TuningAnswer
 from ddprof.trials.model import RunPlan, TrialCandidate
+from ddprof.trials.paired import ERROR, LOOKS, MOST_PAIRS, scatter_borne
 from ddprof.trials.phrases import (
     limits_words,
     measured_words,
@@ -17,10 +19,12 @@ from ddprof.trials.phrases import (
     results_words,
     tuning_headline,
 )
+from ddprof.units import format_share
 from ddprof.untrusted.plain_text import clean
 
 WIDTH = 100
 _LABEL = 10
+_ASKED = 0.10  # gain, share of the step, whose price is told before anything is run: most are after no less
 
 
 def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float, left_s: float) -> list[str]:
@@ -32,7 +36,24 @@ def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float,
         f"Each run is ended after {plan.last} steps, the last {plan.timed} of them timed; a run takes about "
         f"{run_s:.0f} s, {left_s:.0f} s are left for runs with and without each candidate, in turn."
     )
+    if candidates and run_s:
+        lines.append(_needed(len(candidates), run_s, left_s))
     return lines
+
+
+def _needed(candidates: int, run_s: float, left_s: float) -> str:
+    """How many runs a gain takes, and how many are paid for."""
+    needs = [
+        f"{pairs} pairs ({2 * pairs * run_s:.0f} s) where they differ by "
+        f"{format_share(scatter_borne(_ASKED, pairs, ERROR / candidates))}"
+        for pairs in (LOOKS[0], LOOKS[2], MOST_PAIRS)
+    ]
+    paid = int(left_s / run_s / 2)
+    text = f"To show a gain of {format_share(_ASKED)} takes pairs of runs: {', '.join(needs)}"
+    if paid < LOOKS[0]:
+        enough = math.ceil((2 * LOOKS[0] + 1) * run_s / 60) + 1
+        return f"{text}. The budget pays for {paid}, too few to keep anything: give --budget {enough}m or more."
+    return f"{text}. The budget pays for {paid}; a candidate that is decided earlier is run no more."
 
 
 def result_text(result: TuningAnswer, handover: Handover) -> list[str]:

@@ -94,3 +94,20 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
     assert said.lost_us == pytest.approx(run.label["ledger"]["job"]["pipeline_bubble"], rel=0.03)
     (more,) = (fix for fix in said.fixes if fix.setting == "chunks per stage")
     assert (more.current, more.suggested) == (str(chunks), str(2 * chunks))
+
+
+NAMED = {"GPipe": "25", "InterleavedZeroBubble": "8.3", "DualPipeV": "8.3"}
+
+
+@pytest.mark.parametrize(("name", "share"), [*NAMED.items(), ("Own", "25"), ("", "25")])
+def test_a_schedule_is_named_with_the_bubble_of_its_kind(labelled: Runs, name: str, share: str) -> None:
+    """One that splits the backward pass has a third of the bubble; a V has two chunks and no more."""
+    measures = with_pipeline(labelled(ID).measures, schedule=f"Schedule{name}", interleave=2)
+    words = {"InterleavedZeroBubble": "interleaved zero-bubble"}.get(name, name if name in NAMED else "")
+    found = candidate(ID, measures)
+    assert found.evidence[0].text.startswith(f"{words and words + ': '}2 stages, 2 microbatches, 2 chunk(s)")
+    assert f"the bubble is {share} % of a stage's work" in found.evidence[0].text
+    work_us = float(np.mean(measures.stage_work_us))
+    assert schedule_gain_us(measures, 4, 2) < float(share) / 100 * work_us / 2
+    of_chunks = [fix.patch or "" for fix in found.fixes if fix.setting == "chunks per stage"]
+    assert not of_chunks or ("V" not in name and of_chunks[0].startswith(f"Schedule{name}("))

@@ -1,5 +1,6 @@
 """Samples of both collectors: where the time goes, and what they say of a thread that is held up."""
 
+import gc
 import hashlib
 import os
 import sys
@@ -213,6 +214,28 @@ def test_a_late_answer_names_the_other_threads(collector: Any) -> None:
     finally:
         limit(4300)
     assert named
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="frames are no objects until asked for on 3.11 alone")
+def test_no_garbage_is_collected_while_a_stack_is_walked() -> None:
+    """Who collects may let go of the GIL, and the walk ends in a frame that is gone."""
+    collector, collected = make("native"), []
+
+    def walked(depth: int) -> Any:
+        if depth:
+            return walked(depth - 1)
+        frame, before = sys._getframe(), len(collected)
+        collector.stack_of(frame)
+        return len(collected) - before
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(lambda *_: collected.append(threading.get_ident()))
+    gc.set_threshold(1)
+    try:
+        assert walked(30) == 0 and gc.isenabled()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.pop()
 
 
 def test_nothing_is_asked_after_the_end(collector: Any) -> None:

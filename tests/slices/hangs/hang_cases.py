@@ -82,6 +82,14 @@ CASES = {
         (stuck("all_reduce", 0, group="c", line=30), stuck("all_reduce", 1, group="d", line=31)),
         "crossed", (0, 1), ("group pp", "group ep"),
     ),
+    # The same, and ranks 2 and 3 wait for both in the job's group: they are no part of the circle.
+    "crossed and awaited": Case(
+        (
+            stuck("all_reduce", 0, group="c", line=30), stuck("all_reduce", 1, group="d", line=31),
+            stuck("all_reduce", 2, 3, line=10),
+        ),
+        "crossed", (0, 1), ("Ranks 0, 1 wait for one another", "group pp", "group ep"),
+    ),
     # Rank 1 awaits a second message from rank 0, which sent one.
     "lost message": Case(
         (

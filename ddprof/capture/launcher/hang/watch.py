@@ -88,6 +88,7 @@ class HangWatch:
         self._has_asked = False
         self._ending_until = 0.0  # when the command is ended, whether its ranks have or not; 0: it is not
         self._before: dict[str, Answer] = {}
+        self._has_answers = False  # since the last step
         self._looks = 0  # answers in a row in which no rank has moved
         self.found: dict[str, Any] | None = None  # for the manifest: the hang that lasts, or lasted until the end
 
@@ -97,7 +98,7 @@ class HangWatch:
         Of a job that `failed` and had made no step since it was asked, it does: gloo counts what is cut off at the end
         as completed, and what ranks answered before is all that shows where they stood.
         """
-        if self.found is not None or not self._has_asked or (failed and self._before):
+        if self.found is not None or not self._has_asked or (failed and self._has_answers):
             return
         (self._folder / CONTROL).unlink(missing_ok=True)
         for path in (*names_in(self._folder, ANSWER_SUFFIX), *names_in(self._folder, FAULT_SUFFIX)):
@@ -130,6 +131,7 @@ class HangWatch:
         self.found = None
         self._still_since = now
         self._pause_s, self._before, self._looks = self._look_s, {}, 0
+        self._has_answers = False
         self._next_request = now
 
     def _is_long(self, now: float) -> bool:
@@ -158,6 +160,7 @@ class HangWatch:
         busy = is_busy(self._before, given)
         self._looks = self._looks + 1 if stands else 0
         self._before = given
+        self._has_answers |= bool(given)  # of ranks that have ended since, too
         return self._judge(now, busy) if stands and self.found is None else None
 
     def _judge(self, now: float, busy: bool) -> int | None:

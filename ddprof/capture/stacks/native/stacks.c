@@ -32,10 +32,13 @@ typedef struct {
 
 /* ------------------------------------------------------------------------------------------- one stack */
 
-/* (code, line, code, line, ...), innermost first. A function that calls itself stands there once. NULL: none. */
+/* (code, line, code, line, ...), innermost first. A function that calls itself stands there once. NULL: none.
+
+   No garbage is collected meanwhile: on Python 3.11 a frame becomes an object when it is asked for, which may collect, which
+   may let go of the GIL; the frame of another thread, where that runs on, is gone when the object is tied to it. */
 static PyObject *stack_of(StackCollector *self, PyObject *frame) {
     PyObject *parts[2 * MAX_FRAMES], *last = NULL;
-    int count = 0;
+    int count = 0, collects = PyGC_Disable();
     Py_XINCREF(frame);
     for (int walked = 0; frame && frame != Py_None && count < 2 * MAX_FRAMES && walked < MAX_WALK; walked++) {
         PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
@@ -59,6 +62,7 @@ static PyObject *stack_of(StackCollector *self, PyObject *frame) {
         if (stack) PyTuple_SetItem(stack, at, parts[at]);
         else Py_DECREF(parts[at]);
     }
+    if (collects) PyGC_Enable();
     return stack;
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import RankEvidence
 from ddprof.slices.hangs.judging.exits import is_own_error, waits_for_store
+from ddprof.slices.hangs.judging.frames import is_library
 from ddprof.slices.hangs.model import Stuck
 
 _LAST = 2**63  # when something happened of which nobody knows the time
@@ -71,8 +72,7 @@ def _cause_of(
         alone = len(stuck.variants) > 1 and all(len(v.ranks) > len(least) for v in stuck.variants if v.ranks != least)
         return since, FirstCause(model.MISMATCH, least if alone else stuck.entered, stuck)
     held = {rank for other in everything if other is not stuck for rank in other.entered}
-    # What holds the interpreter, so that no signal ends it, waits in no collective.
-    deaf = tuple(rank for rank in stuck.unseen if rank in of and of[rank].ending.how == "ended")
+    deaf = tuple(rank for rank in stuck.unseen if rank in of and _is_elsewhere(of[rank]))
     free = tuple(rank for rank in stuck.missing if rank not in held or rank not in of) + deaf
     for kind in (model.KILLED, model.ERROR, model.ENDED, model.STORE):
         ranks = tuple(rank for rank in stuck.missing if rank in of and _kind(of[rank]) == kind)
@@ -86,6 +86,12 @@ def _cause_of(
             return since, FirstCause(model.KILLED, dead, stuck)
         return since, FirstCause(model.INSIDE, stuck.unseen, stuck)
     return None
+
+
+def _is_elsewhere(evidence: RankEvidence) -> bool:
+    """Whether a rank whose calls nobody knows is in no collective: no signal ended it, because it holds the
+    interpreter, or its innermost line is the user's own."""
+    return evidence.ending.how == "ended" or (bool(evidence.frames) and not is_library(evidence.frames[0]))
 
 
 def _kind(evidence: RankEvidence) -> str:
@@ -124,4 +130,8 @@ def _first(stuck: Sequence[Stuck]) -> Stuck:
 
 
 def _in_circle(stuck: Sequence[Stuck]) -> tuple[int, ...]:
-    return tuple(sorted({rank for s in stuck for rank in s.entered}))
+    """The ranks that wait for one another; those that only wait for them are left out, one after another."""
+    waits = {(rank, other) for s in stuck for rank in s.entered for other in s.missing}
+    while waits != (closed := {(a, b) for a, b in waits if a in {b for _, b in waits} and b in {a for a, _ in waits}}):
+        waits = closed
+    return tuple(sorted({rank for rank, _ in waits})) or tuple(sorted({rank for s in stuck for rank in s.entered}))

@@ -16,6 +16,7 @@ _OF_A_PEER = re.compile(
 )
 _GLOO_TIMED_OUT = re.compile(r"Timed out waiting \d+ms for (?:recv|send) operation")
 _PEER_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
+_INTERRUPTIONS = ("KeyboardInterrupt", "SignalException")  # wherever the rank is
 _STORE = re.compile(r"DistStoreError|wait timeout after|keys: /|Timed out after .* waiting for clients|StoreTimeout")
 _STORE_FUNCTIONS = {"_store_based_barrier", "store_based_barrier", "rendezvous", "_tcp_rendezvous_handler"} | {
     "_create_c10d_store",
@@ -36,7 +37,7 @@ _DISTRIBUTED = re.compile(r"(?:torch/distributed/|^)distributed_c10d\.py$")
 def is_own_error(evidence: RankEvidence) -> bool:
     """Whether a rank ended with an exception of its own, that no peer's end or absence explains."""
     ending = evidence.ending
-    if ending.how != "error" or ending.error in ("KeyboardInterrupt", "SignalException"):
+    if ending.how != "error" or ending.error in _INTERRUPTIONS:
         return False
     return ending.error not in _PEER_TYPES and not _OF_A_PEER.search(ending.message)
 
@@ -59,14 +60,17 @@ def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
 def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
     """The same, with ranks that were killed when the job had failed already counted as ended by that.
 
-    Gloo says at once when a peer is gone: where the first rank that failed had waited in vain, the peer was there. So
-    it was where it was seen after a rank had failed. Launchers kill what does not end by SIGTERM.
+    Gloo says at once when a peer is gone: where the first rank that failed had waited in vain, until its time was over
+    or somebody pressed Ctrl-C, the peer was there. So it was where it was seen after a rank had failed. Launchers kill
+    what does not end by a signal.
     """
-    failed = sorted((e.ending.at_ns, e.ending.message) for e in ranks if e.ending.how == "error" and e.ending.at_ns)
+    failed = sorted(
+        (e.ending.at_ns, e.ending.error, e.ending.message) for e in ranks if e.ending.how == "error" and e.ending.at_ns
+    )
     if not failed:
         return list(ranks)
-    first_ns, message = failed[0]
-    in_vain = _GLOO_TIMED_OUT.search(message) is not None
+    first_ns, error, message = failed[0]
+    in_vain = error == "KeyboardInterrupt" or _GLOO_TIMED_OUT.search(message) is not None
     return [
         replace(e, ending=replace(e.ending, how="ended"))
         if e.ending.how == "killed" and not e.ending.error and (in_vain or (e.seen_ns or 0) > first_ns)
@@ -97,12 +101,19 @@ def _is_cut_off(evidence: RankEvidence) -> bool:
 
 
 def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
-    if not evidence.calls or (is_own_error(evidence) and not operation_in(evidence)) or waits_for_store(evidence):
+    is_elsewhere = evidence.ending.error in _INTERRUPTIONS and not _is_in_backward(evidence)
+    tells_no_call = is_own_error(evidence) or is_elsewhere
+    if not evidence.calls or (tells_no_call and not operation_in(evidence)) or waits_for_store(evidence):
         return evidence
     at = max(range(len(evidence.calls)), key=lambda at: evidence.calls[at].entered_ns or 0)
     calls = list(evidence.calls)
     calls[at] = replace(calls[at], done=False)
     return replace(evidence, calls=tuple(calls))
+
+
+def _is_in_backward(evidence: RankEvidence) -> bool:
+    """Whether the stack is inside a backward pass, whose collectives no Python function calls."""
+    return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
 
 
 def from_stacks(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:

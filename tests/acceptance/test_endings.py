@@ -1,0 +1,104 @@
+"""What a job that stood still leaves behind, however it was ended: the right rank and line, or nobody's."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from called import HERE, TIMEOUT_S, call
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+# Kind -> the ranks that it begins with, and functions of the script one of which the sentence has to name.
+KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
+    "skip": ((1,), ("count()", "leave_out()", "tell_all()")),
+    "order": ((2,), ("swap()", "tell_all()")),
+    "shape": ((0,), ("widen()",)),
+    "exits": ((2,), ("",)),
+    "dies": ((1,), ("line_up()", "go_astray()")),
+    "loader": ((1,), ("take_twice()",)),
+    "gil": ((2,), ("hold_lock()",)),
+    "branch": ((0,), ("line_up()",)),
+    "read": ((1,), ("read_shard()",)),
+    "batches": ((1,), ("line_up()",)),
+    "save": ((0,), ("write()", "keep()")),
+    "groups": ((0, 1), ("in_pairs_backwards()",)),
+}
+STOOD_S = 25  # after which somebody ends a job that stands still
+LIBRARY_S = 20
+ENDED_S = 120  # a launcher's patience with its ranks is 30 s
+
+
+def _signal(job: "subprocess.Popen[str]", number: int, to: str) -> None:
+    if to == "all":  # Ctrl-C
+        os.killpg(job.pid, number)
+    elif to == "job":
+        os.kill(job.pid, number)
+    else:
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        torchrun = [pid for pid in children if b"torch.distributed.run" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(int(torchrun[-1]), number)
+
+
+ENDINGS: dict[str, Callable[["subprocess.Popen[str]"], None]] = {
+    "nothing": lambda job: None,
+    "SIGTERM": lambda job: _signal(job, signal.SIGTERM, "job"),
+    "SIGINT": lambda job: _signal(job, signal.SIGINT, "all"),
+    "library": lambda job: None,
+    "launcher": lambda job: _signal(job, signal.SIGKILL, "launcher"),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_stood_still_is_known_after_any_ending(kind: str, ending: str, tmp_path: Path) -> None:
+    ranks, functions = KINDS[kind]
+    mark = tmp_path / "mark"
+    run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path / "runs"), "--"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
+    timeout_s = LIBRARY_S if ending == "library" else 1800
+    job = subprocess.Popen(
+        [*run, *launch, str(HERE / "hangs" / "stalls.py"), kind, str(timeout_s), str(mark)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        _wait(lambda: mark.exists() or job.poll() is not None)
+        until = time.monotonic() + STOOD_S
+        _wait(lambda: time.monotonic() > until or job.poll() is not None)
+        if job.poll() is None:
+            ENDINGS[ending](job)
+        if ending != "nothing":
+            job.wait(ENDED_S)
+        folder = (tmp_path / "runs" / "latest").resolve()
+        told = json.loads(call([sys.executable, "-m", "ddprof.cli.main", "hang", str(folder), "--json"]))
+    finally:
+        for pid in _members(job.pid):
+            os.kill(pid, signal.SIGKILL)
+        job.wait()
+    assert tuple(told["ranks"]) == ranks, told
+    assert any(function in told["sentence"] for function in functions), told
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.1)
+
+
+def _members(session: int) -> list[int]:
+    """The processes of a session: ranks may outlive their launcher."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session:
+            found.append(int(path.parent.name))
+    return found

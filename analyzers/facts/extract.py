@@ -14,6 +14,7 @@ from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplain
 from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_times, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
+from ddprof.analyzers.facts.lost_pairs import lost_pairs_note
 from ddprof.analyzers.facts.memory import device_memory
 from ddprof.analyzers.facts.model import (
     COMMS,
@@ -147,7 +148,7 @@ def _operators_per_step(trace: RankTrace, steps: Table) -> int:
 
 def _lost_notes(trace: RankTrace, source: str, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
     marks = lost_marks_note(trace, marked, steps, ops) if source == "profiler_step" else []
-    return marks + lost_calls_note(trace, steps, ops)
+    return marks + lost_calls_note(trace, steps, ops) + lost_pairs_note(trace, steps)
 
 
 def _is_damaged(trace: RankTrace) -> bool:

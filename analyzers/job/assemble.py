@@ -85,6 +85,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *matched.notes,
             *left_out_note(left_out, step_ns, len(ranks[0].steps), none_is_steady(ranks, left_out)),
             *_health(ranks, tuple(rank for rank in missing if rank not in set(named)), world_size),
+            *_recorded_with_less(ranks),
             *oversubscription_note(ranks),
             *busy_machine_note(ranks),
         ),
@@ -93,6 +94,16 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         left_out=left_out,
         not_compared=met.why_not,
     )
+
+
+def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
+    """What capture left out of windows, because others had made steps too long."""
+    windows = max((facts.sidecar.windows for facts in ranks), key=len, default=())
+    less = [window.left_out for window in windows if window.left_out]
+    if not less:
+        return []
+    issue = f"{len(less)} of {len(windows)} trace windows were recorded without {' and '.join(max(less, key=len))}"
+    return [HealthNote(issue, "steps in earlier ones took longer than --max-overhead allows", "info")]
 
 
 def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ...]]:

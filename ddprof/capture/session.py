@@ -256,13 +256,12 @@ class Session:
             self._finish("stopped")
             self.guard.disable()
             return True
-        if request.action == "trace":
-            self.plan.request(request.first_step, request.steps, request.reason)
+        self.plan.obey(request)
         return False
 
     def _open_window(self, first_step: int, reason: str) -> None:
         with self.stacks.paused():
-            if not self.window.open(first_step, reason):
+            if not self.window.open(first_step, reason, self.plan.less_at(first_step)):
                 return
         self._profiles(True)
         for window_opened in self._listeners.window_opened:
@@ -299,7 +298,7 @@ class Session:
     def _profiles(self, profiled: bool) -> None:
         self.tracker.profiled = profiled
         self.tracker.listening = self.annotator.listening
-        self.stacks.window(profiled)
+        self.stacks.window(profiled and "stacks" not in self.window.left_out)
 
     def _user_profiler_starts(self) -> None:
         """The script starts its own profiler: ours ends first, or neither would record."""

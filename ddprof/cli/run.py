@@ -20,6 +20,19 @@ from ddprof.errors import DdprofError, UsageError
 from ddprof.untrusted.plain_text import clean
 
 
+def _percent(_: object, __: object, text: str | None) -> float | None:
+    """The share that a text like "5%" or "5" states. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 100:
+        raise UsageError(f"--max-overhead {text}: want a number of percent above 0, 5% say")
+    return share
+
+
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--out", default="ddprof-runs", show_default=True, help="Folder for runs, or an fsspec URL (s3://...).")
 @click.option("--name", help="Name of this run (default: the script's).")
@@ -27,6 +40,13 @@ from ddprof.untrusted.plain_text import clean
 @click.option("--skip", default=5, show_default=True, type=click.IntRange(0), help="Steps before the first window.")
 @click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="Steps in a trace window.")
 @click.option("--every", default=0, type=click.IntRange(0), help="Open a window every N steps (default: only one).")
+@click.option(
+    "--max-overhead",
+    callback=_percent,
+    metavar="PERCENT",
+    help="By how much a step in a window may be longer (5%): where it was more, the next one leaves out stacks, then "
+    "shapes, then no window opens any more (default: 15%, and windows go on).",
+)
 @click.option("--ranks", default="all", show_default=True, help="Ranks that trace: all, 0,7 or sample:32.")
 @click.option(
     "--mode",

@@ -211,11 +211,12 @@ class StepTimes(Struct, frozen=True, gc=False):
 
 
 class TracedWindow(Struct, frozen=True):
-    """A trace window, and how long writing its trace held the rank up after it."""
+    """A trace window, how long writing its trace held the rank up after it, and what it was recorded without."""
 
     start_ns: Count | None = None
     end_ns: Count | None = None
     export_pause_ns: Count | None = None
+    left_out: tuple[str, ...] = ()  # instruments: windows had cost too much with them
 
 
 class ThreadTime(Struct, frozen=True):

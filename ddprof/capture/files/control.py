@@ -16,8 +16,9 @@ from ddprof.capture.files.layout import CONTROL
 from ddprof.capture.files.storage import read_object, write_json
 
 _POLL_S = 0.5
-WHERE = "where"
+WHERE, LESS = "where", "less"
 _MAX_BYTES = 1 << 16  # a request has some hundred
+INSTRUMENTS = ("stacks", "shapes")  # of a window, as they are left out: the one that tells least comes first
 LONGEST_WINDOW = 10_000  # steps that may be asked for: a profiler keeps all events of its window in memory
 _LARGEST = 1 << 48  # of an id or a step
 _STUCK_POLLS = 10  # 5 s without a step boundary
@@ -26,7 +27,8 @@ _JOIN_S = 10.0  # for an answer that is being written
 
 class Request(NamedTuple):
     """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": say at once where
-    every thread is, though no step ends."""
+    every thread is, though no step ends; "less": windows from `first_step` on leave out `steps` of INSTRUMENTS, or do
+    not open where that is more than there are."""
 
     action: str
     first_step: int

@@ -10,6 +10,7 @@ import time
 from types import FrameType, ModuleType
 
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.steps.native_tracker import outside
 from ddprof.capture.window.annotate import Range
 
 _OURS = __name__.partition(".")[0] + "."
@@ -17,13 +18,20 @@ _MIN_PAUSE_NS = 500_000  # shorter pauses are noise of the youngest generation, 
 
 
 class GarbageCollection(Instrumentor):
-    """Keeps every pause above half a millisecond; older generations are named in the trace."""
+    """Keeps every pause above half a millisecond; older generations are named in the trace.
+
+    The interpreter drops what a callback raises, and the handler of a signal that came while it collected runs in the
+    callback: a script that ends itself there would train on. Only a callback in C can hand that on.
+    """
 
     def _install(self, module: ModuleType) -> None:
         self._started_ns = 0
         self._range: Range | None = None
-        self._callback = self.hub.guard.wrap(self._event)
-        gc.callbacks.append(self._callback)
+        self._callback = outside(self.hub.guard.wrap(self._event))
+        if self._callback is None:
+            self.hub.journal.note("garbage collections were not recorded: ddprof runs without its extension in C")
+        else:
+            gc.callbacks.append(self._callback)
 
     def _uninstall(self) -> None:
         if self._callback in gc.callbacks:

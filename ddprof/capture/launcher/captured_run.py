@@ -27,6 +27,7 @@ from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
 from ddprof.capture.launcher.shim import child_environment, obstacle
 from ddprof.capture.launcher.summary import RunSummary, summarize
+from ddprof.capture.launcher.window_cost import WindowCost
 
 Explain = Callable[[Path], Explained | None]  # why the job hangs or has failed, from what its ranks left in the folder
 
@@ -43,6 +44,7 @@ class RunOptions:
     every: int
     ranks: str
     mode: str
+    max_overhead: float | None = None  # share of a step by which one in a window may be longer
     stacks: bool = True
     shared: bool = False  # other users may read the run folder
     on_hang: str = "dump"
@@ -65,6 +67,8 @@ class CapturedRun:
         self.environment = child_environment(_config(self._folder.path, options), os.environ)
         self.environment |= options.to_apply.variables if options.to_apply else {}
         given = {key: getattr(options, key) for key in ("skip", "steps", "every", "ranks", "mode", "stacks")}
+        if options.max_overhead is not None:
+            given["max_overhead"] = options.max_overhead
         if options.end_after:
             given["end_after"] = options.end_after
         if options.to_apply:
@@ -80,6 +84,8 @@ class CapturedRun:
         place = self._folder.path
         logs = bool(options.log_to) and self._leads
         self._log_to = LogTo(place, place.name, options.log_to, options.follower) if logs else None
+        has_more = options.every > 0 or options.mode == "monitor"
+        self._window_cost = WindowCost(place, options.max_overhead) if has_more and self._leads else None
         self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
 
     @property
@@ -98,6 +104,8 @@ class CapturedRun:
                 chore("the trackers", "nothing is written to them", self._log_to.start)
             if watch is not None:
                 watch()
+            if self._window_cost is not None:
+                self._window_cost.tick()
             return self._hangs.tick() if self._hangs is not None else None
 
         return tick

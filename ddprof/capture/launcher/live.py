@@ -52,13 +52,13 @@ class Lateness:
     phase: str
 
 
-def read_ranks(folder: Path, now_ns: int | None = None) -> list[LiveRank]:
+def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STEPS) -> list[LiveRank]:
     """The ranks that run now, in rank order. A ring that is damaged, or just being made, is left out."""
     now_ns = time.time_ns() if now_ns is None else now_ns
     found = []
     for path in names_in(folder, RING_SUFFIX):
         try:
-            ring = read_ring(path, RECENT_STEPS)
+            ring = read_ring(path, recent)
         except (OSError, ValueError):
             continue
         since_ns = ring.steps[-1].end_ns if ring.steps else ring.started_ns
@@ -87,11 +87,16 @@ def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: 
 
     Returns the first step. Raises OSError where the folder cannot be written.
     """
-    step_s = max((rank.median_ns() for rank in ranks), default=0) / 1e9
-    ahead = 2 + (int(_REACTION_S / step_s) if step_s > 0 else 2)
-    first_step = max((rank.last_step for rank in ranks), default=0) + ahead
+    first_step = first_step_for_all(ranks)
     send(folder, Request("trace", first_step, steps, reason))
     return first_step
+
+
+def first_step_for_all(ranks: Sequence[LiveRank]) -> int:
+    """A step that no rank reaches before it has read a request that is sent now."""
+    step_s = max((rank.median_ns() for rank in ranks), default=0) / 1e9
+    ahead = 2 + (int(_REACTION_S / step_s) if step_s > 0 else 2)
+    return max((rank.last_step for rank in ranks), default=0) + ahead
 
 
 def request_stop(folder: Path) -> None:

@@ -1,6 +1,7 @@
-"""The phase timers in C (`native/phases.c`), where the package was built with a compiler.
+"""The phase timers in C (`native/phases.c`), and a callback that only C can make, where the package was built with a
+compiler.
 
-With them a step spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves them out.
+With the timers a step spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves both out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.files.step import Step
 from ddprof.capture.steps.tracker import in_main_thread
@@ -26,16 +27,28 @@ def native_tracker(
     open_range: Callable[[str], Range | None],
     close_range: Callable[[Range], object],
 ) -> NativeStepTracker | None:
-    """A `tracker.StepTracker` in C; None where it was not built or is not wanted.
+    """A `tracker.StepTracker` in C; None where it was not built or is not wanted."""
+    native = _native()
+    if native is None:
+        return None
+    tracker: NativeStepTracker = native.StepTracker(on_boundary, open_range, close_range, in_main_thread, Step)
+    return tracker
 
-    Also None in a Python without the GIL: the extension relies on it, and importing it would switch the GIL on.
+
+def outside(function: Callable[..., object]) -> Callable[..., object] | None:
+    """`function` for a place that drops what it raises: what the handler of a signal raises in it, on this thread, goes
+    on as soon as other code runs. None where it was not built or is not wanted: nothing in Python can do it.
     """
+    hand_on: Callable[..., Any] = getattr(_native(), "outside", lambda _: None)  # one that was built before lacks it
+    return hand_on(function)
+
+
+def _native() -> Any:
+    """The module; None also in a Python without the GIL: it relies on it, and importing it would switch the GIL on."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None
     try:
-        make = import_module(_MODULE).StepTracker
+        return import_module(_MODULE)
     except ImportError:
         return None  # not built, or on a machine of another kind: the folder of the package may be shared
-    tracker: NativeStepTracker = make(on_boundary, open_range, close_range, in_main_thread, Step)
-    return tracker

@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ddprof.capture.files.control import LONGEST_WINDOW
+from ddprof.capture.files.control import LESS, LONGEST_WINDOW, Request
 from ddprof.capture.guard import Guard
 from ddprof.capture.journal import Journal
 
 REASON = "ddprof.capture"
+
+
+class Less(NamedTuple):
+    """How many of INSTRUMENTS windows from a step on leave out, and why; more than there are: no window opens."""
+
+    first_step: int
+    count: int = 0
+    reason: str = ""
 
 
 class WindowPlan:
@@ -26,12 +34,24 @@ class WindowPlan:
         self._next: int | None = max(skip_steps, 0) if automatic else None
         self._requested: tuple[int, int, str] | None = None  # first step, number of steps, reason
         self._end = 0
+        self._less = self._before = Less(0)
         self.idle = self._next is None  # no window is planned or asked for; an attribute, because every step reads it
 
     def request(self, first_step: int, steps: int, reason: str) -> None:
         """Ask for a window at an absolute step; one that has passed already opens at the next step."""
         self._requested = (first_step, max(steps, 1), reason)
         self.idle = False
+
+    def obey(self, request: Request) -> None:
+        """Do what the launcher, or `ddprof trigger`, asks of windows."""
+        if request.action == "trace":
+            self.request(request.first_step, request.steps, request.reason)
+        elif request.action == LESS:
+            self._before, self._less = self._less, Less(request.first_step, request.steps, request.reason)
+
+    def less_at(self, step: int) -> Less:
+        """What a window that opens as `step` begins leaves out."""
+        return self._less if step >= self._less.first_step else self._before
 
     def opens_at(self, step: int) -> str | None:
         """Why a window opens as `step` begins ("planned", or the reason of the request), None where none does. Asking

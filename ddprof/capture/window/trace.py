@@ -16,9 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.files.control import INSTRUMENTS
 from ddprof.capture.files.layout import TRACE_SUFFIX
 from ddprof.capture.files.storage import compress, free_bytes
 from ddprof.capture.window.annotate import Annotator, Range
+from ddprof.capture.window.plan import Less
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
 _EXPORT_LOCK_S = 10.0
@@ -37,6 +39,7 @@ class TraceWindow:
         self._compressors: list[threading.Thread] = []
         self.first_step = 0
         self.reason = ""
+        self.left_out: tuple[str, ...] = ()  # of INSTRUMENTS
         self.start_ns = 0
 
     @property
@@ -44,15 +47,21 @@ class TraceWindow:
         """Whether the profiler records now."""
         return self._profiler is not None
 
-    def open(self, first_step: int, reason: str) -> bool:
-        """Start recording at a step boundary. False, with a note, where another profiler is already running."""
+    def open(self, first_step: int, reason: str, less: Less) -> bool:
+        """Start recording at a step boundary. False, with a note, where another profiler is already running, or windows
+        cost too much.
+        """
+        if less.count > len(INSTRUMENTS):
+            self._note(f"no trace windows from step {less.first_step} on: {less.reason}")
+            return False
+        self.left_out = INSTRUMENTS[: less.count]
         torch = sys.modules["torch"]
         if torch.autograd._profiler_enabled():
             self._note(f"no trace window at step {first_step}: the script's own profiler was running")
             return False
         profiler = torch.profiler.profile(
             activities=list(torch.profiler.supported_activities()),
-            record_shapes=self._record_shapes,
+            record_shapes=self._record_shapes and "shapes" not in self.left_out,
             experimental_config=_experimental_config(torch),
         )
         profiler.start()
@@ -100,6 +109,7 @@ class TraceWindow:
                 "export_pause_ns": time.time_ns() - end_ns,
                 "trace_path": path.name if path is not None else None,
                 "reason": self.reason,
+                "left_out": list(self.left_out),
             }
         finally:
             self._lock.release()

@@ -33,7 +33,7 @@ from ddprof.untrusted.stores import AT_ONCE
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 # How far to look for "traceEvents" in JSON that starts with something else, and for iterations below settings.
 LATE_EVENTS_BYTES = 64 << 20
-LATE_EVENTS_IN_ARCHIVE_BYTES = 2 << 30  # the same in all members of an archive together: some seconds
+LATE_EVENTS_TOGETHER_BYTES = 2 << 30  # the same in all files below one path: a folder of a thousand logs takes 14 s
 _EVENTS = b'"traceEvents"'
 
 
@@ -82,41 +82,61 @@ def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]
 
 def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
     """What each file below a root is, in their order. Those of a store are asked for side by side."""
-    if not is_url(root):
-        for candidate in candidates:
-            yield from _look(candidate, root, notes)
-        return
+    late = Late()
 
     def look(candidate: Source) -> tuple[list[Found], list[HealthNote]]:
         of_file: list[HealthNote] = []
-        return list(_look(candidate, root, of_file)), of_file
+        return list(_look(candidate, root, late, of_file)), of_file
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for found, of_file in pool.map(look, candidates):
-            notes += of_file
-            yield from found
+    if is_url(root):
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for found, of_file in pool.map(look, candidates):
+                notes += of_file
+                yield from found
+    else:
+        for candidate in candidates:
+            yield from _look(candidate, root, late, notes)
+    if late.left_bytes <= HEAD_BYTES:
+        issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files begin with something else than a trace"
+        notes.append(HealthNote(issue, "of further files the beginning alone was looked at", "warning", where=root))
 
 
-def _look(candidate: Source, root: str, notes: list[HealthNote]) -> Iterator[Found]:
+@dataclass
+class Late:
+    """How far files are looked through for what begins late in them, all below one path together."""
+
+    left_bytes: int = LATE_EVENTS_TOGETHER_BYTES
+
+    def looked(self, file: Found) -> Found:
+        """The same file, its part taken off."""
+        self.left_bytes = max(0, self.left_bytes - max(0, file.looked_bytes - HEAD_BYTES))
+        return file
+
+    @property
+    def of_one_bytes(self) -> int:
+        """How far one more file is looked through."""
+        return min(self.left_bytes, LATE_EVENTS_BYTES)
+
+
+def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
     """What a file is, or, where it is an archive, each of its members, in one pass."""
     try:
         with open_raw(candidate.path, head_only=True) as stored:
             packed = is_zip(stored.read(ZIP_MAGIC_BYTES))
             stored.seek(0)
             if not packed:
-                found = _sniffed(candidate, stored, root, LATE_EVENTS_BYTES)
+                found = late.looked(_sniffed(candidate, stored, root, late.of_one_bytes))
                 packed = found.sniffed.format is None and found.sniffed.what == TAR
                 if not packed:
                     yield found
         if packed:
-            yield from _look_inside(candidate, root, notes)
+            yield from _look_inside(candidate, root, late, notes)
     except (DdprofError, OSError) as error:
         notes.append(HealthNote(_named(candidate, error), "this file is left out", where=candidate.path))
 
 
-def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterator[Found]:
+def _look_inside(archive: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
     """Each member of an archive. Raises OSError, in one line, where it is damaged; what was before that has come."""
-    spare_bytes = LATE_EVENTS_IN_ARCHIVE_BYTES
     try:
         with open_archive(archive.path) as opened:
             for member, size_bytes in shown_members(opened):
@@ -125,11 +145,10 @@ def _look_inside(archive: Source, root: str, notes: list[HealthNote]) -> Iterato
                     continue
                 try:
                     with open_member(opened, member) as (stored, budget):
-                        found = _sniffed(inside, stored, root, min(spare_bytes, LATE_EVENTS_BYTES), budget)
+                        found = late.looked(_sniffed(inside, stored, root, late.of_one_bytes, budget))
                 except (DdprofError, OSError, *ARCHIVE_DAMAGE) as error:
                     notes.append(HealthNote(_named(inside, error), "this file is left out", where=inside.path))
                     continue
-                spare_bytes = max(0, spare_bytes - max(0, found.looked_bytes - HEAD_BYTES))
                 yield found
     except ARCHIVE_DAMAGE as error:
         raise OSError(f"damaged archive ({one_line(error)})") from error

@@ -6,6 +6,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.model import HealthNote
+from ddprof.sidecar import Sidecar, TracedWindow
 
 
 def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(labelled: Runs) -> None:
@@ -21,3 +22,10 @@ def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(l
     assert found.rank_ids == tuple(r for r in job.rank_ids if r != job.rank_ids[1])
     assert [n.rank for n in found.health if n.issue == note.issue] == [job.rank_ids[1]]
     assert not [n.issue for n in found.health if "not traced" in n.issue]  # its file was read
+
+
+def test_what_windows_left_out_is_said(labelled: Runs) -> None:
+    job = labelled("clean.ddp").job
+    windows = (TracedWindow(), TracedWindow(left_out=("stacks",)), TracedWindow(left_out=("stacks", "shapes")))
+    found = job_facts([replace(facts, sidecar=Sidecar(windows=windows)) for facts in job.ranks])
+    assert "2 of 3 trace windows were recorded without stacks and shapes" in [note.issue for note in found.health]

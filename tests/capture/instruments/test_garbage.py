@@ -1,6 +1,7 @@
 """Garbage collections: who began them."""
 
 import gc
+import sys
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.capture.instruments.garbage import GarbageCollection
+from ddprof.capture.steps.native_tracker import outside
 
 LONG_NS = 2_000_000
 
@@ -18,6 +20,28 @@ def automatic() -> Iterator[None]:
     was = gc.isenabled()
     yield
     (gc.enable if was else gc.disable)()
+
+
+def test_what_a_handler_raises_in_the_callback_ends_the_script() -> None:
+    """A signal that comes while the collector runs is handled in the first Python code after it: our callback."""
+    ending, dropped = [SystemExit(4)], list[Any]()
+
+    def handled(*_: object) -> None:
+        if ending:
+            raise ending.pop()
+
+    callback = outside(handled)
+    assert callback is not None
+    gc.callbacks.append(callback)
+    try:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit, match="4"):
+            patch.setattr(sys, "unraisablehook", dropped.append)
+            gc.collect()
+            for _ in range(2):  # where the interpreter looks for what is pending
+                pass
+    finally:
+        gc.callbacks.remove(callback)
+    assert dropped == []
 
 
 @pytest.mark.usefixtures("automatic")

@@ -1,6 +1,7 @@
 """When trace windows open and close."""
 
-from ddprof.capture.window.plan import WindowPlan
+from ddprof.capture.files.control import LESS, Request
+from ddprof.capture.window.plan import Less, WindowPlan
 
 
 def test_windows_open_as_planned_or_asked_for_and_end_where_the_script_says() -> None:
@@ -36,3 +37,10 @@ def test_windows_open_as_planned_or_asked_for_and_end_where_the_script_says() ->
     assert plan.last_step == 11  # never longer
     plan.request(30, 2, "asked for")
     assert plan.end_with(29) and plan.idle and plan.opens_at(30) is None
+
+
+def test_windows_leave_out_what_is_asked_for_from_the_same_step_on_every_rank() -> None:
+    plan = WindowPlan(5, 5, 20)
+    for first_step, count in ((20, 1), (60, 2)):
+        plan.obey(Request(LESS, first_step, count, "too much"))
+    assert [plan.less_at(step) for step in (59, 60)] == [Less(20, 1, "too much"), Less(60, 2, "too much")]

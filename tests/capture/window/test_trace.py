@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.capture.files.control import INSTRUMENTS
 from ddprof.capture.window.annotate import Annotator
+from ddprof.capture.window.plan import Less
 from ddprof.capture.window.trace import TraceWindow
 
 pytestmark = pytest.mark.torch
@@ -18,12 +20,17 @@ def test_windows_leave_no_threads_behind(tmp_path: Path) -> None:
     notes: list[str] = []
     window = TraceWindow(Annotator(), notes.append, record_shapes=False)
     for number in range(4):
-        assert window.open(number, "planned")
+        assert window.open(number, "planned", Less(0, min(number, len(INSTRUMENTS))))
         record = window.close(tmp_path / f"rank0.{number}", number)
-        assert record is not None and record["trace_path"] == f"rank0.{number}.pt.trace.json.gz"
+        assert record is not None and record["left_out"] == [*INSTRUMENTS][:number]
+        assert record["trace_path"] == f"rank0.{number}.pt.trace.json.gz"
         deadline = time.monotonic() + 300
         while window.compressing and time.monotonic() < deadline:
             time.sleep(0.01)
+    assert (
+        not window.open(9, "planned", Less(8, 3, "too much"))
+        and notes.pop() == "no trace windows from step 8 on: too much"
+    )
     gc.collect()
     kept = [thing for thing in gc.get_objects() if isinstance(thing, threading.Thread)]
     assert sum(thread.name == "ddprof-compress" for thread in kept) == 1

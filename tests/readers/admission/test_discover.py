@@ -10,6 +10,8 @@ from reading import EVENTS, MALFORMED, read_all
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
+from ddprof.readers.admission import discover as admitted
+from ddprof.readers.admission.discover import Late
 
 
 def test_names_do_not_matter(tmp_path: Path) -> None:
@@ -42,6 +44,19 @@ def test_events_after_megabytes_of_metadata_and_paths_without_any(tmp_path: Path
     header = {"metadata": {"text": "x" * 3_000_000, "decoy": '"traceEvents": ['}}
     kt.write(tmp_path / "t.json", EVENTS, header=header)
     assert [len(t.events) for t in read_all(discover([tmp_path]))] == [5]
+
+
+def test_a_folder_of_large_logs_is_looked_through_so_far_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.log").write_text("12:00 some line\n" * 200_000)
+    kt.write(tmp_path / "t.json", EVENTS)
+    assert discover([tmp_path]).health == ()
+    monkeypatch.setattr(admitted, "Late", lambda: Late(5_000_000))
+    inventory = discover([tmp_path])
+    assert [len(t.events) for t in read_all(inventory)] == [5]
+    assert [note.effect for note in inventory.health] == ["of further files the beginning alone was looked at"]
 
 
 @pytest.mark.usefixtures("decoding")

@@ -392,8 +392,50 @@ static PyType_Slot slots[] = {{Py_tp_init, StepTracker_init},
 static PyType_Spec spec = {"ddprof.capture.steps._phases.StepTracker", sizeof(StepTracker), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "_phases", .m_doc = "Phase timers of the training thread.", .m_size = -1};
+/* ------------------------------------------------------------------------------------------- callbacks
+
+   What the collector calls may raise nothing: the interpreter prints and drops it. A signal that came while it collected
+   is handled in the first Python code that runs after, which is our callback, and its handler may end the script. */
+
+typedef struct {
+    PyObject *type, *value, *traceback;
+} Raised;
+
+static int raise_again(void *kept) {
+    Raised raised = *(Raised *)kept;
+    free(kept);
+    PyErr_Restore(raised.type, raised.value, raised.traceback);
+    return -1;
+}
+
+static PyObject *hand_on(PyObject *held, PyObject *args) {
+    PyObject *function = PyTuple_GetItem(held, 0), *owner = PyTuple_GetItem(held, 1);
+    PyObject *answer = function && owner ? PyObject_CallObject(function, args) : NULL;
+    if (answer || PyLong_AsUnsignedLong(owner) != PyThread_get_thread_ident()) return answer;
+    Raised *kept = malloc(sizeof *kept);
+    if (!kept) return NULL;
+    PyErr_Fetch(&kept->type, &kept->value, &kept->traceback);
+    if (Py_AddPendingCall(raise_again, kept)) { /* there is no room */
+        raise_again(kept);
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
+}
+
+static PyMethodDef handing_on = {"handing_on", hand_on, METH_VARARGS, NULL};
+
+static PyObject *outside(PyObject *module, PyObject *function) {
+    PyObject *held = Py_BuildValue("(Ok)", function, PyThread_get_thread_ident());
+    PyObject *callback = held ? PyCFunction_New(&handing_on, held) : NULL;
+    Py_XDECREF(held);
+    return callback;
+}
+
+static PyMethodDef functions[] = {{"outside", outside, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_phases",
+                                        .m_doc = "Phase timers of the training thread.", .m_size = -1,
+                                        .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__phases(void) {
     PyObject *module = PyModule_Create(&definition), *type = module ? PyType_FromSpec(&spec) : NULL;

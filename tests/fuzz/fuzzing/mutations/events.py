@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from fuzzing.mutations.values import documents, put
+from fuzzing.mutations.values import RAW, documents, put
 from fuzzing.tree import Tree
 
 Events = list[dict[str, Any]]
@@ -134,7 +134,29 @@ def steps_elsewhere(events: Events, draw: Random) -> Events:
     return events
 
 
+def disorder_marks(events: Events, draw: Random) -> Events:
+    """Numbers or times of step marks given to one another: in another order, or the last one first."""
+    marks = [event for event in events if str(event.get("name", "")).startswith("ProfilerStep")]
+    for key in draw.choice((("name",), ("ts",), ("dur",), ("name", "tid"))):
+        held = [mark.get(key) for mark in marks]
+        for mark, value in zip(marks, held[::-1] if draw.random() < 0.5 else draw.sample(held, len(held)), strict=True):
+            mark[key] = value
+    return events
+
+
+def long_times(events: Events, draw: Random) -> Events:
+    """Times with more digits than a double holds, as text that `json` would not write."""
+    key, digits = draw.choice(("ts", "dur")), draw.choice((15, 17, 20, 40))
+    for event in some(events, draw):
+        if isinstance(event.get(key), int | float):
+            text = f"{abs(int(event[key]))}{draw.choice(('.', '', '.000'))}{'123456789' * 5}"
+            event[key] = RAW + text[:digits].rstrip(".")
+    return events
+
+
 _SETS = {
+    "denormal_duration": _set("dur", (5e-324, 1e-320, -1e-320, 2.2e-308, 1e-310)),
+    "denormal_time": _set("ts", (5e-324, -1e-320, 2.2e-308)),
     "keep_only": some,
     "no_duration": _set("dur", (0, -1, -1e9, None, "", "5")),
     "phase": _set("ph", ("B", "E", "i", "M", "b", "e", "C", "", "XX", None, 5)),
@@ -146,7 +168,7 @@ _SETS = {
     "same_time": _set("ts", (0, -1, None, 1e18, "1000.5", 2**62, 9.3e15)),
 }
 _CHANGES = (drop, repeat, shuffle, scale_times, shift_times, swap_labels, swap_arguments, set_argument)
-_CHANGES += (renumber, steps_elsewhere)
+_CHANGES += (renumber, steps_elsewhere, disorder_marks, long_times)
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
     f"events_{name}": partial(changed, change)
     for name, change in [*((change.__name__, change) for change in _CHANGES), *_SETS.items()]

@@ -8,15 +8,15 @@ from typing import Any
 from fuzzing.tree import Entry, Tree, files, packed_like, unpacked, with_file
 
 NAN, INFINITY = float("nan"), float("inf")
-_RAW = "@raw:"  # stands for text that `json` would not write
+RAW = "@raw:"  # stands for text that `json` would not write
 _MOST_EVENTS = 300  # of a long list that are looked at: the others are alike
 
 NUMBERS = (-1, 0, 1, 2**31, 2**53 + 1, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30, 0.5, 1e308, 5e-324)
-NUMBERS += (NAN, INFINITY, -INFINITY, f"{_RAW}1e999", f"{_RAW}{'9' * 5_000}", f"{_RAW}-0.0", f"{_RAW}1E400")
+NUMBERS += (NAN, INFINITY, -INFINITY, f"{RAW}1e999", f"{RAW}{'9' * 5_000}", f"{RAW}-0.0", f"{RAW}1E400")
 TEXTS = ("", "x", "0", "-1", "NaN", "1e5", "\x1b[31mred", "\x1b]0;title\x07", "\ud800", "\u202e", "a\nb", "a" * 100_000)
 TEXTS += ("../../etc/passwd", "<script>alert(1)</script>", "Process\x00name", "ProfilerStep#99999999999999999999")
 SHAPES: tuple[Any, ...] = (None, True, False, [], {}, [1], [[]], [None], {"a": {}}, {"0": 1}, [NAN], [[2**64]], ["x"])
-SHAPES += (_RAW + "[" * 3_000 + "]" * 3_000, _RAW + '{"a":' * 900 + "1" + "}" * 900)
+SHAPES += (RAW + "[" * 3_000 + "]" * 3_000, RAW + '{"a":' * 900 + "1" + "}" * 900)
 
 
 def documents(tree: Tree) -> list[tuple[str, Any]]:
@@ -46,11 +46,11 @@ def written(value: Any) -> bytes:
     if isinstance(value, Lines):
         return b"\n".join(written(item) for item in value) + b"\n"
     text = json.dumps(value)
-    while (at := text.find(f'"{_RAW}')) >= 0:
+    while (at := text.find(f'"{RAW}')) >= 0:
         end = text.index('"', at + 1)
         while text[end - 1] == "\\":
             end = text.index('"', end + 1)
-        text = text[:at] + json.loads(text[at : end + 1])[len(_RAW) :] + text[end + 1 :]
+        text = text[:at] + json.loads(text[at : end + 1])[len(RAW) :] + text[end + 1 :]
     return text.encode()
 
 
@@ -132,13 +132,14 @@ def _rename(holder: dict[str, Any], key: str, draw: Random) -> None:
 
 
 def repeat_key(tree: Tree, draw: Random) -> Tree:
-    """A key twice, with another value the second time (which is the one that parsers keep)."""
-    found = chosen_slot(tree, draw, _is_number)
+    """A key twice, with another value the second time (which is the one that parsers keep), or thousands of times."""
+    found = chosen_slot(tree, draw, lambda value: _is_number(value) or isinstance(value, str))
     if found is None or not isinstance(found[2][0], dict):
         return tree
     name, value, (holder, key) = found
     before = f"{json.dumps(key)}: {json.dumps(holder[key])}"
-    text = written(value).decode().replace(before, f"{before}, {json.dumps(key)}: null", 1)
+    more = f", {json.dumps(key)}: {draw.choice(('null', '-1', '[]', '5e-324', 'true', json.dumps(holder[key])))}"
+    text = written(value).decode().replace(before, before + more * draw.choice((1, 1, 5_000)), 1)
     return with_file(tree, name, packed_like(_content(tree, name), text.encode()))
 
 

@@ -1,0 +1,152 @@
+"""Sends signals to jobs, bare and under `ddprof run`, and compares how they end.
+
+    python benchmarks/signals.py [--signals SIGTERM SIGINT] [--to launcher group rank] [--times 10]
+
+A case is a signal, whom it is sent to (the command that was started; its process group; rank 1), and what the script
+does about it: nothing, a handler that calls `sys.exit`, or one that saves and goes on. Each is run bare, and under
+`ddprof run` in either mode; exit code, what each rank's handler wrote, and the processes that are left must be those of
+the bare run. The ranks collect garbage all the time: a signal that comes meanwhile is handled inside a callback. The
+case "restart" has rank 1 fail once under `--max-restarts=1`. Exits with 1 where a run ends otherwise than a bare one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parent.parent
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGKILL")
+HANDLERS = ("none", "exit", "save")
+MODES = (("trace",), ("monitor",))
+TIMEOUT_S = 180
+SCRIPT = """
+import os, signal, sys
+import torch, torch.distributed as dist
+place, how, number, rank = sys.argv[1], sys.argv[2], sys.argv[3], os.environ["RANK"]
+
+def handled(got, frame):
+    with open(f"{place}/handled.{rank}", "a") as out:
+        out.write(f"{got}\\n")
+    if how == "exit":
+        sys.exit(4)
+    if how == "save":
+        globals()["left"] = 3
+
+left = 1_000_000
+if how in ("exit", "save"):
+    signal.signal(getattr(signal, number), handled)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 16))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+step = 0
+while left:
+    model(torch.randn(8, 16)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    kept = [[at] for at in range(3000)]
+    kept.append(kept)
+    step, left = step + 1, left - 1
+    if step == 4:
+        open(f"{place}/ready.{rank}.{os.getpid()}", "w").close()
+    if how == "restart" and step == 6:
+        if rank == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            raise SystemExit(9)
+        left = 3 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1" else left
+"""
+
+
+def end_of(options: tuple[str, ...] | None, name: str, to: str, how: str, after_s: float) -> dict[str, Any]:
+    """How a job ends: bare where `options` of `ddprof run` are None."""
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "job.py").write_text(SCRIPT)
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts"]
+        command += ["1" if how == "restart" else "0", f"{place}/job.py", place, how, name]
+        if options is not None:
+            ours = [sys.executable, "-m", "ddprof.cli.run", "--out", f"{place}/runs", "--mode", *options, "--"]
+            command = ours + command
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with open(f"{place}/said", "w", encoding="utf-8") as said:
+            job = subprocess.Popen(command, cwd=REPO, env=environment, stdout=said, stderr=said, start_new_session=True)
+        ranks = _ready(Path(place), job)
+        began = time.monotonic()
+        if how != "restart":
+            time.sleep(after_s)
+            number = getattr(signal, name)
+            if to == "group":
+                os.killpg(job.pid, number)
+            else:
+                os.kill(job.pid if to == "launcher" else ranks["1"], number)
+        try:
+            code: int | str = job.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            code = "did not end"
+        took_s = time.monotonic() - began
+        left = [rank for rank, pid in ranks.items() if Path(f"/proc/{pid}/stat").exists() and not _is_zombie(pid)]
+        if code == "did not end":
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+        handled = {path.name[-1]: path.read_text().split() for path in sorted(Path(place).glob("handled.*"))}
+        restarts = len(list(Path(place).glob("ready.1.*")))
+        # Python ends by a signal's number, a shell and we by 128 + that: both mean the same to who started the job.
+        code = 128 - code if isinstance(code, int) and code < 0 else code
+        return {"code": code, "handled": handled, "left": left, "starts": restarts, "s": round(took_s, 1)}
+
+
+def _ready(place: Path, job: subprocess.Popen[bytes]) -> dict[str, int]:
+    """Process of each rank, once both train."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline and job.poll() is None:
+        found = {path.name.split(".")[1]: int(path.suffix[1:]) for path in place.glob("ready.*")}
+        if len(found) == 2:
+            return found
+        time.sleep(0.05)
+    raise SystemExit(f"the job did not train: {(place / 'said').read_text()[-2000:]}")
+
+
+def _is_zombie(pid: int) -> bool:
+    return ") Z" in Path(f"/proc/{pid}/stat").read_text()
+
+
+def main() -> int:
+    """Run every case so many times and say which end otherwise than bare."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--signals", nargs="+", default=SIGNALS)
+    parser.add_argument("--to", nargs="+", default=("launcher", "group", "rank"))
+    parser.add_argument("--handlers", nargs="+", default=(*HANDLERS, "restart"))
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--log", type=Path, default=Path("signals.jsonl"))
+    options = parser.parse_args()
+    cases = [case for case in product(options.signals, options.to, options.handlers) if case[2] != "restart"]
+    cases = [case for case in cases if case[0] != "SIGKILL" or case[2] == "none"]
+    cases += [("none", "none", "restart")] if "restart" in options.handlers else []
+    chooser, count = random.Random(options.seed), Counter[str]()
+    for (name, to, how), _ in product(cases, range(options.times)):
+        after_s = chooser.uniform(0, 1.5)
+        bare = end_of(None, name, to, how, after_s)
+        for mode in MODES:
+            ours = end_of(mode, name, to, how, after_s)
+            same = all(ours[key] == bare[key] for key in ("code", "handled", "left", "starts"))
+            count["same" if same else "other"] += 1
+            line = {"signal": name, "to": to, "how": how, "mode": mode[0], "same": same, "bare": bare, "ours": ours}
+            with options.log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line) + "\n")
+            if not same:
+                print(json.dumps(line), flush=True)
+    print(json.dumps(dict(count)))
+    return int(bool(count["other"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.attribution.own_time import EXTRA, OwnTime
 from benchmarks.attribution.recurrence import Prior, Recurrence, recurrence
-from benchmarks.attribution.splits import EVEN, WORK, why_longer
+from benchmarks.attribution.splits import EVEN, WORK, are_fed_more, why_longer
 
 # Chance of a rank to be steadily late by a cause, and now and then, and how far healthy ranks differ by it, relative to
 # what the typical one spends. Of labelled generated runs: late batches come now and then, slow kernels in every step.
@@ -33,6 +33,7 @@ FINDING_OF = {
     "allocator": "host.allocator",
     "memcpy": "input.pageable_copy",
 }
+ALONE = 5.0  # natural log units: lines of the script that one rank alone runs were seen on it
 TURNS = "straggler.imbalance"
 MOST_OF_HOST = 0.75  # of a host's ranks, before all of it is meant
 FEWEST_TURNS = 2  # steps, and ranks, that events fall on
@@ -72,7 +73,12 @@ class Late:
 
 def attribute(own: OwnTime) -> tuple[Late, ...]:
     """Everybody who is late, the largest gain first; columns of the same ranks and steps together."""
-    seen = {c: recurrence(own.excess(c), own.typical(c), PRIORS[c]) for c in own.causes if c in PRIORS}
+    alone = np.where(np.isin(np.arange(len(own.rank_ids)), own.alone), ALONE, 0.0)
+    seen = {
+        cause: recurrence(own.excess(cause), own.level(cause), PRIORS[cause], alone if cause == "host_launch" else 0.0)
+        for cause in own.causes
+        if cause in PRIORS
+    }
     named: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for cause, states in seen.items():
         positions = _named(own, states)
@@ -107,7 +113,7 @@ def _late(own: OwnTime, positions: tuple[int, ...], causes: Sequence[str], seen:
     rivals += [Rival("chance", 1.0 - sure)]
     beyond = np.sum([own.excess(cause)[where].mean(axis=1) for cause in ordered], axis=0)
     gain_us = _gain_us(own, where, ordered)
-    if is_compute and max(why, key=lambda name: why[name]) == WORK and first != EXTRA:
+    if first == "compute" and max(why, key=lambda name: why[name]) == WORK and are_fed_more(own, where):
         gain_us *= 1 - len(where) / len(own.rank_ids)  # what is not fed to these ranks goes to the others
     return Late(positions, tuple(ordered), float(beyond.max()), gain_us, _ordered(rivals))
 

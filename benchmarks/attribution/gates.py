@@ -87,6 +87,16 @@ class _Wrapped(ast.NodeTransformer):
     def _call(self, method: str, *arguments: ast.expr) -> ast.Call:
         return ast.Call(ast.Attribute(ast.Name(_HOOK, ast.Load()), method, ast.Load()), [*arguments], [])
 
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        """Types are no gates."""
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        """Without the type of what it returns."""
+        node.returns = None
+        self.generic_visit(node)
+        return node
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         parts = []
         for part in node.values:

@@ -57,8 +57,12 @@ class OwnTime:
         """All own time, us, shape (ranks, steps)."""
         return np.asarray(self.us.sum(axis=0))
 
+    def level(self, cause: str) -> Array:
+        """Median over the ranks in each step, as a share of the step; shape (steps,)."""
+        return np.asarray(np.median(self.us[self.causes.index(cause)], axis=0) / self.step_us)
+
     def typical(self, cause: str) -> Array:
-        """Lower median over the ranks in each step, as a share of the step; shape (steps,)."""
+        """Time of the typical rank in each step, as a share of the step; shape (steps,)."""
         return averages.typical_row(self.us[self.causes.index(cause)]) / self.step_us
 
     def excess(self, cause: str) -> Array:

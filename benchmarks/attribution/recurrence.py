@@ -38,7 +38,7 @@ class Prior:
     """What is expected of one cause before anything is seen.
 
     `steady`, `own`: chance that a rank has it in every step, or now and then at a rate of its own. `scatter`: of
-    healthy ranks, relative to what the typical rank spends on it.
+    healthy ranks, relative to the median of what ranks spend on it.
     """
 
     steady: float
@@ -60,26 +60,28 @@ class Recurrence:
         return self.steady + self.own
 
 
-def recurrence(excess: Floats, typical: Floats, prior: Prior) -> Recurrence:
-    """The states of ranks by their `excess`, shape (ranks, steps), over the `typical` time, shape (steps,), both as
-    shares of the step.
+def recurrence(excess: Floats, level: Floats, prior: Prior, lean: Floats | float = 0.0) -> Recurrence:
+    """The states of ranks by their `excess` over the typical rank, shape (ranks, steps), and the `level` of all, shape
+    (steps,), both as shares of the step. `lean`: what else speaks for each rank's being late, natural log units.
     """
     ranks, steps = excess.shape
     if not steps or excess.max(initial=0.0) < SIZES[0]:
         return Recurrence(np.zeros(ranks), np.zeros(ranks), np.zeros((ranks, steps)))
-    level = prior.scatter * np.maximum(typical, 0.0)
-    scale = np.sqrt(SIGMAS[:, None] ** 2 + level**2)[:, None, :]  # (sigmas, 1, steps)
+    apart = prior.scatter * level
+    scale = np.sqrt(SIGMAS[:, None] ** 2 + apart**2)[:, None, :]  # (sigmas, 1, steps)
     quiet = _log_density(excess, scale)  # (sigmas, ranks, steps)
     sizes = SIZES[:, None, None, None]
     sized = _log_density(excess - sizes, np.sqrt(scale**2 + (SIZE_SCATTER * sizes) ** 2))
     event = _log_mean(sized, 0)
     steady = _log_mean(sized.sum(axis=-1), 0)  # (sigmas, ranks)
     own = _now_and_then(quiet, event)
-    shifted = _log_density(excess - max(float(level.max()), SMALLEST) * RANK_EFFECTS[:, None, None, None], scale)
+    shifted = _log_density(excess - max(float(apart.max()), SMALLEST) * RANK_EFFECTS[:, None, None, None], scale)
     rates = RATES[:, None, None, None]
     common = np.stack([_common(shifted, event, float(rate)) for rate in RATES])  # (rates, sigmas, ranks)
     weights = np.log([1 - prior.steady - prior.own, prior.steady, prior.own])
-    states = np.stack([common + weights[0], *np.broadcast_arrays(steady + weights[1], own + weights[2], common)[:2]])
+    states = np.stack(
+        [common + weights[0], *np.broadcast_arrays(steady + weights[1] + lean, own + weights[2] + lean, common)[:2]]
+    )
     whole = np.logaddexp.reduce(states, axis=0)
     belief = whole.sum(axis=-1) + np.log(RATE_WEIGHTS)[:, None] + _log_prior_of_noise()
     belief = np.exp(belief - np.logaddexp.reduce(belief, axis=None))[..., None]

@@ -25,12 +25,9 @@ EVEN = 0.5
 
 def why_longer(own: OwnTime, positions: Sequence[int], is_extra: bool = False) -> dict[str, float]:
     """Chance of each reason that these ranks compute longer."""
-    share = own.excess("compute")[list(positions)].mean(axis=1)
-    typical = max(float(own.typical("compute").mean()), 1e-9)
     # Kernels that the peers lack are work, whatever else is slow.
     log = {DEVICE: np.log(SLOW_DEVICE_PRIOR), WORK: np.log(1 - SLOW_DEVICE_PRIOR)}
-    for position, excess in zip(positions, share.tolist(), strict=True):
-        rho = max(excess / typical, SMALLEST)
+    for position, rho in zip(positions, _longer(own, positions), strict=True):
         device, work = _likelihoods(own, position, rho)
         log[DEVICE] += device
         log[WORK] += work + HOT_OR_ALONE * (position in own.hot or position in own.alone)
@@ -38,6 +35,19 @@ def why_longer(own: OwnTime, positions: Sequence[int], is_extra: bool = False) -
         log[WORK] += HOT_OR_ALONE
     chance = _normalised(log)
     return _against_stages(own, positions, chance) if own.stages else chance
+
+
+def are_fed_more(own: OwnTime, positions: Sequence[int]) -> bool:
+    """Whether larger batches are most of what these ranks compute longer."""
+    each = zip(positions, _longer(own, positions), strict=True)
+    return all(float(own.fed[position]) > EVEN * rho for position, rho in each)
+
+
+def _longer(own: OwnTime, positions: Sequence[int]) -> list[float]:
+    """How much longer each rank computes than the typical one, relative."""
+    typical = max(float(own.typical("compute").mean()), 1e-9)
+    excess = own.excess("compute")[list(positions)].mean(axis=1) / typical
+    return [max(each, SMALLEST) for each in excess.tolist()]
 
 
 def _likelihoods(own: OwnTime, position: int, rho: float) -> tuple[float, float]:
@@ -60,10 +70,9 @@ def _against_stages(own: OwnTime, positions: Sequence[int], chance: dict[str, fl
     whole = [stage for stage in own.stages if set(stage) <= set(positions)]
     if not whole or sum(map(len, whole)) < len(positions):
         return chance
-    typical = max(float(own.typical("compute").mean()), 1e-9)
     log = {DEVICE: 0.0, STAGE: 0.0}
-    for position, excess in zip(positions, own.excess("compute")[list(positions)].mean(axis=1).tolist(), strict=True):
-        pace = float(own.stage_pace[position]) / max(excess / typical, SMALLEST)
+    for position, rho in zip(positions, _longer(own, positions), strict=True):
+        pace = float(own.stage_pace[position]) / rho
         log[DEVICE] += _log(pace, PACE_OF_DEVICE)
         log[STAGE] += _log(pace, PACE_OF_WORK)
     return _normalised(log)

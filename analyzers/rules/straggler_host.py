@@ -31,7 +31,7 @@ from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
+from ddprof.analyzers.job.waiting.lateness import LatestRank, comes_again, latest_rank
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -49,7 +49,6 @@ NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one t
 NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its peers cannot be told from a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
-FEW_STEPS = 2  # too few to tell whether a pause comes again
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
 
@@ -62,21 +61,10 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     typical = averages.typical(times[usable])
     excess = times - typical
     slow = usable & (excess > MIN_EXCESS * typical) & (excess > floor_us)
-    slow &= _comes_again(slowdown, typical, max(MIN_EXCESS * typical, floor_us))
+    more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical
+    slow &= comes_again(more_us, max(MIN_EXCESS * typical, floor_us))
     chosen = np.flatnonzero(slow)
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
-
-
-def _comes_again(slowdown: Slowdown, typical_us: float, least_us: float) -> Array:
-    """Whose hosts need `least_us` more than is typical even without the one step in which they need most; bool, shape
-    (ranks,). A single pause is no slow host. Two steps are too few to tell.
-    """
-    steps = slowdown.per_step.shape[1]
-    if steps <= FEW_STEPS:
-        return np.ones(len(slowdown.factor), bool)
-    rest = np.sort(np.where(np.isfinite(slowdown.per_step), slowdown.per_step, 1.0), axis=1)[:, :-1]
-    # Over all steps, as `least_us` is: what is left of a pause in every third step is two thirds of it.
-    return np.asarray((rest - 1.0).sum(axis=1) / steps * typical_us > least_us)
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

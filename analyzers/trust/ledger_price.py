@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.own_price import levelled_us
@@ -60,7 +61,8 @@ def ledger_price(measures: Measures, changes: Sequence[Change]) -> LedgerPrice |
     gain = sum((_gain_us(measures, *row) for row in rows), np.zeros((2, len(measures.job.ranks))))
     gain = np.minimum(gain, measures.step_us)
     # Own time of CPU ranks holds what a busy machine took from them.
-    held = (by_own_time and measures.job.on_device) or any(row.is_held_by_untraced for _, row in rows)
+    held = by_own_time and not execution_of(measures.job).computes_on_host
+    held |= any(row.is_held_by_untraced for _, row in rows)
     held &= bool(measures.job.missing_ranks)
     return LedgerPrice(float(gain[0].mean()), float(gain.max()), held)
 

@@ -26,7 +26,6 @@ from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
@@ -80,7 +79,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, NO_COMMUNICATION)
         return
     starting = start_up_only(measures.job)
-    if starting or not _sees_calls(measures):
+    # Device ranks whose traces say when work was launched; one of communication alone need not.
+    sees_calls = out_of_scope(measures.job) is not None or all(map(knows_launches, measures.job.ranks))
+    if starting or not sees_calls:
         late = _late(measures, UNSEEN_CHARGED_SHARE)
         yield from late
         if not late:
@@ -88,10 +89,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
-    explaining = limits.explaining_compute_excess
     other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
     slow = slow[~other_work[slow]]  # straggler.imbalance
-    chosen = np.setdiff1d(slow, slow_positions(measures.compute, explaining, explaining))
+    # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
+    computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
+    chosen = np.setdiff1d(slow, computing) if execution.computes_on_host else slow
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
@@ -148,20 +150,6 @@ def _times(factor: float) -> str:
     return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
-def _sees_calls(measures: Measures) -> bool:
-    """Does every device rank's trace say when its work was launched? (One of communication alone need not.)"""
-    job = measures.job
-    alone = out_of_scope(job) is not None
-    return alone or all(knows_launches(f) for f in job.ranks)
-
-
-def _ceiling_us(job: JobFacts, cost_us: float) -> float | None:
-    """The most that can be won: what waiting cost where nothing can be replayed; nothing of start-up."""
-    if start_up_only(job):
-        return 0.0
-    return cost_us if out_of_scope(job) is not None else None
-
-
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host.
 
@@ -205,7 +193,8 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
             ),
         ),
         band=1.0 if unseen else 0.3,
-        ceiling_us=_ceiling_us(job, cost_us),
+        # Where nothing can be replayed, what waiting cost is the most that can be won; of start-up nothing.
+        ceiling_us=0.0 if start_up_only(job) else cost_us if unseen else None,
         is_bound=unseen,
     )
     return [late]

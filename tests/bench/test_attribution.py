@@ -82,20 +82,14 @@ def test_half_of_the_ranks_may_be_late_and_no_more() -> None:
 def test_answers_are_judged_by_their_ranks_and_whole_jobs_accuse_nobody() -> None:
     fault = {"id": "straggler.compute", "acceptable_ids": [], "culprit_ranks": [1], "acceptable_culprits": [[1]]}
     label = {"faults": [{**fault, "recoverable_us": 90.0}], "step_us": 1000.0}
-    said = Answer("straggler.compute", (1,), 0.9, 100.0)
-    found = judge(label, [said])
-    assert found is not None
-    assert found.is_right
-    assert found.gain_error == pytest.approx(0.01)
-    other = judge(label, [Answer("straggler.compute", (2,), 0.9, 100.0)])
-    assert other is not None
-    assert (other.cause, other.ranks, other.accused) == (True, False, 1)
-    healthy = judge({"faults": [], "step_us": 1000.0}, [said])
-    assert healthy is not None
-    assert healthy.accused == 1
+    named, other = (Answer("straggler.compute", (rank,), 0.9, 100.0) for rank in (1, 2))
+    found, wrong, healthy = judge(label, [named]), judge(label, [other]), judge({"faults": []}, [named])
+    assert found is not None and wrong is not None and healthy is not None
+    assert found.is_right and found.gain_error == pytest.approx(0.01)
+    assert wrong.verdict == (True, False, 1) and healthy.verdict == (None, None, 1)
     assert judge({"faults": [{**fault, "id": "comm.slow_link"}]}, []) is None
-    assert len([*totals({"model": [found, other, healthy]})]) == 2
-    assert [*reliability([found, other])][-1] == "expected calibration error 40.0%"
+    assert len([*totals({"model": [found, wrong, healthy]})]) == 2
+    assert [*reliability([found, wrong])][-1] == "expected calibration error 40.0%"
 
 
 def test_a_gate_that_changes_nothing_is_counted_as_such(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ class CpuExecution:
         min_stage_excess=0.2,  # operator times on shared cores differ by 10 % and more without any fault
         min_compute_excess=MIN_COMPUTE_EXCESS,
         sure_compute_excess=MIN_COMPUTE_EXCESS,
-        explaining_compute_excess=MIN_COMPUTE_EXCESS,  # operators and Python run on one core: both slow is one cause
         min_work_spread=0.30,  # operators share cores with everything else: healthy runs spread by 10 to 25 %
         min_host_excess=0.05,  # threads are descheduled for milliseconds without any fault
         # gloo's all-reduce of 64 KiB between two ranks took 363 us; its rate is that of memory copies.

@@ -32,7 +32,6 @@ class DeviceExecution:
         min_stage_excess=0.05,
         min_compute_excess=0.02,  # healthy ranks of one model differ by about 0.5 %
         sure_compute_excess=inf,
-        explaining_compute_excess=inf,  # a slow device does not hold its host
         min_work_spread=0.03,
         min_host_excess=0.01,
         # NCCL's own base and hop latencies (tuning.cc) add up to 20 to 40 us in a node; a fast link's bus bandwidth.

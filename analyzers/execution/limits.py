@@ -17,7 +17,6 @@ class Limits:
     min_stage_excess: float  # of the mean stage's work: what makes a pipeline stage slow
     min_compute_excess: float  # of the typical peer's time for the same work: what makes a rank's compute slow
     sure_compute_excess: float  # the same in nearly every step: slow however much larger the typical excess is
-    explaining_compute_excess: float  # the same: explains that the rank's host is slow too
     min_work_spread: float  # of the mean rank's compute in a step, to the slowest rank's: unequal work
     min_host_excess: float  # of the step, over the typical peer's host time: what makes a host slow
     transfer_prior: TransferPrior  # what a transfer takes where the run does not tell

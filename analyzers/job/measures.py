@@ -34,6 +34,8 @@ from ddprof.tables import Array, Table
 from ddprof.units import format_ranks
 from ddprof.whose import whose
 
+MEETING = ("comm_wait", "comm_transfer", "pipeline_bubble")  # causes that are no rank's own
+
 
 @dataclass(frozen=True)
 class Measures:
@@ -85,8 +87,7 @@ class Measures:
     def own_us(self) -> Array:
         """What each rank spends on its own work, loading included, us per step, shape (ranks,): all but meeting its
         peers and waiting for other stages. Where one takes longer than the others, they wait for it."""
-        shared = ("comm_wait", "comm_transfer", "pipeline_bubble")
-        return np.asarray(self.ledger_us.sum(axis=1) - sum(self.cause_us(cause) for cause in shared))
+        return np.asarray(self.ledger_us.sum(axis=1) - sum(self.cause_us(cause) for cause in MEETING))
 
     def theirs(self, times: Array | Sequence[float]) -> tuple[int, ...]:
         """Numbers of the ranks that alone have a time (of each rank): a finding on it names them. () where it is the

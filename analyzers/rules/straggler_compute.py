@@ -84,15 +84,14 @@ def slow_devices(measures: Measures) -> dict[int, float]:
     """
     job, limits = measures.job, execution_of(measures.job).limits
     found: dict[int, float] = {}
+    other = [*measures.alone, *(shard.position for shard in measures.hot)]
     for slowdown in (measures.compute, measures.pace):
         chosen = slow_positions(slowdown, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = chosen[~slowdown.has_more[chosen] & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
-        chosen = np.setdiff1d(chosen, [shard.position for shard in measures.hot])
-        chosen = np.setdiff1d(chosen, list(measures.alone))
+        chosen = np.setdiff1d(chosen, other)
         typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)]) if len(chosen) else 1.0
         for p in chosen.tolist():
             found[p] = max(found.get(p, 1.0), float(slowdown.factor[p] / typical))
-    other = {*measures.alone, *(shard.position for shard in measures.hot)}
     fed = is_fed_more(job.ranks, measures.compute.factor)
     for p, since in slowed_down(measures).items():
         if p not in other and not fed[p]:

@@ -26,12 +26,11 @@ from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
+from ddprof.analyzers.job.waiting.lateness import LatestRank, comes_again, latest_rank
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -49,7 +48,6 @@ NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one t
 NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its peers cannot be told from a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
-FEW_STEPS = 2  # too few to tell whether a pause comes again
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
 
@@ -62,21 +60,10 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     typical = averages.typical(times[usable])
     excess = times - typical
     slow = usable & (excess > MIN_EXCESS * typical) & (excess > floor_us)
-    slow &= _comes_again(slowdown, typical, max(MIN_EXCESS * typical, floor_us))
+    more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical
+    slow &= comes_again(more_us, max(MIN_EXCESS * typical, floor_us))
     chosen = np.flatnonzero(slow)
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
-
-
-def _comes_again(slowdown: Slowdown, typical_us: float, least_us: float) -> Array:
-    """Whose hosts need `least_us` more than is typical even without the one step in which they need most; bool, shape
-    (ranks,). A single pause is no slow host. Two steps are too few to tell.
-    """
-    steps = slowdown.per_step.shape[1]
-    if steps <= FEW_STEPS:
-        return np.ones(len(slowdown.factor), bool)
-    rest = np.sort(np.where(np.isfinite(slowdown.per_step), slowdown.per_step, 1.0), axis=1)[:, :-1]
-    # Over all steps, as `least_us` is: what is left of a pause in every third step is two thirds of it.
-    return np.asarray((rest - 1.0).sum(axis=1) / steps * typical_us > least_us)
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -92,7 +79,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, NO_COMMUNICATION)
         return
     starting = start_up_only(measures.job)
-    if starting or not _sees_calls(measures):
+    # Device ranks whose traces say when work was launched; one of communication alone need not.
+    sees_calls = out_of_scope(measures.job) is not None or all(map(knows_launches, measures.job.ranks))
+    if starting or not sees_calls:
         late = _late(measures, UNSEEN_CHARGED_SHARE)
         yield from late
         if not late:
@@ -100,10 +89,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
-    explaining = limits.explaining_compute_excess
     other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
     slow = slow[~other_work[slow]]  # straggler.imbalance
-    chosen = np.setdiff1d(slow, slow_positions(measures.compute, explaining, explaining))
+    # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
+    computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
+    chosen = np.setdiff1d(slow, computing) if execution.computes_on_host else slow
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
@@ -160,20 +150,6 @@ def _times(factor: float) -> str:
     return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
-def _sees_calls(measures: Measures) -> bool:
-    """Does every device rank's trace say when its work was launched? (One of communication alone need not.)"""
-    job = measures.job
-    alone = out_of_scope(job) is not None
-    return alone or all(knows_launches(f) for f in job.ranks)
-
-
-def _ceiling_us(job: JobFacts, cost_us: float) -> float | None:
-    """The most that can be won: what waiting cost where nothing can be replayed; nothing of start-up."""
-    if start_up_only(job):
-        return 0.0
-    return cost_us if out_of_scope(job) is not None else None
-
-
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host.
 
@@ -217,7 +193,8 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
             ),
         ),
         band=1.0 if unseen else 0.3,
-        ceiling_us=_ceiling_us(job, cost_us),
+        # Where nothing can be replayed, what waiting cost is the most that can be won; of start-up nothing.
+        ceiling_us=0.0 if start_up_only(job) else cost_us if unseen else None,
         is_bound=unseen,
     )
     return [late]

@@ -140,10 +140,6 @@ def _meeting_us(measures: Measures) -> float:
     return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
 
 
-def _alone() -> Iterator[Abstention]:
-    yield Abstention(RULE.id, "balance cannot be judged: no two ranks with the same kernels were traced")
-
-
 def _fix(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting="batch composition" + (f" of {format_ranks(numbers)}" if numbers else ""),
@@ -158,7 +154,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Work that is unequal within steps and does not stay with one device."""
     slowdown = measures.compute
     if len(measures.job.ranks) < 2 or not np.isfinite(slowdown.factor).any():
-        yield from _unequal_batches(measures) if len(measures.job.ranks) > 1 else _alone()
+        yield from _unequal_batches(measures)
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)

@@ -23,14 +23,13 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, recurring
+from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, comes_again, recurring
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
-FEW_STEPS = 2  # too few to tell whether a wait comes again
 NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
 
 
@@ -136,7 +135,8 @@ def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
 def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     """The finding on waiting that nothing explains."""
     job = measures.job
-    per_step = _charged_by_step(measures, left)
+    charged = _charged_by_step(measures, left)
+    per_step = charged[:, charged.sum(axis=0) > 0]
     latest = np.bincount(np.argmax(per_step, axis=0), minlength=len(job.ranks))
     worst = int(np.argmax(per_step.sum(axis=1)))
     share = float(per_step[worst].sum() / per_step.sum())
@@ -154,7 +154,7 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     else:
         who = "one rank is the slowest" if turns == 1 else f"the slowest rank varies: {turns} ranks"
         summary = f"{who} in {steps} steps"
-    once = _in_one_step(measures, per_step)
+    once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
     summary += ", nearly all of it in one step" if once else ""
     return Candidate(
@@ -180,22 +180,10 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
 
 
 def _charged_by_step(measures: Measures, left: Table) -> Array:
-    """Waiting charged to each rank in each step, ns, shape (ranks, steps); steps without any are left out."""
-    ranks, steps = len(measures.job.ranks), int(left["step"].max(initial=0)) + 1
+    """Waiting charged to each rank in each step, ns, shape (ranks, steps)."""
+    ranks, steps = len(measures.job.ranks), max(measures.steps, int(left["step"].max(initial=0)) + 1)
     key = left["culprit"] * steps + np.maximum(left["step"], 0)
-    charged = np.bincount(key, weights=left["dur_ns"], minlength=ranks * steps).reshape(ranks, steps)
-    return np.asarray(charged[:, charged.sum(axis=0) > 0])
-
-
-def _in_one_step(measures: Measures, per_step: Array) -> bool:
-    """Whether the waiting would not be worth a finding without the step that holds most of it. What occurs once in a
-    recording of several steps has no price: nothing says that it comes again.
-    """
-    if measures.steps <= FEW_STEPS:
-        return False
-    rest_ns = float(per_step.sum() - per_step.sum(axis=0).max(initial=0))
-    rest_us = rest_ns / 1e3 / (measures.steps - 1) / len(measures.job.ranks)
-    return rest_us < _floor_us(measures)
+    return np.bincount(key, weights=left["dur_ns"], minlength=ranks * steps).reshape(ranks, steps)
 
 
 def _floor_us(measures: Measures) -> float:

@@ -2,8 +2,9 @@
 
 A rank's step holds, booked to the causes of the ledger, the time that a change removes, and the waiting that is charged
 to ranks which the change brings to time. Ranks that meet in every step gain alike, so the mean over the ranks is the
-price and the rank that gains most bounds it: more than is booked anywhere cannot be won. What a host gains by running
-further ahead afterwards, and what stays because something else holds the device, only the replay can see.
+price and the rank that gains most bounds it: more than is booked anywhere cannot be won. Ranks that are named because
+they are late are priced by their own time (analyzers/job/own_price.py). What a host gains by running further ahead
+afterwards, and what stays because something else holds the device, only the replay can see.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_us
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.own_price import levelled_us
 from ddprof.analyzers.replay.changes.booked import Booked, positions
 from ddprof.analyzers.replay.changes.table import KINDS
 from ddprof.findings import Change, Recoverable
@@ -49,19 +52,26 @@ class LedgerPrice:
 
 
 def ledger_price(measures: Measures, changes: Sequence[Change]) -> LedgerPrice | None:
-    """The second price of changes; None where their gain is no matter of what is booked (formulas, rates)."""
+    """The second price of changes; None where their gain is no matter of what is booked (formulas, rates), and of late
+    ranks in pipelines, whose stages work in turn."""
     rows = [(change, kind.ledger) for change in changes if (kind := KINDS.get(change.kind)) and kind.ledger]
-    if not rows or len(rows) < len(changes):
+    by_own_time = any(change.ranks and row.levels is not None for change, row in rows)
+    if not rows or len(rows) < len(changes) or (by_own_time and measures.job.pipeline is not None):
         return None
     gain = sum((_gain_us(measures, *row) for row in rows), np.zeros((2, len(measures.job.ranks))))
     gain = np.minimum(gain, measures.step_us)
-    held = bool(measures.job.missing_ranks) and any(row.is_held_by_untraced for _, row in rows)
+    # Own time of CPU ranks holds what a busy machine took from them.
+    held = by_own_time and not execution_of(measures.job).computes_on_host
+    held |= any(row.is_held_by_untraced for _, row in rows)
+    held &= bool(measures.job.missing_ranks)
     return LedgerPrice(float(gain[0].mean()), float(gain.max()), held)
 
 
 def _gain_us(measures: Measures, change: Change, row: Booked) -> Array:
     """What is removed and what is at most, us per step and rank, shape (2, ranks)."""
     where = positions(measures, change)
+    if change.ranks and row.levels is not None:
+        return np.full((2, len(measures.job.ranks)), levelled_us(measures, where, row.levels))
     gain = np.zeros((2, len(measures.job.ranks)))
     for line, own in zip(gain, (row.own, row.most or row.own), strict=True):
         line[where] = own(measures, change)[where]

@@ -62,7 +62,6 @@ WORDS = {
 }
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
-ONE_RANK = "one rank alone, without computing,"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
 OPENED_APART = "recordings that opened apart by"
@@ -324,12 +323,8 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
         held.append((MORE_KERNELS, float(walls.job_wall[step]) - usual_ns))
     if _opened_apart(walls, step):
         held.append((OPENED_APART, float(walls.apart[step])))
-    told = max((ns for _, ns in held), default=0.0)
-    if not told and _pauses_once(walls, step, others):
+    if not any(ns for _, ns in held) and _pauses_once(walls, step, others):
         held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
-    alone = _unused_ns(walls, step)
-    if _outweighs(walls, step, others) and alone > max(walls.job_wall[step], TIMES_OTHERS * told):
-        held.append((ONE_RANK, alone))
     shown = [f"{words} {format_us(ns / 1e3)}" for words, ns in held if ns >= WORTH_SAYING * usual_ns]
     return ", ".join(shown)
 

@@ -16,6 +16,7 @@ from ddprof.tables import NULL, Array, Table
 FEWEST_OTHERS = 4  # waits to compare with, before length alone says that one is no part of the rhythm
 MOST_SHARE = 0.9  # of the waiting: operations beyond it cost next to nothing, whoever is last in them
 MAX_CHANCE = 0.01  # probability, over all ranks, of "last in k of n" by chance
+FEW_STEPS = 2  # too few to tell whether a time comes again
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,15 @@ def recurring(job: JobFacts) -> Array:
     while len(order) - once > FEWEST_OTHERS and waits[order[once]] > rest[once]:
         once += 1
     return ~np.isin(blame["instance"], order[:once])
+
+
+def comes_again(per_step: Array, least: float) -> Array:
+    """Whether times in steps, the last axis, are above `least` a step even without the step that holds most; bool. What
+    is in one step alone may be one event. Two steps are too few to tell.
+    """
+    steps = per_step.shape[-1]
+    rest = per_step.sum(axis=-1) - per_step.max(axis=-1)
+    return np.asarray((rest > least * steps) | (steps <= FEW_STEPS))
 
 
 def _most_of(blame: Table) -> Array:

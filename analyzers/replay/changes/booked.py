@@ -11,17 +11,20 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.charged import waited_for_part_us
-from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.measures import MEETING, Measures
 from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.traffic.cost import fit_cost
-from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Change
 from ddprof.tables import Array
 
-COMMUNICATION = ("comm_transfer", "comm_wait", "pipeline_bubble")
 SHARDED = "fsdp_shard"  # role of the groups that hold a shard of the parameters each
 
 Own = Callable[[Measures, Change], Array]
+
+
+def nothing(measures: Measures, _: Change) -> Array:
+    """No time of its own."""
+    return np.zeros(len(measures.job.ranks))
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,16 @@ class Booked:
     `causes`: of the waiting charged to the ranks of the change, what they were late for; () for all of it, None for
     changes that leave the lateness of ranks as it is; `is_of_target`: the cause is the change's target instead. `most`:
     what it removes at most, where that is more than `own`. `is_held_by_untraced`: every microbatch passes all stages:
-    where a replica's messages have no other end in the data, the replay does not move them.
+    where a replica's messages have no other end in the data, the replay does not move them. `levels`: of a change that
+    names ranks, the causes of their own time that become the typical rank's (() : all); the price is by these alone.
     """
 
-    own: Own
+    own: Own = nothing
     causes: tuple[str, ...] | None = None
     is_of_target: bool = False
     most: Own | None = None
     is_held_by_untraced: bool = False
+    levels: tuple[str, ...] | None = None
 
 
 def positions(measures: Measures, change: Change) -> Array:
@@ -56,13 +61,6 @@ def _per_rank(measures: Measures, of_rank: Callable[[RankFacts], intervals.Inter
     return np.array(lengths, float)
 
 
-def _excess(measures: Measures, change: Change) -> Array:
-    """Share of its time by which each rank of the change is slower, zero for the others."""
-    share = np.zeros(len(measures.job.ranks))
-    share[positions(measures, change)] = 1 - 1 / np.array(change.values)
-    return share
-
-
 def booked_to_target(measures: Measures, change: Change) -> Array:
     """The ledger's time of the cause, and exposed copies launched in its spans."""
 
@@ -74,22 +72,6 @@ def booked_to_target(measures: Measures, change: Change) -> Array:
         return intervals.intersect(held, facts.gaps_of("memcpy").bounds)
 
     return measures.cause_us(change.target) + _per_rank(measures, copies)
-
-
-def slower_compute(measures: Measures, change: Change) -> Array:
-    """Compute of ranks that are slower, by what they are slower."""
-    return np.asarray(_excess(measures, change) * measures.cause_us("compute"))
-
-
-def slower_host(measures: Measures, change: Change) -> Array:
-    """Idle time that a slower host leaves, by what it is slower."""
-    idle = sum((measures.cause_us(cause) for cause in HOST_CAUSES), np.zeros(len(measures.job.ranks)))
-    return np.asarray(_excess(measures, change) * idle)
-
-
-def nothing(measures: Measures, _: Change) -> Array:
-    """No time of its own."""
-    return np.zeros(len(measures.job.ranks))
 
 
 def starved(part_us: Callable[[Measures], Array]) -> Own:
@@ -203,7 +185,7 @@ def all_exposed(role: str = "") -> Own:
 
 def all_communication(measures: Measures, _: Change) -> Array:
     """Exposed communication of every kind, waiting included: who is faster lets others wait less."""
-    return sum((measures.cause_us(cause) for cause in COMMUNICATION), np.zeros(len(measures.job.ranks)))
+    return sum((measures.cause_us(cause) for cause in MEETING), np.zeros(len(measures.job.ranks)))
 
 
 def of_cause(cause: str) -> Own:

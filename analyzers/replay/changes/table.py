@@ -44,6 +44,7 @@ from ddprof.analyzers.replay.changes.work import (
     scale_host,
 )
 from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.causes import HOST_CAUSES
 from ddprof.errors import DdprofError
 from ddprof.findings import Change
 
@@ -76,20 +77,20 @@ _ALL_COMMUNICATION = Booked(booked.nothing, most=booked.all_communication)  # li
 _ROWS = (
     # Work of the ranks.
     ChangeKind("scale_compute", "compute runs `values` times faster", scale_compute, levels_work=True,
-               ledger=Booked(booked.slower_compute, ())),
+               ledger=Booked(levels=("compute",))),
     ChangeKind("balance_compute", "peers compute equally long in every step", balance_compute, levels_work=True,
                ledger=Booked(booked.of_cause("comm_wait"))),
     ChangeKind("level_compute", "ranks compute no longer than their peers", level_compute, levels_work=True,
-               ledger=Booked(booked.nothing, ())),
+               ledger=Booked(levels=("compute",))),
     ChangeKind("balance_stages", "every pipeline stage has the same work", balance_stages,
                ledger=Booked(booked.even_stages, most=booked.even_stages_at_most, is_held_by_untraced=True)),
     ChangeKind("scale_host", "the host runs `values` times faster whenever it is free to", scale_host,
-               ledger=Booked(booked.slower_host, ())),
+               ledger=Booked(levels=HOST_CAUSES)),
     # What the host spends its time on.
     ChangeKind("remove_host", "no host time in spans of the cause `target`", remove_host,
                ledger=Booked(booked.booked_to_target, is_of_target=True)),
     ChangeKind("instant_loader", "every batch is ready when it is asked for", instant_loader,
-               ledger=Booked(booked.of_cause("dataloader"), ("dataloader",))),
+               ledger=Booked(booked.of_cause("dataloader"), ("dataloader",), levels=("dataloader",))),
     ChangeKind("no_sync", "synchronising calls return at once", no_sync,
                ledger=Booked(booked.of_cause("host_sync"), ("host_sync",), most=booked.of_rank(idle_from_calls_us))),
     ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls,
@@ -98,7 +99,7 @@ _ROWS = (
                ledger=Booked(booked.less_script)),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us))),
-    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(booked.nothing, ())),
+    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(levels=())),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,
                ledger=Booked(booked.starved(lambda measures: measures.launching_us))),

@@ -1,6 +1,7 @@
 """The second price: what ledger and blame alone say a change gains."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,10 @@ def test_only_ranks_that_are_named_or_wait_gain_and_prices_apart_are_brought_tog
     assert slow is not None and other is not None
     assert other.value < 0.5 * slow.value
     assert slow.value == pytest.approx(labelled("straggler.compute").label["faults"][0]["recoverable_us"], rel=0.1)
+    untraced = replace(measures, job=replace(measures.job, missing_ranks=(9,)))
+    seen = ledger_price(untraced, (Change("scale_compute", (2,), (1.3,)),))
+    assert seen == replace(slow, sees_more=True)
+    assert seen.widened(Recoverable(10.0, 8.0, 12.0)).value == slow.value
     ledger = LedgerPrice(50.0, 60.0)
     assert ledger.agrees(Recoverable(45.0, 40.0, 52.0))
     low, high = Recoverable(10.0, 8.0, 12.0), Recoverable(90.0, 80.0, 95.0)

@@ -35,7 +35,7 @@ from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
-from ddprof.analyzers.rules.straggler_compute import slow_positions
+from ddprof.analyzers.rules.straggler_compute import not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -103,7 +103,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     explaining = limits.explaining_compute_excess
     other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
     slow = slow[~other_work[slow]]  # straggler.imbalance
-    chosen = np.setdiff1d(slow, slow_positions(measures.compute, explaining, explaining))
+    slower = slow_positions(measures.compute, explaining, explaining)
+    chosen = np.setdiff1d(slow, np.setdiff1d(slower, not_slow(measures)))
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.host_time import between_operators, blocked
+from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree
-from ddprof.analyzers.job.script.beside import is_sampled, run_samples, sampled_beside
+from ddprof.analyzers.job.script.beside import FORWARD, is_sampled, phases_of, run_samples, sampled_beside
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.intervals import Intervals
+from ddprof.tables import Array
 
 # The user's frames of a stack from outside in: each is two parts, (file, 0, function) and then (file, line, function).
 # So a function is told from its lines, of which samples know several.
 Part = tuple[str, int, str]
 Path = tuple[Part, ...]
 ANY_LINE = 0
+_TORCH = re.compile(r"^torch/")
 KNOWN_SHARE = 0.5  # of the steps: where samples say less than what ran for most of them, the rest may be anything
 
 
@@ -81,6 +88,49 @@ class RankPaths:
         if self.beside is None or not len(self.facts.steps) or not len(self.beside.every[0]):
             return None
         return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
+
+    def held_us(self, phase: str) -> float:
+        """Python between operators inside a forward or a backward pass (`phase`), us per step; 0 on a device rank."""
+        marks = self.facts.marks
+        found = self._phases.forward if phase == FORWARD else self._phases.backward
+        return float(intervals.overlap(intervals.intersect(self._idle, found), *marks).sum()) / 1e3 / len(marks[0])
+
+    def called_in(self, phase: str) -> dict[int, float]:
+        """How often it was seen over the whole run in functions of the user's that such a pass calls, by stack; not in
+        what these call of torch."""
+        called = self._tree.folded
+        wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & (self._below_torch == 0)
+        return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
+
+    def called_outside(self, phase: str) -> set[tuple[str, str]]:
+        """File and name of the functions that run outside such a pass."""
+        frames = self._tree.frame[~self._is_in(phase)]
+        return {self._tree.written[frame][::2] for frame in frames.tolist()}
+
+    def _is_in(self, phase: str) -> Array:
+        return self._tree.is_forward if phase == FORWARD else self._tree.is_backward
+
+    @cached_property
+    def _tree(self) -> CallTree:
+        return CallTree(self.facts.script_stacks, self.facts.script_frames)
+
+    @cached_property
+    def _phases(self) -> HostPhases:
+        return phases_of(self.facts, self._tree)
+
+    @cached_property
+    def _idle(self) -> Intervals:
+        return intervals.subtract(between_operators(self.facts), blocked(self.facts))
+
+    @cached_property
+    def _below_torch(self) -> Array:
+        """How many frames of torch lie inside the innermost user frame of each stack, shape (stacks,)."""
+        depth = np.zeros(len(self._tree), np.int64)
+        is_torch = self._tree.matching(_TORCH)[self._tree.frame]
+        for stack in range(len(depth)):
+            if self._tree.folded[stack] != stack:
+                depth[stack] = is_torch[stack] + (depth[self._tree.outer[stack]] if self._tree.outer[stack] >= 0 else 0)
+        return depth
 
 
 def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:

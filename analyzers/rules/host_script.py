@@ -23,7 +23,7 @@ Sources: PyTorch performance tuning guide; torch.profiler documentation (with_st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     lines = [
         line
         for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
-        if line.file and _is_seen(facts, line)
+        if line.file and _is_seen(job.ranks, line)
     ]
     if not lines or not len(where[0]):
         return
@@ -141,9 +141,9 @@ def _runs_us(measures: Measures) -> Array:
     )
 
 
-def _is_seen(facts: RankFacts, line: ScriptLine) -> bool:
-    """Whether a line was traced, or sampled often enough."""
-    seen = times_seen(facts, line.stacks)
+def _is_seen(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
+    """Whether a line was traced, or its function sampled often enough: all ranks run one script."""
+    seen = times_seen(ranks, line.file, line.function)
     return seen is None or seen >= MIN_SAMPLES
 
 

@@ -48,7 +48,9 @@ class Lines(IterableDataset):
 
 loader = DataLoader(Lines(), BATCH, num_workers=WORKERS)
 """
-_EPOCHS = _ROW.split("loader =")[0] + """
+_EPOCHS = (
+    _ROW.split("loader =")[0]
+    + """
 part = torch.utils.data.Subset(rows, range(BATCH * EPOCH * world))
 options = {"num_workers": 2, "persistent_workers": True}
 @workers
@@ -62,6 +64,7 @@ def epochs():
 
 loader = epochs()
 """
+)
 EPOCH = 8  # batches of it
 SOURCES = {
     "list of tensors": Source("""

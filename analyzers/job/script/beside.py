@@ -6,6 +6,8 @@ time is shared among the stacks as the whole run was sampled there; where frames
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ddprof import intervals
@@ -51,11 +53,18 @@ def sampled_beside(facts: RankFacts) -> int:
     return int(sum(run_samples(facts, REST).values()))
 
 
-def times_seen(facts: RankFacts, stacks: Array) -> int | None:
-    """How often the whole run's samples found the training thread in some stacks (rows); None where none were taken."""
-    totals = facts.script_totals
-    mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
-    return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
+def times_seen(ranks: Sequence[RankFacts], file: str, function: str) -> int | None:
+    """How often the whole run's samples found training threads in a function of the script, on all ranks; None where
+    none were taken."""
+    count, known = 0, False
+    for facts in ranks:
+        if not is_sampled(facts) or not len(facts.script_totals):
+            continue
+        tree, known = CallTree(facts.script_stacks, facts.script_frames), True
+        inside = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame] & (tree.folded >= 0)
+        inside = inside[np.maximum(tree.folded, 0)]
+        count += int(sum(n for stack, n in run_samples(facts).items() if inside[stack]))
+    return count if known else None
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +24,6 @@ from ddprof.tables import Array
 Part = tuple[str, int, str]
 Path = tuple[Part, ...]
 ANY_LINE = 0
-_TORCH = re.compile(r"^torch/")
 KNOWN_SHARE = 0.5  # of the steps: where samples say less than what ran for most of them, the rest may be anything
 
 
@@ -99,7 +97,7 @@ class RankPaths:
         """How often it was seen over the whole run in functions of the user's that such a pass calls, by stack; not in
         what these call of torch."""
         called = self._tree.folded
-        wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & (self._below_torch == 0)
+        wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
 
     def called_outside(self, phase: str) -> set[tuple[str, str]]:
@@ -121,16 +119,6 @@ class RankPaths:
     @cached_property
     def _idle(self) -> Intervals:
         return intervals.subtract(between_operators(self.facts), blocked(self.facts))
-
-    @cached_property
-    def _below_torch(self) -> Array:
-        """How many frames of torch lie inside the innermost user frame of each stack, shape (stacks,)."""
-        depth = np.zeros(len(self._tree), np.int64)
-        is_torch = self._tree.matching(_TORCH)[self._tree.frame]
-        for stack in range(len(depth)):
-            if self._tree.folded[stack] != stack:
-                depth[stack] = is_torch[stack] + (depth[self._tree.outer[stack]] if self._tree.outer[stack] >= 0 else 0)
-        return depth
 
 
 def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:

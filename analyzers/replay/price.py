@@ -109,10 +109,8 @@ class Pricer:
         """The gain with the range it is believed in."""
         if candidate.ceiling_us == 0:
             return Recoverable(0.0, 0.0, 0.0)
-        if candidate.changes:
-            margin = self._margin_us(gain_us, candidate.band)
-        else:  # timed, and not replayed: neither the replay's error nor the spread of the traced steps is in it
-            margin = candidate.band * gain_us
+        # What was timed and not replayed has neither the replay's error nor the spread of the traced steps in it.
+        margin = self._margin_us(gain_us, candidate.band) if candidate.changes else candidate.band * gain_us
         margin += self._drift_us(gain_us)
         return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
 

@@ -36,6 +36,7 @@ from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
+from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -60,6 +61,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, WITHOUT_FRAMES)
     if not any(has_frames(facts) for facts in job.ranks):
         return
+    found = next(_in_windows(measures), None)
+    timed = script_now_and_then(measures, RULE.id)
+    if timed is not None and (found is None or timed.lost_us > OTHER_FACTOR * found.lost_us):
+        yield timed
+    elif found is not None:
+        yield found
+
+
+def _in_windows(measures: Measures) -> Iterator[Candidate]:
+    """What the traced steps hold."""
+    job = measures.job
     others, runs_us = _who_run_it(measures)
     if not len(others):
         return

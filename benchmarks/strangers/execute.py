@@ -65,7 +65,7 @@ def analyze(folder: Path) -> str:
 
 
 def step_ms(folder: Path, name: str) -> float:
-    """Of the bare runs of a script, by its own clock: mean step of all rounds and ranks, without the oddest at both ends.
+    """Of the bare runs of a script, by its own clock: mean step, without the oddest at both ends.
 
     Where there were none, of the run under ddprof, whose windows are slower."""
     found = []

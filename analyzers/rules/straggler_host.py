@@ -35,7 +35,7 @@ from ddprof.analyzers.job.waiting.lateness import LatestRank, latest_rank
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
-from ddprof.analyzers.rules.straggler_compute import not_slow, slow_positions
+from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -79,6 +79,12 @@ def _comes_again(slowdown: Slowdown, typical_us: float, least_us: float) -> Arra
     return np.asarray((rest - 1.0).sum(axis=1) / steps * typical_us > least_us)
 
 
+def _is_steady(slowdown: Slowdown, position: int) -> bool:
+    """Whether a host is slower in nearly every step; two are too few to tell."""
+    more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
+    return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= STICKY_SHARE * np.median(more))
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks whose hosts are slower than their peers' for the same program."""
     if len(measures.job.ranks) < 2:
@@ -103,6 +109,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     explaining = limits.explaining_compute_excess
     other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
     slow = slow[~other_work[slow]]  # straggler.imbalance
+    if execution.computes_on_host:  # what stops a thread comes in some steps; a line that comes so is told as one
+        slow = np.array([p for p in slow.tolist() if p in measures.alone or _is_steady(measures.host, p)], np.int64)
     slower = slow_positions(measures.compute, explaining, explaining)
     chosen = np.setdiff1d(slow, np.setdiff1d(slower, not_slow(measures)))
     if len(slow) and not len(chosen):

@@ -13,6 +13,7 @@ or statistics tensor by tensor, gradients filled with zeros, an optimizer of the
 each parameter. Of those that can be one call for all tensors one operator per tensor is left in the price.
 A communication hook of DistributedDataParallel that is Python of the script, and holds the backward pass, is told by
 its function and line where `ddprof run` recorded the job.
+What runs in some steps only, or on ranks in turn, is told by the timers of all steps, and its line by samples.
 Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
 time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
 function is defined. A package that is not known as a library counts as the user's. Preparing data is the

@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.script.tree import written
 from ddprof.analyzers.job.script.beside import BACKWARD, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
-from ddprof.analyzers.job.script.idle import ScriptTime
+from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
 from ddprof.tables import NULL, Array, Table
@@ -154,13 +154,13 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By the time between operators inside a forward or a backward pass, which is recorded exactly: what holds the late
-    rank there is what the phase calls on it and on no peer. Its samples need only say which line that is."""
-    for phase in (BACKWARD, FORWARD):
+    """By the time between operators in one phase, which is recorded exactly: what holds the late rank there is what it
+    runs in it and no peer does. Its samples need only say which line that is."""
+    for phase in (BACKWARD, FORWARD, REST):
         held_us = late.held_us(phase) - float(np.median([rank.held_us(phase) for rank in others]))
         mine = late.called_in(phase)
         total = sum(mine.values())
-        if held_us < MOST_SHARE * lateness_us or total < MIN_SAMPLES:
+        if held_us < MOST_SHARE * lateness_us or total < MIN_TIMES:
             continue
         seen = by_path(late.facts, {stack: held_us * count / total for stack, count in mine.items()})
         inside = {path: us for path, us in seen.items() if path[-1][::2] not in late.called_outside(phase)}

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked
 from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree
-from ddprof.analyzers.job.script.beside import FORWARD, is_sampled, phases_of, run_samples, sampled_beside
+from ddprof.analyzers.job.script.beside import FORWARD, REST, is_sampled, phases_of, run_samples, sampled_beside
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.intervals import Intervals
@@ -88,24 +88,31 @@ class RankPaths:
         return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
 
     def held_us(self, phase: str) -> float:
-        """Python between operators inside a forward or a backward pass (`phase`), us per step; 0 on a device rank."""
-        marks = self.facts.marks
-        found = self._phases.forward if phase == FORWARD else self._phases.backward
-        return float(intervals.overlap(intervals.intersect(self._idle, found), *marks).sum()) / 1e3 / len(marks[0])
+        """Python between operators in forward or backward passes or beside the phases (`phase`), us per step; 0 on a
+        device rank."""
+        marks, phases = self.facts.marks, self._phases
+        if phase == REST:
+            found = intervals.subtract(self._idle, phases.every)
+        else:
+            found = intervals.intersect(self._idle, phases.forward if phase == FORWARD else phases.backward)
+        return float(intervals.overlap(found, *marks).sum()) / 1e3 / max(1, len(marks[0]))
 
     def called_in(self, phase: str) -> dict[int, float]:
-        """How often it was seen over the whole run in functions of the user's that such a pass calls, by stack; not in
-        what these call of torch."""
+        """How often the run was seen in the user's functions of such a phase, by stack; not in torch's."""
         called = self._tree.folded
         wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
 
     def called_outside(self, phase: str) -> set[tuple[str, str]]:
-        """File and name of the functions that run outside such a pass."""
+        """File and name of the functions that run outside such a pass; none where that is asked of what is beside."""
+        if phase == REST:
+            return set()
         frames = self._tree.frame[~self._is_in(phase)]
         return {self._tree.written[frame][::2] for frame in frames.tolist()}
 
     def _is_in(self, phase: str) -> Array:
+        if phase == REST:
+            return ~(self._tree.in_phase | self._tree.is_loss)
         return self._tree.is_forward if phase == FORWARD else self._tree.is_backward
 
     @cached_property

@@ -163,8 +163,8 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
         if held_us < MOST_SHARE * lateness_us or total < MIN_TIMES:
             continue
         seen = by_path(late.facts, {stack: held_us * count / total for stack, count in mine.items()})
-        inside = {path: us for path, us in seen.items() if path[-1][::2] not in late.called_outside(phase)}
-        alone = {path: us for path, us in inside.items() if not any(path in rank.seen for rank in others)}
+        # The loop around it is on all ranks.
+        alone = {path: us for path, us in seen.items() if not any(path in rank.seen for rank in others)}
         outer = _outermost(alone, dict.fromkeys(alone, 0.0), lateness_us)
         if outer is not None:
             return replace(_told(alone, outer, 0.0, seen), samples=int(total))

@@ -91,24 +91,18 @@ class RankPaths:
         """Python between operators in forward or backward passes or beside the phases (`phase`), us per step; 0 on a
         device rank."""
         marks, phases = self.facts.marks, self._phases
+        held = intervals.subtract(between_operators(self.facts), blocked(self.facts))
         if phase == REST:
-            found = intervals.subtract(self._idle, phases.every)
+            held = intervals.subtract(held, phases.every)
         else:
-            found = intervals.intersect(self._idle, phases.forward if phase == FORWARD else phases.backward)
-        return float(intervals.overlap(found, *marks).sum()) / 1e3 / max(1, len(marks[0]))
+            held = intervals.intersect(held, phases.forward if phase == FORWARD else phases.backward)
+        return float(intervals.overlap(held, *marks).sum()) / 1e3 / max(1, len(marks[0]))
 
     def called_in(self, phase: str) -> dict[int, float]:
         """How often the run was seen in the user's functions of such a phase, by stack; not in torch's."""
         called = self._tree.folded
         wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
-
-    def called_outside(self, phase: str) -> set[tuple[str, str]]:
-        """File and name of the functions that run outside such a pass; none where that is asked of what is beside."""
-        if phase == REST:
-            return set()
-        frames = self._tree.frame[~self._is_in(phase)]
-        return {self._tree.written[frame][::2] for frame in frames.tolist()}
 
     def _is_in(self, phase: str) -> Array:
         if phase == REST:
@@ -122,10 +116,6 @@ class RankPaths:
     @cached_property
     def _phases(self) -> HostPhases:
         return phases_of(self.facts, self._tree)
-
-    @cached_property
-    def _idle(self) -> Intervals:
-        return intervals.subtract(between_operators(self.facts), blocked(self.facts))
 
 
 def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:

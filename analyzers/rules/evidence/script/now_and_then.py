@@ -8,12 +8,12 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import CallTree, written
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
-from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
+from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.units import format_share
 from ddprof.whose import whose
@@ -29,14 +29,13 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
         return None
-    beside, calls = _seen(ranks, REST), _seen(ranks, FORWARD, of_libraries=True)
-    timed, seen, least = now_and_then(ranks, in_forward=False), beside, BESIDE
-    if not _is_clear(timed, least) and sum(calls.values()) >= MIN_TIMES:
-        timed, seen, least = now_and_then(ranks, in_forward=True), calls, IN_FORWARD
-    if timed is None or not _is_clear(timed, least):
-        return None
+    timed, seen = now_and_then(ranks, in_forward=False), _seen(ranks, REST)
+    if timed is None or timed.cost < BESIDE:
+        timed, seen = now_and_then(ranks, in_forward=True), _seen(ranks, FORWARD, of_libraries=True)
+        timed = None if timed is None or timed.cost < IN_FORWARD else timed
     words = max(seen, key=lambda one: seen[one], default="")
-    if not words or seen[words] < MIN_TIMES:
+    # What few ranks alone take is said with what makes them late.
+    if timed is None or len(whose(timed.times)) or seen.get(words, 0.0) < MIN_TIMES:
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     cost_us = timed.cost * measures.step_us
@@ -67,11 +66,6 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     )
 
 
-def _is_clear(timed: NowAndThen | None, least: float) -> bool:
-    """Whether it is worth a finding, and not on few ranks alone: such are said with what makes them late."""
-    return timed is not None and timed.cost >= least and not len(whose(timed.times))
-
-
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
     """Samples of the run in lines of the script, on all ranks and in a phase, but for what is torch's."""
     found: dict[str, float] = {}
@@ -82,6 +76,7 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             seen[stack] = samples * own[stack]
-        for line in lines_of(facts, seen):
-            found[line.words] = found.get(line.words, 0.0) + line.time_ns * bool(line.file)
+        for line in filter(lambda line: line.file, lines_of(facts, seen)):
+            words = written(line.file, line.line, line.function)
+            found[words] = found.get(words, 0.0) + line.time_ns
     return found

@@ -32,7 +32,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
+from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_called, times_seen
 from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
@@ -90,7 +90,7 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     lines = [
         line
         for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
-        if line.file and _is_seen(job.ranks, line)
+        if line.file and _is_seen(job.ranks, worst, line)
     ]
     if not lines or not len(where[0]):
         return
@@ -154,10 +154,10 @@ def _runs_us(measures: Measures) -> Array:
     )
 
 
-def _is_seen(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
-    """Whether a line was traced, or its function sampled often enough: all ranks run one script."""
-    seen = times_seen(ranks, line.file, line.function)
-    return seen is None or seen >= MIN_SAMPLES
+def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
+    """Whether a line was traced, or sampled often enough; inside a pass on all ranks together, which run one script."""
+    seen = times_seen(ranks[worst], line.stacks)
+    return seen is None or max(seen, times_called(ranks, line.file, line.function)) >= MIN_SAMPLES
 
 
 def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:

@@ -31,8 +31,7 @@ from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
 FEW_STEPS = 2  # too few to tell whether a wait comes again
-# Of a step: a healthy rank took 0.16 longer than its peer over 40 steps on two busy cores (2026-11-24).
-UNKNOWN_SHARE = 0.18
+UNKNOWN_SHARE = 0.18  # of a step: healthy ranks differed by 0.16 over 40 steps on two busy cores (2026-11-24)
 NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
 
 

@@ -53,18 +53,23 @@ def sampled_beside(facts: RankFacts) -> int:
     return int(sum(run_samples(facts, REST).values()))
 
 
-def times_seen(ranks: Sequence[RankFacts], file: str, function: str) -> int | None:
-    """How often the whole run's samples found training threads in a function of the script, on all ranks; None where
-    none were taken."""
-    count, known = 0, False
+def times_seen(facts: RankFacts, stacks: Array) -> int | None:
+    """How often the whole run's samples found the training thread in some stacks (rows); None where none were taken."""
+    totals = facts.script_totals
+    mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
+    return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
+
+
+def times_called(ranks: Sequence[RankFacts], file: str, function: str) -> int:
+    """How often they found all ranks in a function of the script that a pass calls, but for what it calls of torch."""
+    count = 0.0
     for facts in ranks:
-        if not is_sampled(facts) or not len(facts.script_totals):
-            continue
-        tree, known = CallTree(facts.script_stacks, facts.script_frames), True
-        inside = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame] & (tree.folded >= 0)
-        inside = inside[np.maximum(tree.folded, 0)]
-        count += int(sum(n for stack, n in run_samples(facts).items() if inside[stack]))
-    return count if known else None
+        tree = CallTree(facts.script_stacks, facts.script_frames)
+        named = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame]
+        mine = named[np.maximum(tree.folded, 0)] & ~tree.in_torch
+        for stack, samples in (*run_samples(facts, FORWARD).items(), *run_samples(facts, BACKWARD).items()):
+            count += samples * (mine[stack] and tree.folded[stack] >= 0)
+    return int(count)
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:

@@ -18,8 +18,7 @@ from ddprof.sidecar import StepTimes
 from ddprof.tables import Array
 
 QUIET, QUICKEST = 0.25, 0.05  # quantiles of the steps; what begins after the traced steps may be in nearly all others
-# Of the distance between these, which is one standard deviation where chance alone scatters.
-FAR = 4.0
+FAR = 4.0  # times the distance between these, one standard deviation where chance alone scatters
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,8 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
     if len(numbers) < MIN_STEPS or not all(traced):
         return None
     outside = [[each[number] for number in numbers] for each in timed]
-    own, inside = (
-        [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, every, strict=True)]
-        for every in (outside, traced)
-    )
+    own = [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, outside, strict=True)]
+    inside = [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, traced, strict=True)]
     quickest, quiet = np.quantile(own, (QUICKEST, QUIET), axis=1)
     quiet = np.minimum(quiet, [each.mean() for each in inside])
     more = np.array(own) - quiet[:, None]
@@ -62,10 +59,7 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> A
     not say."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
-    parts = [
-        (step.length_ns, step.data_ns or 0, paused(step), step.forward_ns, step.backward_ns, step.optimizer_ns or 0)
-        for step in steps
-    ]
+    parts = [(s.length_ns, s.data_ns or 0, paused(s), s.forward_ns, s.backward_ns, s.optimizer_ns or 0) for s in steps]
     known = np.array([[np.nan if part is None else part for part in each] for each in parts], float).T
     rest, forward, passes = known[0] - known[1] - known[2], known[3], known[3] + known[4]
     # An optimizer may run the passes itself (a closure): they are in its time then.

@@ -228,13 +228,14 @@ class Check:
 
 
 def severity_of(finding: Finding, step_us: float) -> str:
-    """Severity of a finding from what it recovers. One that names ranks accuses: where its range begins at nothing it
-    is not critical, and where it is as likely wrong as right besides, it is told and no more.
+    """Severity of a finding from what it recovers. Where its range begins at nothing it is not critical. It is told and
+    no more where its value is no critical one either, or where it accuses ranks and is as likely wrong as right.
     """
     found = severity(finding.recoverable_us.value, step_us)
-    if not finding.ranks or finding.recoverable_us.low > 0 or found == "info":
+    if finding.recoverable_us.low > 0 or found == "info":
         return found
-    return "warning" if finding.confidence > EVEN else "info"
+    is_firm = finding.confidence > EVEN if finding.ranks else found == "critical"
+    return "warning" if is_firm else "info"
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

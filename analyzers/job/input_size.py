@@ -56,7 +56,7 @@ def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
 def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
     """How much larger a rank's batches of the traced steps are than its typical peer's, in words; None where the
     capture did not count them."""
-    samples, elements = _samples(ranks), fed_elements(ranks)
+    samples, elements = _samples(ranks), _elements(ranks)
     others = np.delete(np.arange(len(ranks)), position)
     if samples is not None and samples[position] != averages.typical(samples[others]):
         return f"batches of {samples[position]:.0f} samples against {averages.typical(samples[others]):.0f}"
@@ -77,9 +77,10 @@ def _samples(ranks: Sequence[RankFacts]) -> Array | None:
 
 
 def _elements(ranks: Sequence[RankFacts]) -> Array | None:
-    """Per rank and step what the capture counted, else what the shapes of operators say (CPU ranks)."""
-    counted = fed_elements(ranks)
-    return tensor_elements(ranks) if counted is None else counted
+    """Per rank and step what the capture counted, or what the shapes of operators say (CPU ranks): a script may make
+    more of a batch than its loader hands it. Where both are known, the one by which ranks differ more."""
+    known = [each for each in (fed_elements(ranks), tensor_elements(ranks)) if each is not None]
+    return max(known, key=lambda each: float((each.max(axis=0) / each.mean(axis=0)).mean()), default=None)
 
 
 @remembered

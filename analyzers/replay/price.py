@@ -21,7 +21,7 @@ from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
-from ddprof.findings import Candidate, Change, Recoverable
+from ddprof.findings import Basis, Candidate, Change, Recoverable
 from ddprof.tables import Array
 
 MAX_KNOWN = (
@@ -109,7 +109,10 @@ class Pricer:
         """The gain with the range it is believed in."""
         if candidate.ceiling_us == 0:
             return Recoverable(0.0, 0.0, 0.0)
-        margin = self._margin_us(gain_us, candidate.band) + self._drift_us(gain_us)
+        # What was timed and not replayed has neither the replay's error nor the spread of the traced steps in it.
+        is_timed = candidate.basis is Basis.TIMED and not candidate.changes
+        margin = candidate.band * gain_us if is_timed else self._margin_us(gain_us, candidate.band)
+        margin += self._drift_us(gain_us)
         return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
 
     def range_us(self, reached_us: float, doubt_us: float) -> tuple[float, float]:

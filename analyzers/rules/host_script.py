@@ -13,6 +13,7 @@ or statistics tensor by tensor, gradients filled with zeros, an optimizer of the
 each parameter. Of those that can be one call for all tensors one operator per tensor is left in the price.
 A communication hook of DistributedDataParallel that is Python of the script, and holds the backward pass, is told by
 its function and line where `ddprof run` recorded the job.
+What runs in some steps only, or on ranks in turn, is told by the timers of all steps, and its line by samples.
 Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
 time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
 function is defined. A package that is not known as a library counts as the user's. Preparing data is the
@@ -23,7 +24,7 @@ Sources: PyTorch performance tuning guide; torch.profiler documentation (with_st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -31,11 +32,12 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_seen
+from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_called, times_seen
 from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
+from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -60,6 +62,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, WITHOUT_FRAMES)
     if not any(has_frames(facts) for facts in job.ranks):
         return
+    found = next(_in_windows(measures), None)
+    timed = script_now_and_then(measures, RULE.id)
+    if timed is not None and (found is None or timed.lost_us > OTHER_FACTOR * found.lost_us):
+        yield timed
+    elif found is not None:
+        yield found
+
+
+def _in_windows(measures: Measures) -> Iterator[Candidate]:
+    """What the traced steps hold."""
+    job = measures.job
     others, runs_us = _who_run_it(measures)
     if not len(others):
         return
@@ -77,7 +90,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     lines = [
         line
         for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
-        if line.file and _is_seen(facts, line)
+        if line.file and _is_seen(job.ranks, worst, line)
     ]
     if not lines or not len(where[0]):
         return
@@ -141,10 +154,10 @@ def _runs_us(measures: Measures) -> Array:
     )
 
 
-def _is_seen(facts: RankFacts, line: ScriptLine) -> bool:
-    """Whether a line was traced, or sampled often enough."""
-    seen = times_seen(facts, line.stacks)
-    return seen is None or seen >= MIN_SAMPLES
+def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
+    """Whether a line was traced, or sampled often enough; inside a pass on all ranks together, which run one script."""
+    seen = times_seen(ranks[worst], line.stacks)
+    return seen is None or max(seen, times_called(ranks, line.file, line.function)) >= MIN_SAMPLES
 
 
 def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:

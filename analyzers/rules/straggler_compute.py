@@ -24,6 +24,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import fed_ratio, is_fed_more
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.steps.onset import Onset, onset
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
@@ -84,7 +85,7 @@ def slow_devices(measures: Measures) -> dict[int, float]:
     """
     job, limits = measures.job, execution_of(measures.job).limits
     found: dict[int, float] = {}
-    other = [*measures.alone, *(shard.position for shard in measures.hot)]
+    other = [*not_slow(measures), *(shard.position for shard in measures.hot)]
     for slowdown in (measures.compute, measures.pace):
         chosen = slow_positions(slowdown, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = chosen[~slowdown.has_more[chosen] & ~is_fed_more(job.ranks, slowdown.factor)[chosen]]
@@ -97,6 +98,13 @@ def slow_devices(measures: Measures) -> dict[int, float]:
         if p not in other and not fed[p]:
             found.setdefault(p, 1.0 + since.excess)
     return found
+
+
+def not_slow(measures: Measures) -> list[int]:
+    """Positions of ranks that are late by a line that they alone run, or that computes beside their training thread:
+    operators of a CPU rank wait for the interpreter then, as its Python does."""
+    beside = threads_alone(measures.job.ranks) if execution_of(measures.job).computes_on_host else {}
+    return [*measures.alone, *beside]
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

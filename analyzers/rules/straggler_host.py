@@ -30,11 +30,11 @@ from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.waiting.lateness import LatestRank, comes_again, latest_rank
+from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_rank
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
-from ddprof.analyzers.rules.straggler_compute import slow_positions
+from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -66,6 +66,12 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
 
 
+def _is_steady(slowdown: Slowdown, position: int) -> bool:
+    """Whether a host is slower in nearly every step; two are too few to tell."""
+    more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
+    return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= STICKY_SHARE * np.median(more))
+
+
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks whose hosts are slower than their peers' for the same program."""
     if len(measures.job.ranks) < 2:
@@ -91,9 +97,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
     slow = slow[~other_work[slow]]  # straggler.imbalance
-    # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
-    computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
-    chosen = np.setdiff1d(slow, computing) if execution.computes_on_host else slow
+    chosen = slow
+    if execution.computes_on_host:
+        # What stops a thread comes in some steps; a line that comes so is told as one.
+        slow = np.array([p for p in slow.tolist() if p in measures.alone or _is_steady(measures.host, p)], np.int64)
+        # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
+        computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
+        chosen = np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures)))
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):

@@ -79,11 +79,11 @@ def burdened(measures: Measures, least: float) -> Array:
 
 
 def overfed(measures: Measures, least: float) -> Array:
-    """Positions that are fed more in every step, and take longer: what a rank is fed it also fetches, and on a CPU rank
-    hands from operator to operator."""
+    """Positions that are fed more by so much in every step, and take longer: what a rank is fed it also fetches, and on
+    a CPU rank hands from operator to operator. Not all that it does grows with its batch."""
     own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
-    return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + least))
+    return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + MIN_FED_SPREAD))
 
 
 def _are_waited_for(measures: Measures, positions: Array) -> bool:

@@ -18,7 +18,7 @@ from benchmarks.strangers.write import write
 NAMES = ("script", "twin")
 TIMEOUT_S = 600
 SETTLED = 15  # steps before this are start-up, or before the fault begins
-ODD = 2  # the slowest steps of a run are left out, with and without a fault
+ODD = 2  # the slowest and the quickest steps of a run are left out: the slowest alone would be those of a rare fault
 _HERE = Path(__file__).resolve().parents[2]
 
 
@@ -65,14 +65,14 @@ def analyze(folder: Path) -> str:
 
 
 def step_ms(folder: Path, name: str) -> float:
-    """Of the bare runs of a script, by its own clock: mean step, its oddest left out, of all rounds and ranks.
+    """Of the bare runs of a script, by its own clock: mean step, without the oddest at both ends.
 
     Where there were none, of the run under ddprof, whose windows are slower."""
     found = []
     bare = sorted((folder / "bare").glob(f"{name}*/times*.json"))
     for written in bare or sorted((folder / "traced" / name).glob("times*.json")):
         steps = np.sort(np.diff(json.loads(written.read_text()))[SETTLED:])
-        found.append(float(steps[:-ODD].mean()) * 1e3)
+        found.append(float(steps[ODD:-ODD].mean()) * 1e3)
     return float(np.median(found))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 IN_LOOP = ("before", "fed", "loss", "between", "after", "callback")
 ANYWHERE = (*IN_LOOP, "forward", "hook")
 BESIDE = ("thread",)  # begun once before the loop, and beside it from then on
-OF_LOADER = ("item", "collate", "produce")
+OF_LOADER = ("item", "collate", "produce", "workers")
 ON_RANKS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "host.script", "host.stalled")
 OF_ALL = ("host.script", "host.stalled")
 
@@ -140,6 +140,15 @@ _EVERY = (
         of_all=_EVALUATES,
     ),
     Fault(
+        "scoring",
+        ("with torch.no_grad():", "    for _ in range({n}):", "        seen = core(held).mean()"),
+        ("after", "callback"),
+        per_ms=0.3,
+        setup=("held = torch.randn(64, WIDTH)",),
+        on_ranks=(*ON_RANKS, *_EVALUATES),
+        of_all=("host.script", *_EVALUATES),
+    ),
+    Fault(
         "thread",
         ("threading.Thread(target=watch, daemon=True).start()",),
         BESIDE,
@@ -169,6 +178,33 @@ _EVERY = (
         per_ms=0.1,
         on_ranks=("straggler.imbalance",),
         whom=("first", "last", "half"),
+        is_steady=True,
+        is_inline=True,
+    ),
+    Fault(
+        "longer sequence",
+        ("x = x[:, None].repeat(1, {n}, 1)",),
+        ("fed",),
+        per_ms=0.1,
+        on_ranks=("straggler.imbalance",),
+        whom=("first", "last", "half"),
+        is_steady=True,
+        is_inline=True,
+    ),
+    Fault(
+        "worker start",
+        ("options = {'num_workers': 2, 'worker_init_fn': begin}",),
+        ("workers",),
+        setup=("def begin(number):", "    time.sleep({n} / 1000)"),
+        is_steady=True,
+        is_inline=True,
+    ),
+    Fault(
+        "bucket size",
+        ("options['bucket_cap_mb'] = 0.001",),
+        ("wrapped",),
+        whom=("all",),
+        of_all=_MEETS,
         is_steady=True,
         is_inline=True,
     ),

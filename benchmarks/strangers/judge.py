@@ -51,7 +51,7 @@ def judge(folder: Path) -> Judgement:
     with_fault, without = (step_ms(folder, name) for name in NAMES)
     report, twin = (json.loads((folder / f"{name}.json").read_text()) for name in NAMES)
     share = 1 - without / with_fault
-    first = next(iter(_loud(report)), None)
+    first = next((one for one in _loud(report) if _has_line(one, about) or not _is_told(one, twin)), None)
     is_line = first is not None and _has_line(first, about)
     right = FAULTS[spec.fault].accepted(spec.who, spec.where)
     return Judgement(
@@ -71,6 +71,11 @@ def judge(folder: Path) -> Judgement:
 
 def _loud(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [finding for finding in report["findings"] if finding["severity"] != "info"]
+
+
+def _is_told(finding: dict[str, Any], twin: dict[str, Any]) -> bool:
+    """Whether the same is told of the twin: then it is of the structure, and counted there, and not of the fault."""
+    return any(one["id"] == finding["id"] and one["ranks"] == finding["ranks"] for one in _loud(twin))
 
 
 def _ranks(finding: dict[str, Any], spec: Spec) -> tuple[int, ...]:

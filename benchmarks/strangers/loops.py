@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from benchmarks.strangers.sources import SOURCES
 
 _INNER = ("forward", "hook", "loss")
-_ALL = ("before", "fed", *_INNER, "between", "after", "callback")
+_DDP = "options = {}\n@wrapped\nnet = DDP(core, **options)"
+_ALL = ("before", "fed", *_INNER, "between", "after", "wrapped")
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Loop:
 
     text: str
     slots: tuple[str, ...]
-    wrap: str = "net = DDP(core)\nopt = torch.optim.SGD(net.parameters(), 0.01)"
+    wrap: str = f"{_DDP}\nopt = torch.optim.SGD(net.parameters(), 0.01)"
     needs_loader: bool = False
     per_step: int = 1
     cannot: tuple[str, ...] = ()  # faults that would hang it: a shard alone can neither be run nor saved
@@ -210,11 +211,11 @@ trainer = lightning.Trainer(
 trainer.fit(Module(), loader)
 """
 LOOPS = {
-    "plain": Loop(_PLAIN, (*_ALL[:-1],)),
-    "closures": Loop(_CLOSURES, (*_ALL[:-1],)),
-    "trainer": Loop(_CALLBACKS, ("before", "fed", *_INNER, "between", "callback")),
-    "accumulation": Loop(_MICRO, (*_ALL[:-1],), per_step=3),
-    "two models": Loop(_PAIR, (*_ALL[:-1],)),
+    "plain": Loop(_PLAIN, _ALL),
+    "closures": Loop(_CLOSURES, _ALL),
+    "trainer": Loop(_CALLBACKS, ("before", "fed", *_INNER, "between", "callback", "wrapped")),
+    "accumulation": Loop(_MICRO, _ALL, per_step=3),
+    "two models": Loop(_PAIR, _ALL),
     "manual all-reduce": Loop(
         _MANUAL, ("fed", *_INNER, "between", "after"), "net = core\nopt = torch.optim.SGD(net.parameters(), 0.01)"
     ),
@@ -222,7 +223,7 @@ LOOPS = {
         _PLAIN.replace(
             "loss = mean_loss(net(x), y)", "with torch.autocast('cpu'):\n            loss = mean_loss(net(x), y)"
         ),
-        (*_ALL[:-1],),
+        _ALL,
     ),
     "compile": Loop(
         _PLAIN,
@@ -239,8 +240,8 @@ LOOPS = {
     ),
     "lbfgs": Loop(
         _LBFGS,
-        ("before", "fed", *_INNER, "after"),
-        "net = DDP(core)\nopt = torch.optim.LBFGS(net.parameters(), lr=0.01, max_iter=2, history_size=3)",
+        ("before", "fed", *_INNER, "after", "wrapped"),
+        f"{_DDP}\nopt = torch.optim.LBFGS(net.parameters(), lr=0.01, max_iter=2, history_size=3)",
     ),
     "accelerate": Loop(
         _ACCELERATE,

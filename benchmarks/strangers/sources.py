@@ -48,6 +48,24 @@ class Lines(IterableDataset):
 
 loader = DataLoader(Lines(), BATCH, num_workers=WORKERS)
 """
+_EPOCHS = (
+    _ROW.split("loader =")[0]
+    + """
+part = torch.utils.data.Subset(rows, range(BATCH * EPOCH * world))
+options = {"num_workers": 2, "persistent_workers": True}
+@workers
+held = DataLoader(part, BATCH, sampler=DistributedSampler(part), collate_fn=stack, **options)
+
+
+def epochs():
+    while True:
+        yield from held
+
+
+loader = epochs()
+"""
+)
+EPOCH = 8  # batches of it
 SOURCES = {
     "list of tensors": Source("""
 loader = [(torch.randn(BATCH, WIDTH), torch.randint(0, 4, (BATCH,))) for _ in range(COUNT)]
@@ -82,6 +100,7 @@ loader = iter(shelf.get, None)
     ),
     "map loader": Source(_ROW.replace("WORKERS", "0"), ("item", "collate"), True),
     "map loader, 2 workers": Source(_ROW.replace("WORKERS", "2"), ("item", "collate"), True),
+    "short epochs": Source(_EPOCHS.replace("EPOCH", str(EPOCH)), ("item", "collate", "workers")),
     "iterable loader": Source(_STREAM.replace("WORKERS", "0"), ("item",), True),
     "iterable loader, 1 worker": Source(_STREAM.replace("WORKERS", "1"), ("item",), True),
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.strangers.faults import BESIDE, FAULTS, OF_LOADER
 from benchmarks.strangers.loops import LOOPS
-from benchmarks.strangers.sources import SOURCES
+from benchmarks.strangers.sources import EPOCH, SOURCES
 from benchmarks.strangers.spec import Spec
 
 HELPERS = ("audit", "digest", "tidy", "report", "mark", "review")
@@ -68,6 +68,7 @@ class Net(nn.Module):
         @forward
         for layer in self.layers:
             x = torch.relu(layer(x))
+        x = x.mean(1) if x.dim() > 2 else x
         @hooked
         return self.head(x)
 
@@ -168,8 +169,10 @@ def _slots(spec: Spec) -> dict[str, list[str]]:
     return slots
 
 
-def _per_batch(spec: Spec) -> int:
+def _per_batch(spec: Spec) -> float:
     """How often the slot is passed per step."""
+    if spec.where == "workers":
+        return LOOPS[spec.loop].per_step / EPOCH
     if spec.where == "item":
         return spec.batch * LOOPS[spec.loop].per_step
     inner = spec.where in (*OF_LOADER, "fed", "forward", "hook", "loss")

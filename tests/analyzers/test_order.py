@@ -4,7 +4,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import in_order
-from ddprof.findings import Finding, Recoverable
+from ddprof.findings import Finding, Recoverable, severity_of
 
 
 def finding(identifier: str, share: float, step_us: float, *ranks: int) -> Finding:
@@ -33,3 +33,21 @@ def test_a_cause_of_lateness_leads_the_turns_that_ranks_take_at_being_late(
     known = finding(cause, share, measures.step_us, *ranks)
     for found in ([turns, known], [known, turns]):
         assert list(in_order(found, measures)) == ([known, turns] if leads else [turns, known])
+
+
+@pytest.mark.parametrize(
+    ("share", "ranks", "low", "confidence", "severity"),
+    [
+        (0.2, (), 0.1, 0.9, "critical"),
+        (0.2, (), 0.0, 0.9, "warning"),
+        (0.05, (), 0.0, 0.9, "info"),
+        (0.05, (0,), 0.0, 0.9, "warning"),
+        (0.2, (0,), 0.0, 0.5, "info"),
+        (0.2, (0,), 0.1, 0.5, "critical"),
+    ],
+)
+def test_a_range_that_begins_at_nothing_is_not_critical(
+    share: float, ranks: tuple[int, ...], low: float, confidence: float, severity: str
+) -> None:
+    gain = Recoverable(share * 1e3, low * 1e3, 2 * share * 1e3)
+    assert severity_of(Finding("x", "x", ranks, share * 1e3, gain, confidence), 1e3) == severity

@@ -25,6 +25,7 @@ _COMPILED_FRAME, _DISABLED_BY = re.compile(r"torch/_dynamo/eval_frame\.py "), re
 _LOSS_FRAME = re.compile(
     r"torch/nn/functional\.py (?:\w*loss\w*|\w*cross_entropy\w*|kl_div)$|torch/nn/modules/loss\.py "
 )
+_TORCH = re.compile(r"^torch/")
 _ZEROING_FRAME = re.compile(r"torch/(?:optim|nn/modules)/\S+ zero_grad$")
 _PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
 _PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))
@@ -89,8 +90,9 @@ class CallTree:
 
     @cached_property
     def is_profiler(self) -> Array:
-        """Whether a stack is inside the profiler itself, or this tool; bool."""
-        return self.within(self.matching(_PROFILER_FRAME))
+        """Whether a stack is inside the profiler itself, or this tool, and not in a function of the user's that one of
+        these calls: passes run inside this tool's timers. Bool."""
+        return self._below_user(_PROFILER_FRAME)
 
     @cached_property
     def in_phase(self) -> Array:
@@ -111,6 +113,11 @@ class CallTree:
     def is_zeroing(self) -> Array:
         """Whether a stack is inside an optimizer's or a model's `zero_grad`; bool."""
         return self.within(self.matching(_ZEROING_FRAME))
+
+    @cached_property
+    def in_torch(self) -> Array:
+        """Whether a stack is in what the innermost user frame calls of torch; bool."""
+        return self._below_user(_TORCH)
 
     @cached_property
     def is_optimizer(self) -> Array:
@@ -165,6 +172,14 @@ class CallTree:
         caller = self.frame[np.maximum(self.outer, 0)]
         by_wrapper = (self.outer >= 0) & self.matching(_DISABLED_BY)[caller]
         return np.asarray(self.matching(_COMPILED_FRAME)[self.frame] & by_wrapper)
+
+    def _below_user(self, pattern: re.Pattern[str]) -> Array:
+        """Which stacks are in a frame of this name, called from their innermost user frame; bool."""
+        found, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
+        found[self.outer < 0] = is_named[self.outer < 0]
+        for level in self._levels:
+            found[level] = (self.folded[level] != level) & (is_named[level] | found[self.outer[level]])
+        return found
 
     def _inside(self, is_stack: Array) -> Array:
         """Which stacks are one of these (bool) or are called by one; bool."""

@@ -12,6 +12,9 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.derived_once import remembered
 from ddprof.tables import Array
 
+MOST_SHARE = (
+    0.9  # of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py)
+)
 Tensor = tuple[int, ...]  # its shape
 Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
 
@@ -40,15 +43,26 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     """Elements of the tensors that the operators were given in each step, of those tensors that not all ranks give to
     the operator, float, shape (ranks, steps). Weights, which all ranks have alike, count nowhere.
 
-    None where ranks do not run the same operators equally often, or all of them have the same shapes.
+    None where ranks run operators of a good part of their time more often than others do, or all of them have the same
+    shapes. What makes a batch larger may be an operator more.
     """
     steps = min((len(facts.steps) for facts in ranks), default=0)
     ran = [operators_run(facts, steps) for facts in ranks]
-    if not steps or len(ranks) < 2 or not all(ran) or len({frozenset(_by_name(one).items()) for one in ran}) > 1:
+    if not steps or len(ranks) < 2 or not all(ran):
         return None
+    counts = [_by_name(one) for one in ran]
+    alike = {name for name, count in counts[0].items() if all(other.get(name) == count for other in counts[1:])}
+    kept = [{key: each for key, each in one.items() if key[0] in alike} for one in ran]
+    if any(_time_ns(some) < MOST_SHARE * _time_ns(every) for some, every in zip(kept, ran, strict=True)):
+        return None
+    ran = kept
     shared = set.intersection(*(_tensors_given(one) for one in ran))
     found = np.array([_elements_by_step(facts, shared, steps) for facts in ranks])
     return found if (found > 0).all() else None
+
+
+def _time_ns(ran: Ran) -> float:
+    return sum(ns for _, ns in ran.values())
 
 
 def _by_name(ran: Ran) -> dict[str, float]:

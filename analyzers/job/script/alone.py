@@ -10,8 +10,8 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.job.script.beside import BACKWARD, DATA, MIN_SAMPLES, REST, run_samples
-from ddprof.analyzers.job.script.idle import ScriptTime
+from ddprof.analyzers.job.script.beside import BACKWARD, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
+from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
 from ddprof.tables import NULL, Array, Table
@@ -92,8 +92,11 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
             return found
         if all(rank.is_known for rank in ranks):
             return found
-    found = _by_samples(ranks[late], others, lateness_us)
-    return _beside(ranks[late], others, lateness_us) if found is None else found
+    for by in (_by_samples, _beside, _held):
+        found = by(ranks[late], others, lateness_us)
+        if found is not None:
+            return found
+    return None
 
 
 def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -148,6 +151,24 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     if outer is None and (shared := _outermost(mine, most, lateness_us)) is not None:
         outer, peers_us = _hottest(mine, shared, MOST_SHARE), most_us
     return None if outer is None else replace(_told(mine, outer, peers_us, every), samples=late.sampled_beside)
+
+
+def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
+    """By the time between operators in one phase, which is recorded exactly: what holds the late rank there is what it
+    runs in it and no peer does. Its samples need only say which line that is."""
+    for phase in (BACKWARD, FORWARD, REST):
+        held_us = late.held_us(phase) - float(np.median([rank.held_us(phase) for rank in others]))
+        mine = late.called_in(phase)
+        total = sum(mine.values())
+        if held_us < MOST_SHARE * lateness_us or total < MIN_TIMES:
+            continue
+        seen = by_path(late.facts, {stack: held_us * count / total for stack, count in mine.items()})
+        # The loop around it is on all ranks.
+        alone = {path: us for path, us in seen.items() if not any(path in rank.seen for rank in others)}
+        outer = _outermost(alone, dict.fromkeys(alone, 0.0), lateness_us)
+        if outer is not None:
+            return replace(_told(alone, outer, 0.0, seen), samples=int(total))
+    return None
 
 
 def _apart(

@@ -6,6 +6,8 @@ time is shared among the stacks as the whole run was sampled there; where frames
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ddprof import intervals
@@ -56,6 +58,18 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
     totals = facts.script_totals
     mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
     return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
+
+
+def times_called(ranks: Sequence[RankFacts], file: str, function: str) -> int:
+    """How often they found all ranks in a function of the script that a pass calls, but for what it calls of torch."""
+    count = 0.0
+    for facts in ranks:
+        tree = CallTree(facts.script_stacks, facts.script_frames)
+        named = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame]
+        mine = named[np.maximum(tree.folded, 0)] & ~tree.in_torch
+        for stack, samples in (*run_samples(facts, FORWARD).items(), *run_samples(facts, BACKWARD).items()):
+            count += samples * (mine[stack] and tree.folded[stack] >= 0)
+    return int(count)
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:

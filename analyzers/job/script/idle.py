@@ -36,6 +36,7 @@ from ddprof.intervals import EMPTY, Intervals
 from ddprof.tables import Array
 
 FEW_SAMPLES = 20  # beside the phases: with fewer, a share of a half is uncertain by more than a tenth
+MIN_TIMES = 2  # what came once may not come again
 MOST_SHARE = 0.5  # of the steps: what stops a thread (its core is taken) comes anywhere, a line of the script again
 
 
@@ -111,18 +112,22 @@ def script_time(facts: RankFacts) -> ScriptTime:
 def _inside(facts: RankFacts, tree: CallTree, own: Array, phases: HostPhases) -> tuple[Intervals, Array]:
     """Python that holds the thread inside phases of most steps, and its time by stack: all of it is that of the user's
     stacks (`own`) that were seen there, in the windows or, where these were sampled too seldom, in the whole run."""
-    held, found, total_ns = held_again(facts), EMPTY, np.zeros(len(tree))
+    found, total_ns = EMPTY, np.zeros(len(tree))
     called_in = np.maximum(tree.folded, 0)  # a phase is most of the samples that it calls, and not the user's
     for part, name, is_there in (
         (phases.forward, FORWARD, tree.is_forward[called_in]),
         (phases.backward, BACKWARD, tree.is_backward[called_in]),
         (phases.loss, REST, ~(tree.in_phase | tree.is_loss)),
     ):
-        inside = intervals.intersect(held, part)
+        calls = {stack: n for stack, n in run_samples(facts, name).items() if own[stack] and is_there[stack]}
+        # What a pass calls beside torch, and the run was seen in, need not come in most steps.
+        seen_in = {stack: n for stack, n in calls.items() if tree.folded[stack] != stack and not tree.in_torch[stack]}
+        is_seen = name != REST and sum(seen_in.values()) >= MIN_TIMES
+        inside = intervals.intersect(held_again(facts, is_seen), part)
         seen = np.where(own, time_by_stack(facts, inside), 0.0)
-        if not seen.any() and intervals.length(inside) >= MOST * intervals.length(part):
-            for stack, samples in run_samples(facts, name).items():
-                seen[stack] = samples if own[stack] and is_there[stack] else 0.0
+        if not seen.any() and (is_seen or intervals.length(inside) >= MOST * intervals.length(part)):
+            for stack, samples in (seen_in if is_seen else calls).items():
+                seen[stack] = samples
         if seen.any():
             found = intervals.merge(found, inside)
             total_ns += seen * (intervals.length(inside) / seen.sum())
@@ -139,9 +144,9 @@ def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
     return intervals.merge(hungry.launching, held, (start, end)), held
 
 
-def held_again(facts: RankFacts) -> Intervals:
+def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
     """Stretches between operators that are longer than calling one takes, and lie between the same two operators in
-    most steps."""
+    most steps; of a rank that `is_seen` in Python there before the same operator in more than one."""
     ops = facts.host_operators
     start, end = between_operators(facts)
     step = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
@@ -154,9 +159,11 @@ def held_again(facts: RankFacts) -> Intervals:
     known = (before >= 0) & (after < len(ops))
     start, end, step = start[known], end[known], step[known]
     names = ops["name"].astype(np.int64)
-    place = (names[order[before[known]]] << 32) + names[after[known]]
+    # Of what is called now here, now there, the operator before it may be any.
+    place = (names[order[before[known]]] << 32) * (not is_seen) + names[after[known]]
     _, which = np.unique(place, return_inverse=True)
     steps = len(facts.steps)
     seen = np.unique(which * steps + step) // max(1, steps)
-    is_again = np.bincount(seen) > MOST_SHARE * steps
-    return start[is_again[which]], end[is_again[which]]
+    often = np.bincount(seen)[which]
+    is_again = often > MOST_SHARE * steps if not is_seen else often >= MIN_TIMES
+    return start[is_again], end[is_again]

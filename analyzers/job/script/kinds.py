@@ -161,12 +161,15 @@ class LineKinds:
         return next((kind for pattern, kind in _NAMES if pattern.search(text)), OTHER)
 
     def needed(self) -> Array:
-        """Stacks whose call takes what it has to: all tensors at once, a scheduler's step. Shape (stacks,)."""
+        """Stacks whose call takes what it has to: all tensors at once, a scheduler's step. Shape (stacks,). What a pass
+        calls of the user's calls no operators beside the passes."""
         is_needed = np.zeros(len(self._tree), bool)
+        user = np.maximum(self._tree.folded, 0)
+        in_pass = self._tree.is_forward[user] | self._tree.is_backward[user]
         for call in np.unique(self._called[self._called >= 0]).tolist():
             stacks = np.flatnonzero(self._called == call)
             if self._by_operators(self._rows(stacks)) is NEEDED:
-                is_needed[stacks] = True
+                is_needed[stacks] = ~in_pass[stacks]
         return is_needed | self._by_torch() | self._emptying()
 
     def updates_each(self) -> bool:

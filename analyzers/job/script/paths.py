@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.host_time import between_operators, blocked
+from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree
-from ddprof.analyzers.job.script.beside import is_sampled, run_samples, sampled_beside
+from ddprof.analyzers.job.script.beside import FORWARD, REST, is_sampled, phases_of, run_samples, sampled_beside
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.intervals import Intervals
+from ddprof.tables import Array
 
 # The user's frames of a stack from outside in: each is two parts, (file, 0, function) and then (file, line, function).
 # So a function is told from its lines, of which samples know several.
@@ -81,6 +86,36 @@ class RankPaths:
         if self.beside is None or not len(self.facts.steps) or not len(self.beside.every[0]):
             return None
         return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
+
+    def held_us(self, phase: str) -> float:
+        """Python between operators in forward or backward passes or beside the phases (`phase`), us per step; 0 on a
+        device rank."""
+        marks, phases = self.facts.marks, self._phases
+        held = intervals.subtract(between_operators(self.facts), blocked(self.facts))
+        if phase == REST:
+            held = intervals.subtract(held, phases.every)
+        else:
+            held = intervals.intersect(held, phases.forward if phase == FORWARD else phases.backward)
+        return float(intervals.overlap(held, *marks).sum()) / 1e3 / max(1, len(marks[0]))
+
+    def called_in(self, phase: str) -> dict[int, float]:
+        """How often the run was seen in the user's functions of such a phase, by stack; not in torch's."""
+        called = self._tree.folded
+        wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
+        return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
+
+    def _is_in(self, phase: str) -> Array:
+        if phase == REST:
+            return ~(self._tree.in_phase | self._tree.is_loss)
+        return self._tree.is_forward if phase == FORWARD else self._tree.is_backward
+
+    @cached_property
+    def _tree(self) -> CallTree:
+        return CallTree(self.facts.script_stacks, self.facts.script_frames)
+
+    @cached_property
+    def _phases(self) -> HostPhases:
+        return phases_of(self.facts, self._tree)
 
 
 def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:

@@ -36,7 +36,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
     steps were timed or ranks wait for one another outside their backward passes, too."""
     own = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
-    if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own) or any(map(_meets_elsewhere, ranks)):
+    if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own) or any(map(meets_elsewhere, ranks)):
         return np.zeros(len(ranks)), np.zeros(len(ranks))
     lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
     averaged = [[f(one) for one in own] for f, _ in _AVERAGES]
@@ -48,7 +48,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     return np.where(late - chance >= LEAST_SHARE, late, 0.0), every
 
 
-def _meets_elsewhere(facts: RankFacts) -> bool:
+def meets_elsewhere(facts: RankFacts) -> bool:
     """Whether hosts meet outside the backward passes of most traced steps, and so wait for one another there."""
     begun = facts.comms["start_ns"][facts.is_issued_in_steps(facts.comms["start_ns"])]
     outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)

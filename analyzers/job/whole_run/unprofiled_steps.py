@@ -92,7 +92,7 @@ def pause_ratios(facts: RankFacts) -> dict[str, float]:
     parts: dict[str, Part] = {"dataloader": attrgetter("data_ns")}
     for cause, pauses in (("gc", facts.sidecar.gc), ("checkpoint", facts.sidecar.checkpoints)):
         if pauses:
-            parts[cause] = _pauses_in(pauses)
+            parts[cause] = pauses_in(pauses)
     found = _inside_and_outside(facts, parts)
     return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in found.items()}
 
@@ -138,7 +138,7 @@ def _average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.me
     return float(average(known)) if known else None
 
 
-def _pauses_in(pauses: Sequence[Pause]) -> Part:
+def pauses_in(pauses: Sequence[Pause]) -> Part:
     """Time of the pauses that begin inside a step."""
     begun = np.array([pause.start_ns for pause in pauses], np.int64)
     taken = np.array([pause.dur_ns for pause in pauses], np.int64)

@@ -9,15 +9,15 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH
 from ddprof.analyzers.facts.script.tree import CallTree, written
-from ddprof.analyzers.job.script.beside import DATA, run_samples
+from ddprof.analyzers.job.script.beside import DATA, MIN_SAMPLES, run_samples
+from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import lines_of
 from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind, core_share
 from ddprof.findings import Evidence
 from ddprof.sidecar import TimedFetches, WorkerLine
 from ddprof.units import format_share, format_us
 
-MIN_SAMPLES = 10  # of a line, so that its share is known to a third (1 / sqrt(10))
-MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many
+MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many, and is to be seen ten times
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def _who_in_turn(timed: TimedFetches) -> str:
 def line_of(cost: FetchCost) -> WorkerLine | None:
     """The line in which workers were seen most while they fetched; None where none holds a clear part of the time."""
     line = next(iter(cost.timed.lines), None)
-    return line if line is not None and line.samples >= MIN_SAMPLES and line.share >= MIN_LINE_SHARE else None
+    is_clear = line is not None and line.share >= MIN_LINE_SHARE and line.samples * line.share >= MIN_SAMPLES
+    return line if is_clear else None
 
 
 def own_line(facts: RankFacts) -> tuple[str, int] | None:
@@ -95,7 +96,8 @@ def own_line(facts: RankFacts) -> tuple[str, int] | None:
     for stack, samples in run_samples(facts, DATA).items():
         seen[stack] = samples if fetched[stack] and tree.folded[stack] >= 0 else 0.0
     first = next((line for line in lines_of(facts, seen) if line.file), None)
-    return (first.words, int(first.time_ns)) if first is not None and first.time_ns >= MIN_SAMPLES else None
+    is_seen = first is not None and first.time_ns >= MIN_SAMPLES and first.time_ns > MOST * seen.sum()
+    return (first.words, int(first.time_ns)) if first is not None and is_seen else None
 
 
 def line_evidence(cost: FetchCost, rank: int, facts: RankFacts) -> tuple[Evidence, ...]:

@@ -66,3 +66,19 @@ def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
     tree, at = tree_of(frames)
     assert not tree.in_phase[at["zero_grad"]] and not tree.is_forward[at["_fn"]]
     assert tree.in_phase[at["forward"]] and tree.is_forward[at["forward"]]
+
+
+def test_what_a_wrapped_pass_calls_of_the_users_is_neither_the_profilers_nor_torchs() -> None:
+    tree, at = tree_of(
+        (
+            (0, 100, "train.py(9): main"),
+            (5, 60, "ddprof/capture/instruments/training/replicas.py(4): timed"),
+            (10, 60, "torch/nn/modules/module.py(1): _wrapped_call_impl"),
+            (20, 50, "model.py(5): forward"),
+            (25, 28, "torch/nn/modules/linear.py(7): linear"),
+            (30, 40, "json/encoder.py(2): encode"),
+            (70, 90, "torch/profiler/profiler.py(3): step"),
+        )
+    )
+    assert {name for name, stack in at.items() if tree.is_profiler[stack]} == {"timed", "_wrapped_call_impl", "step"}
+    assert {name for name, stack in at.items() if tree.in_torch[stack]} == {"_wrapped_call_impl", "linear", "step"}

@@ -1,0 +1,82 @@
+"""A finding on Python of the script that runs in some steps, most of them outside the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.host_time import computes
+from ddprof.analyzers.facts.script.tree import CallTree, written
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.beside import FORWARD, REST, own_stacks, run_samples
+from ddprof.analyzers.job.script.idle import MIN_TIMES
+from ddprof.analyzers.job.script.lines import has_frames, lines_of
+from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
+from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
+from ddprof.units import format_share
+from ddprof.whose import whose
+
+# Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
+BESIDE, IN_FORWARD = 0.06, 0.12
+
+
+def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
+    """A finding where the timers of all steps of CPU ranks show a time, of all or in turn, that is no chance; with
+    the line of the script in which samples of the run saw most of it. Else None. What ranks take in forward is the
+    script's where samples saw it call libraries other than torch there."""
+    ranks = measures.job.ranks
+    if not all(computes(facts) for facts in ranks):
+        return None
+    timed, seen = now_and_then(ranks, in_forward=False), _seen(ranks, REST)
+    if timed is None or timed.cost < BESIDE:
+        timed, seen = now_and_then(ranks, in_forward=True), _seen(ranks, FORWARD, of_libraries=True)
+        timed = None if timed is None or timed.cost < IN_FORWARD else timed
+    words = max(seen, key=lambda one: seen[one], default="")
+    # What few ranks alone take is said with what makes them late.
+    if timed is None or len(whose(timed.times)) or seen.get(words, 0.0) < MIN_TIMES:
+        return None
+    summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
+    cost_us = timed.cost * measures.step_us
+    return Candidate(
+        id=rule_id,
+        summary=f"{summary}, mostly {words}",
+        ranks=(),
+        lost_us=cost_us,
+        changes=(),
+        basis=Basis.TIMED,
+        evidence=(
+            Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
+            Evidence(f"{seen[words]:.0f} of {sum(seen.values()):.0f} samples of the script's own are in {words}"),
+        ),
+        fixes=(
+            Fix(
+                setting=words,
+                current="Python",
+                suggested="less often, for all tensors at once, or outside the training thread",
+                why=f"the longest rank of a step is waited for: {format_share(timed.cost)} of the mean step",
+                source="PyTorch performance tuning guide",
+                alters=Alters.CHORE,
+            ),
+        ),
+        ceiling_us=cost_us,
+        band=0.25,
+        times_us=tuple((timed.times * measures.step_us).tolist()),
+    )
+
+
+def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
+    """Samples of the run in lines of the script, on all ranks and in a phase, but for what is torch's."""
+    found: dict[str, float] = {}
+    for facts in filter(has_frames, ranks):
+        tree = CallTree(facts.script_stacks, facts.script_frames)
+        own = own_stacks(facts, tree) & ~tree.in_torch & ~tree.is_loss
+        own &= (tree.folded != np.arange(len(tree))) | (not of_libraries)
+        seen = np.zeros(len(tree))
+        for stack, samples in run_samples(facts, phase).items():
+            seen[stack] = samples * own[stack]
+        for line in filter(lambda line: line.file, lines_of(facts, seen)):
+            words = written(line.file, line.line, line.function)
+            found[words] = found.get(words, 0.0) + line.time_ns
+    return found

@@ -1,0 +1,63 @@
+"""What ranks take now and then is told by the timers of all steps, whatever the traced ones hold."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from captured import with_sidecars
+from labelled_runs import Runs
+
+from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
+
+MS, STEP_MS, MORE_MS = 1_000_000, 20.0, 8.0
+
+
+def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -> dict[str, Any]:
+    """Steps of 20 ms, some 8 ms longer by what a rank takes beside its passes or in forward, or for a collection."""
+    steps, pauses = [], []
+    for index in range(count):
+        more_ms = MORE_MS if is_long(index) else 0.0
+        start = int(index * 40 * MS)
+        took_ms = {"data": 1.0, "forward": 5.0 + 0.2 * (index % 5), "backward": 10.0, "optimizer": 2.0}
+        took_ms["forward"] += more_ms if part == "forward" else 0.0
+        if part == "closure":
+            took_ms["optimizer"] += took_ms["forward"] + took_ms["backward"]
+        if part == "gc" and more_ms:
+            pauses.append({"start_ns": start + 1, "dur_ns": int(more_ms * MS)})
+        end = start + int((STEP_MS + 0.2 * (index % 5) + more_ms) * MS)
+        parts = {f"{name}_ns": int(ms * MS) for name, ms in took_ms.items()}
+        steps.append({"index": index, "start_ns": start, "end_ns": end, "profiled": 5 <= index < 10} | parts)
+    return {"steps": steps, "gc": pauses}
+
+
+@pytest.mark.parametrize(
+    ("part", "is_long", "often", "in_forward"),
+    [
+        ("rest", lambda rank, step: step % 3 == rank, (1, 3), False),  # ranks 0, 1 and 2 in turn
+        ("closure", lambda rank, step: step % 3 == rank, (1, 3), False),
+        ("rest", lambda rank, step: step >= 15, (35, 39), False),
+        ("rest", lambda rank, step: step % 5 == 0, (1, 5), False),
+        ("forward", lambda rank, step: step % 5 == 0, (0, 1), False),
+        ("forward", lambda rank, step: step % 5 == 0, (1, 5), True),
+        ("gc", lambda rank, step: step % 5 == 0, (0, 1), False),  # has a rule of its own
+        ("rest", lambda rank, step: True, (0, 1), False),  # is in the traced steps as well
+    ],
+)
+def test_time_beyond_quiet_steps(
+    labelled: Runs, part: str, is_long: Callable[[int, int], bool], often: tuple[int, int], in_forward: bool
+) -> None:
+    run = labelled("clean.ddp")
+    sidecars = [timed(lambda step, rank=rank: is_long(rank, step), part) for rank in range(len(run.job.ranks))]  # type: ignore[misc]
+    found = now_and_then(with_sidecars(run, *sidecars).job.ranks, in_forward)
+    assert found is not None and found.steps == 39
+    turns = 3 if is_long(0, 0) and not is_long(0, 1) and is_long(1, 1) else 1
+    share = turns * often[0] / often[1]
+    assert found.often == pytest.approx(share * 39, abs=1)
+    mean_ms = STEP_MS + 0.4 + MORE_MS * often[0] / often[1] * (part in ("rest", "closure", "forward"))
+    assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
+
+
+def test_few_steps_say_nothing(labelled: Runs) -> None:
+    run = labelled("clean.ddp")
+    few = [timed(lambda step: step % 3 == 0, count=14)] * len(run.job.ranks)
+    assert now_and_then(with_sidecars(run, *few).job.ranks, in_forward=False) is None

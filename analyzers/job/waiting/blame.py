@@ -185,7 +185,7 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
 
 def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_ref: Array) -> Array:
     """Time that the late rank spent beyond the victim's on each cause, its own waits included; ns, (pieces, causes)."""
-    total = np.zeros((len(waits.victim), len(CAUSES)))
+    total = np.zeros((len(CAUSES), len(waits.victim)))
     known = np.flatnonzero(waits.late != NULL)
     for sign, who, lo, hi in (
         (1, waits.late, late_ref, waits.late_arrival_ns),
@@ -195,11 +195,15 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
         limits = np.searchsorted(who[by_rank], np.arange(len(prepared) + 1))
         for rank, first, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
             rows = by_rank[first:end]
+            since, until = lo[rows], np.maximum(hi[rows], lo[rows])
+            # Pieces of one wait, and victims of one late rank, ask for the same window one after another.
+            differs = np.append(True, (since[1:] != since[:-1]) | (until[1:] != until[:-1]))[: len(rows)]
+            window = np.cumsum(differs) - 1
             for cause, spans in rank.causes.items() if len(rows) else ():
                 if len(spans[0]):
-                    spent = intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
-                    total[rows, CAUSE_CODE[cause]] += sign * spent
-    return np.maximum(total, 0.0)
+                    spent = intervals.overlap(spans, since[differs], until[differs])
+                    total[CAUSE_CODE[cause], rows] += sign * spent[window]
+    return np.maximum(total, 0.0).T
 
 
 def _own_parts(waits: _Waits, excess: Array) -> _Parts:

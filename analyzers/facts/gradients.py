@@ -125,13 +125,13 @@ def _outside_passes(trace: RankTrace, phases: Table, threads: Array) -> Array:
     """Rows of outermost operators that may touch gradients, outside the marked passes."""
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & among(events["track"], threads))
-    rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows], events["track"][rows]))]
-    start = events["ts_ns"][rows]
-    end, track = start + events["dur_ns"][rows], events["track"][rows]
-    touches = matches(_TOUCHES, trace.strings)[events["name"][rows]]
-    touches &= ~intervals.contains(intervals.union(*phases.bounds), start)
-    for one in np.unique(track[touches]).tolist():
-        mine = np.flatnonzero(track == one)
-        reach = np.maximum.accumulate(end[mine])
-        touches[mine[1:]] &= start[mine[1:]] >= reach[:-1]
-    return np.asarray(rows[touches])
+    may_touch = rows[matches(_TOUCHES, trace.strings)[events["name"][rows]]]
+    may_touch = may_touch[~intervals.contains(intervals.union(*phases.bounds), events["ts_ns"][may_touch])]
+    found = [may_touch[:0]]
+    for one in np.unique(events["track"][may_touch]).tolist():
+        mine = rows[events["track"][rows] == one]  # by start, the longest first
+        reach = np.maximum.accumulate(events["ts_ns"][mine] + events["dur_ns"][mine])
+        touching = may_touch[events["track"][may_touch] == one]
+        before = np.append(np.iinfo(np.int64).min, reach)[np.searchsorted(mine, touching)]
+        found.append(touching[events["ts_ns"][touching] >= before])
+    return np.concatenate(found)

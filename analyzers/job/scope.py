@@ -33,6 +33,7 @@ def out_of_scope(job: JobFacts) -> str | None:
     return start_up_only(job)
 
 
+@remembered
 def start_up_only(job: JobFacts) -> str | None:
     """Why nothing of the job is known to recur, in words: what is left of the recording occurred once, or most of it is
     start-up; None where it is not.

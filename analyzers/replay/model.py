@@ -9,7 +9,7 @@ own clock until simulated.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,17 +90,17 @@ class Contracted:
 
 @dataclass(frozen=True)
 class Program:
-    """All nodes of all ranks in one order in which each follows what it waits for. Lists have an element per node.
+    """All nodes of all ranks in one order in which each follows what it waits for. Sequences have an element per node.
 
     Nodes, streams and host sections are numbered through over all ranks, in their order.
     """
 
     kind: list[int]
-    node: list[int]
+    node: Sequence[int]
     track: list[int]
-    dep: list[int]  # node it waits for (-1: none); of a host: what it blocked for
-    dep_lag: list[int]  # ns; of a BATCH: when the batch was ready, reference clock
-    section: list[int]
+    dep: Sequence[int]  # node it waits for (-1: none); of a host: what it blocked for
+    dep_lag: Sequence[int]  # ns; of a BATCH: when the batch was ready, reference clock
+    section: Sequence[int]
     links: list[tuple[int, ...]]  # instances of a communication that rendezvous
     at: Array  # row of the node's values in the `Contracted` of all ranks, one after another
     rank: Array  # index of its rank

@@ -121,8 +121,8 @@ class _State:
     def in_communication_ns(self, at: int) -> int:
         """Time of a rank in communication, waiting included."""
         rank, first = self._ranks[at], self._node[at]
-        comms = np.flatnonzero(rank.ops.is_comm[rank.node_first]).tolist()
-        return sum(self.ends[first + node] - self.starts[first + node] for node in comms)
+        comms = (first + np.flatnonzero(rank.ops.is_comm[rank.node_first])).tolist()
+        return sum(map(self.ends.__getitem__, comms)) - sum(map(self.starts.__getitem__, comms))
 
 
 def _ends(counts: Sequence[int]) -> list[int]:

@@ -84,12 +84,11 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
     timeline = _Timeline.of(job, position, rows)
     found = []
     for number in range(len(facts.steps)):
-        mine = rows[step == number]
         before = -1
-        for is_backward, part in _split(facts, mine):
-            found += timeline.units(is_backward, part, before, int(edges[number]), int(edges[number + 1]))
+        for is_backward, part in _split(facts, rows[step == number]):
+            found.append(timeline.one_pass(is_backward, part, before, int(edges[number]), int(edges[number + 1])))
             before = int(part[-1])
-    return found
+    return timeline.units([one for one in found if one.count])
 
 
 def units_per_block(units: Units) -> int:
@@ -124,8 +123,8 @@ def _like_before(compute: Array, shape: Array) -> Array:
     """Compute of the units whose end nothing marks, as that of the same units of the block before; the last one, which
     the head follows, has the rest.
     """
-    period, unknown = _period(shape), np.flatnonzero(shape == UNKNOWN)
-    if len(unknown) + period > len(shape):
+    unknown = np.flatnonzero(shape == UNKNOWN)
+    if not len(unknown) or len(unknown) + (period := _period(shape)) > len(shape):
         return compute
     first = len(shape) - len(unknown)
     earlier = first - period + (unknown - first) % period
@@ -181,6 +180,18 @@ def _by_thread(facts: RankFacts, rows: Array) -> Array | None:
 
 
 @dataclass(frozen=True)
+class _Pass:
+    """One pass of a step before its units are told apart. Rows of facts.comms, in order of launch; ns."""
+
+    is_backward: bool
+    gathers: Array
+    reductions: Array
+    count: int  # of its units
+    cuts_ns: Array  # moments between which the compute of a unit is launched
+    since_ns: Array  # (gathers,), when the communication before each had ended
+
+
+@dataclass(frozen=True)
 class _Timeline:
     """What one rank computes and when: for the passes of all its steps."""
 
@@ -216,49 +227,74 @@ class _Timeline:
             kernels, issued[order], np.append(0, np.cumsum(length[kernels])), operator,
         )  # fmt: skip
 
-    def units(self, is_backward: bool, rows: Array, before: int, begin_ns: int, until_ns: int) -> list[Units]:
-        """The units of one pass of a step from `begin_ns` to `until_ns`; [] where it has too little to say.
-
-        `before`: the communication before the pass in the same step, -1 for none.
+    def one_pass(self, is_backward: bool, rows: Array, before: int, begin_ns: int, until_ns: int) -> _Pass:
+        """The pass of a step from `begin_ns` to `until_ns` that communicates `rows`; no units where it has too little
+        to say. `before`: the communication before the pass in the same step, -1 for none.
         """
-        comms, launched = self.facts.comms, self.launched_ns
-        gather = comms["op"][rows] == OP_CODE["all_gather"]
+        launched, start, end = self.launched_ns, self.start_ns, self.facts.comms["end_ns"]
+        gather = self.facts.comms["op"][rows] == OP_CODE["all_gather"]
         gathers, reductions = rows[gather], rows[~gather & is_backward]
-        if not len(reductions if is_backward else gathers):
-            return []
-        count = max(len(gathers), len(reductions))
+        count = max(len(gathers), len(reductions)) if len(reductions if is_backward else gathers) else 0
         if is_backward:
             first = launched[rows[0]] if gather[0] else launched[before] if before >= 0 else begin_ns
-            compute, operators = self._blocks(np.append(first, launched[reductions]))
-            compute, operators = _padded(compute, count), _padded(operators, count)
+            cuts = np.append(first, launched[reductions])
         else:
-            last = min(until_ns, self._pass_end(gathers))
-            compute, operators = _shifted(*self._blocks(np.append(launched[gathers], last)))
-        of_gather, of_reduction = _aligned(gathers, count), _aligned(reductions, count)
-        sizes = np.where(of_gather >= 0, comms["size_bytes"][of_gather], comms["size_bytes"][of_reduction])
-        _, shape = np.unique(np.stack((sizes, operators)), axis=1, return_inverse=True)
-        shape = np.where(operators == UNKNOWN, UNKNOWN, shape.ravel())
-        start, end = self.start_ns, comms["end_ns"]
+            cuts = np.append(launched[gathers], min(until_ns, self._pass_end(gathers)) if count else until_ns)
         # The first gather of a forward pass cannot be ahead: the optimizer has just changed the parameters.
         since = np.append(start[gathers[:1]] if before < 0 or not is_backward else end[before], end[gathers[:-1]])
+        return _Pass(is_backward, gathers, reductions, count, cuts, since[: len(gathers)])
+
+    def units(self, passes: list[_Pass]) -> list[Units]:
+        """The units of each pass: windows of all passes are asked for at once."""
+        if not passes:
+            return []
+        gathers = np.concatenate([one.gathers for one in passes])
+        since, start, launched = np.concatenate([one.since_ns for one in passes]), self.start_ns, self.launched_ns
         unhidden = intervals.overlap(self.idle_beside, np.minimum(since, start[gathers]), start[gathers])
         queued = intervals.overlap(self.compute, np.minimum(launched[gathers], start[gathers]), start[gathers])
-        return [
-            Units(
-                is_backward, of_gather, of_reduction,
-                _taken(self.transfer_ns, of_gather), _taken(self.transfer_ns, of_reduction),
-                _like_before(compute, shape),
-                _taken(self.exposed_ns, of_gather), _taken(self.exposed_ns, of_reduction),
-                _padded(unhidden.astype(float), count), _padded(queued.astype(float), count),
-                shape,
-            )
-        ]  # fmt: skip
+        compute, operators = self._computed(passes)
+        of_gather, of_reduction = (
+            np.concatenate([_aligned(rows, one.count) for one, rows in pairs])
+            for pairs in (((one, one.gathers) for one in passes), ((one, one.reductions) for one in passes))
+        )
+        comms = self.facts.comms
+        sizes = np.where(of_gather >= 0, comms["size_bytes"][of_gather], comms["size_bytes"][of_reduction])
+        size, operator = (np.unique(values, return_inverse=True)[1] for values in (sizes, operators))
+        shape = np.where(operators == UNKNOWN, UNKNOWN, size * (operator.max(initial=0) + 1) + operator)
+        by_unit = (
+            of_gather, of_reduction, _taken(self.transfer_ns, of_gather), _taken(self.transfer_ns, of_reduction),
+            compute, _taken(self.exposed_ns, of_gather), _taken(self.exposed_ns, of_reduction), shape,
+        )  # fmt: skip
+        found, unit, row = [], 0, 0
+        for one in passes:
+            mine, own = slice(unit, unit + one.count), slice(row, row + len(one.gathers))
+            unit, row = mine.stop, own.stop
+            gather, reduction, gather_ns, reduce_ns, needed, late, late_reduction, kinds = (c[mine] for c in by_unit)
+            beside = (_padded(values[own].astype(float), one.count) for values in (unhidden, queued))
+            found.append(
+                Units(
+                    one.is_backward, gather, reduction, gather_ns, reduce_ns, _like_before(needed, kinds),
+                    late, late_reduction, *beside, kinds,
+                )
+            )  # fmt: skip
+        return found
 
     def _pass_end(self, gathers: Array) -> int:
         """When a forward pass is over at the latest: a further gather's worth of launches after the last one."""
         launched = self.launched_ns[gathers]
         between = np.diff(launched)
         return int(launched[-1] + (2 * np.median(between) if len(between) else 0)) + 1
+
+    def _computed(self, passes: Sequence[_Pass]) -> tuple[Array, Array]:
+        """Compute that each unit waits for, ns, and a number for its operators, both (units of all passes,)."""
+        compute, operators = self._blocks(np.concatenate([one.cuts_ns for one in passes]))
+        found, cut = [], 0
+        for one in passes:
+            mine = slice(cut, cut + len(one.cuts_ns) - 1)
+            cut = mine.stop + 1
+            part = compute[mine], operators[mine]
+            found.append([_padded(p, one.count) for p in part] if one.is_backward else _shifted(*part))
+        return np.concatenate([times for times, _ in found]), np.concatenate([numbers for _, numbers in found])
 
     def _blocks(self, cuts_ns: Array) -> tuple[Array, Array]:
         """Compute launched between consecutive moments, ns, and a number for its operators, both (cuts - 1,)."""

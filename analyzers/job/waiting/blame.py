@@ -8,7 +8,7 @@ and so on to the first cause. Charged time summed over culprits and causes equal
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,6 +54,16 @@ class _Waits:
 
 
 @dataclass(frozen=True)
+class _Excess:
+    """Time that a late rank spent beyond the victim's on each cause, its own waits included; of each wait, as its
+    pieces are alike in that.
+    """
+
+    ns: Array  # (waits, causes)
+    wait: Array  # of each piece
+
+
+@dataclass(frozen=True)
 class _Parts:
     """What pieces of waiting are charged to, in the order of the pieces."""
 
@@ -88,7 +98,7 @@ def charge(
     victim_ref, late_ref = _references(prepared, waits, clock)
     excess = _excess(prepared, waits, victim_ref, late_ref)
     parts = _own_parts(waits, excess)
-    passing = np.flatnonzero(excess[:, _WAIT] > 0)
+    passing = np.flatnonzero((excess.ns[:, _WAIT] > 0)[excess.wait])
     if len(passing):
         parts = parts.with_mixes(_passed_on(waits, excess, late_ref, passing, parts))
     return _table(waits, parts)
@@ -128,15 +138,14 @@ def _waits(
                 "step": step[keep],
                 "dur": (end - start)[keep],
                 "until": end[keep],
+                "moment": end[keep] - clock.offset_ns(position),
             }
         )
     if not columns:
         none = np.empty(0, np.int64)
         return _Waits(none, none, none, none, none, none, none, none)
-    merged = {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
-    offset = np.array([clock.offset_ns(p) for p in range(len(ranks))])
-    order = np.argsort(merged["until"] - offset[merged["victim"]], kind="stable")
-    merged = {name: values[order] for name, values in merged.items()}
+    order = np.argsort(np.concatenate([c.pop("moment") for c in columns]), kind="stable")
+    merged = {name: np.concatenate([c.pop(name) for c in columns])[order] for name in [*columns[0]]}
     late = instances["late"][merged["instance"]]
     return _Waits(
         merged["victim"],
@@ -183,62 +192,88 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
     return victim_ref, late_ref
 
 
-def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_ref: Array) -> Array:
-    """Time that the late rank spent beyond the victim's on each cause, its own waits included; ns, (pieces, causes)."""
-    total = np.zeros((len(waits.victim), len(CAUSES)))
-    known = np.flatnonzero(waits.late != NULL)
-    for sign, who, lo, hi in (
-        (1, waits.late, late_ref, waits.late_arrival_ns),
-        (-1, waits.victim, victim_ref, waits.arrival_ns),
-    ):
-        by_rank = known[np.argsort(who[known], kind="stable")]
+def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_ref: Array) -> _Excess:
+    windows = waits.late, late_ref, waits.late_arrival_ns, waits.victim, victim_ref, waits.arrival_ns
+    in_order = np.argsort(waits.victim, kind="stable")  # the pieces of a wait follow one another
+    wait = np.empty(len(in_order), np.int64)
+    wait[in_order] = np.cumsum(_begins(*(column[in_order] for column in windows))) - 1
+    first = np.empty(int(wait.max()) + 1, np.int64)
+    first[wait[::-1]] = np.arange(len(wait))[::-1]
+    late, late_ref, late_arrival, victim, victim_ref, arrival = (column[first] for column in windows)
+    total = np.zeros((len(CAUSES), len(first)))
+    known = np.flatnonzero(late != NULL)
+    for sign, who, lo, hi in ((1, late, late_ref, late_arrival), (-1, victim, victim_ref, arrival)):
+        by_rank = known[np.lexsort((hi[known], who[known]))]
         limits = np.searchsorted(who[by_rank], np.arange(len(prepared) + 1))
-        for rank, first, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
-            rows = by_rank[first:end]
+        for rank, begin, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
+            rows = by_rank[begin:end]
+            since, until = lo[rows], np.maximum(hi[rows], lo[rows])
+            differs = _begins(since, until)  # victims of one late rank share its window
+            window = np.cumsum(differs) - 1
             for cause, spans in rank.causes.items() if len(rows) else ():
                 if len(spans[0]):
-                    spent = intervals.overlap(spans, lo[rows], np.maximum(hi[rows], lo[rows]))
-                    total[rows, CAUSE_CODE[cause]] += sign * spent
-    return np.maximum(total, 0.0)
+                    spent = intervals.overlap(spans, since[differs], until[differs])
+                    total[CAUSE_CODE[cause], rows] += sign * spent[window]
+    return _Excess(np.maximum(total, 0.0).T, wait)
 
 
-def _own_parts(waits: _Waits, excess: Array) -> _Parts:
+def _begins(*columns: Array) -> Array:
+    """Where a row differs from the one before in any column; bool."""
+    differs = np.ones(len(columns[0]), bool)
+    differs[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return differs
+
+
+def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
     """Parts of the pieces whose late rank waited for nobody longer than the victim did."""
-    total = np.zeros(len(excess))
-    for column in excess.T:  # in order, so that every sum of parts is this one to the last bit
+    total = np.zeros(len(excess.ns))
+    for column in excess.ns.T:  # in order, so that every sum of parts is this one to the last bit
         total += column
-    total[excess[:, _WAIT] > 0] = np.nan
-    blank = np.flatnonzero(total <= 0)
-    piece, cause = np.nonzero(excess * (total > 0)[:, None])
-    ns = excess[piece, cause] / total[piece] * waits.dur_ns[piece]
+    total[excess.ns[:, _WAIT] > 0] = np.nan
+    wait, cause = np.nonzero(excess.ns * (total > 0)[:, None])
+    share = excess.ns[wait, cause] / total[wait]
+    count = np.bincount(wait, minlength=len(total))
+    of_piece = count[excess.wait]
+    piece = np.repeat(np.arange(len(of_piece)), of_piece)
+    part = np.arange(len(piece)) + np.repeat((np.cumsum(count) - count)[excess.wait], of_piece)
+    part -= np.repeat(np.cumsum(of_piece) - of_piece, of_piece)
+    ns = share[part] * waits.dur_ns[piece]
+    blank = np.flatnonzero((total <= 0)[excess.wait])
     piece = np.append(piece, blank)
     order = np.argsort(piece, kind="stable")
     piece = piece[order]
     return _Parts(
         piece,
         np.where(waits.late == NULL, NOBODY, waits.late)[piece],
-        np.append(cause, np.full(len(blank), _UNKNOWN))[order],
+        np.append(cause[part], np.full(len(blank), _UNKNOWN))[order],
         np.append(ns, waits.dur_ns[blank].astype(float))[order],
     )
 
 
-def _passed_on(waits: _Waits, excess: Array, late_ref: Array, passing: Array, own: _Parts) -> Mapping[int, Mix]:
+def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, own: _Parts) -> Mapping[int, Mix]:
     """Who is charged for the pieces `passing`, whose late rank waited longer than the victim since their common
     release: for that, who was charged for the late rank's own waits. In order, as one charge may pass on another.
     """
     ranks = int(max(waits.victim.max(), waits.late[passing].max())) + 1
     mixes: dict[int, Mix] = {}
     numbers = [np.flatnonzero(waits.victim == rank) for rank in range(ranks)]
-    ends = [waits.until_ns[mine].tolist() for mine in numbers]
-    begin = np.searchsorted(own.piece, np.arange(len(excess) + 1)).tolist()
-    keys, values = list(zip(own.culprit.tolist(), own.cause.tolist(), strict=True)), own.ns.tolist()
-    columns = (passing, waits.late[passing], late_ref[passing], waits.late_arrival_ns[passing], waits.dur_ns[passing])
-    for piece, late, lo, hi, duration, spent in zip(
-        *(c.tolist() for c in columns), excess[passing].tolist(), strict=True
-    ):
+    late_rank = waits.late[passing]
+    first, last = np.zeros((2, len(passing)), np.int64)  # waits of the late rank itself, among its numbers
+    for rank, mine in enumerate(numbers):
+        asks, ends = np.flatnonzero(late_rank == rank), waits.until_ns[mine]
+        first[asks] = np.searchsorted(ends, late_ref[passing[asks]])
+        last[asks] = np.searchsorted(ends, waits.late_arrival_ns[passing[asks]] + 1)
+    begin = array("q", np.searchsorted(own.piece, np.arange(len(excess.wait) + 1)).tobytes())
+    pairs, pair = np.unique(own.culprit * len(CAUSES) + own.cause, return_inverse=True)
+    each = [divmod(number, len(CAUSES)) for number in pairs.tolist()]
+    keys, values = [each[number] for number in pair.tolist()], array("d", own.ns.tobytes())
+    of_waits, of_piece = np.unique(excess.wait[passing], return_inverse=True)
+    by_cause = excess.ns[of_waits].tolist()
+    columns = (passing, late_rank, first, last, waits.dur_ns[passing], of_piece)
+    for piece, late, begun, ended, duration, wait in zip(*(column.tolist() for column in columns), strict=True):
+        spent = by_cause[wait]
         merged: Mix = {}
-        waited = slice(bisect_left(ends[late], lo), bisect_left(ends[late], hi + 1))
-        for number in numbers[late][waited].tolist():
+        for number in numbers[late][begun:ended].tolist():
             if number >= piece:
                 break
             at = slice(begin[number], begin[number + 1])

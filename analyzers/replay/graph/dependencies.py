@@ -25,6 +25,7 @@ OVERLAP_WITHOUT_HOST_NS = 50_000
 OVERLAP_DIVISOR = 1_000
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
 RECENT = 64  # communications end nearly in launch order: older ones than so many cannot end last
+AT_ONCE = 4_096  # wait calls looked at together, so that memory does not grow with them
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
 
@@ -91,17 +92,30 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
     # Later calls before the same kernel replace earlier ones.
     final = np.append(target[1:] != target[:-1], True) if len(target) else np.empty(0, bool)
     until = np.searchsorted(ops.launch_ns[comm], last_call[final])
-    comm_end, latest = end[comm], ops.start_ns[target[final]] + TOLERANCE_NS
-    for kernel, launched, by_ns in zip(target[final].tolist(), until.tolist(), latest.tolist(), strict=True):
-        first = max(0, launched - 2 * RECENT)
-        done = first + np.flatnonzero(comm_end[first:launched] <= by_ns)
-        if len(done) < RECENT and first:
-            done = np.flatnonzero(comm_end[:launched] <= by_ns)
-        done = comm[done[-RECENT:]]
-        if len(done):
-            source = done[np.argmax(end[done])]
-            if ops.track[source] != ops.track[kernel]:
-                dep[kernel] = source
+    kernels = target[final]
+    last = _last_done(end[comm], until, ops.start_ns[kernels] + TOLERANCE_NS)
+    source = comm[last]
+    valid = (last >= 0) & (ops.track[source] != ops.track[kernels])
+    dep[kernels[valid]] = source[valid]
+
+
+def _last_done(end: Array, until: Array, latest: Array) -> Array:
+    """The row that ends last of the RECENT last ones before each `until` that end by `latest`; -1 where none does."""
+    found = np.full(len(until), -1)
+    for first in range(0, len(until), AT_ONCE):
+        rows, by_ns = until[first : first + AT_ONCE, None], latest[first : first + AT_ONCE, None]
+        at = rows + np.arange(-2 * RECENT, 0)
+        ends = np.where(at >= 0, end[np.maximum(at, 0)], NEVER)
+        ends[ends > by_ns] = NEVER
+        later = np.cumsum(ends[:, ::-1] != NEVER, axis=1)[:, ::-1]  # ends as recent as each
+        ends[later > RECENT] = NEVER
+        best = np.argmax(ends, axis=1)[:, None]
+        best_end, best_at = np.take_along_axis(ends, best, 1)[:, 0], np.take_along_axis(at, best, 1)[:, 0]
+        found[first : first + AT_ONCE] = np.where(best_end != NEVER, best_at, -1)
+        for row in np.flatnonzero((later[:, 0] < RECENT) & (at[:, 0] > 0)).tolist():  # many have yet to end
+            done = np.flatnonzero(end[: int(rows[row, 0])] <= by_ns[row, 0])[-RECENT:]
+            found[first + row] = done[np.argmax(end[done])] if len(done) else -1
+    return found
 
 
 def _coincident(ops: Operations, end: Array, dep: Array, overlap_ns: int) -> None:

@@ -6,6 +6,7 @@ on what the ranks do and not on how long it takes, so the order is found once an
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -29,21 +30,26 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
     is_host, is_comm = kind >= Node.ANCHOR, (kind == Node.POST) | (kind == Node.FINISH)
     flat = _numbered_through(ranks, _before(nodes), _before(streams), _before(anchors + 1))
     row = index + _before(nodes + anchors)[rank] + np.where(is_host, nodes[rank], 0)
-    track, dep, dep_lag, section = (column[row].tolist() for column in flat)
+    track, dep, dep_lag, section = (column[row] for column in flat)
     part = np.where(is_host, 2, is_comm.astype(np.int64))  # of `Contracted`
     met = zip(rank.tolist(), index.tolist(), is_comm.tolist(), strict=True)
     return Program(
         kind=kind.tolist(),
-        node=(index + _before(nodes)[rank]).tolist(),
-        track=track,
-        dep=dep,
-        dep_lag=dep_lag,
-        section=section,
+        node=_packed(index + _before(nodes)[rank]),
+        track=track.tolist(),
+        dep=_packed(dep),
+        dep_lag=_packed(dep_lag),
+        section=_packed(section),
         links=[links[r].get(i, ()) if meets else () for r, i, meets in met],
         at=_before(2 * nodes + anchors)[rank] + index + part * nodes[rank],
         rank=rank,
         is_broken=is_broken,
     )
+
+
+def _packed(values: Array) -> Sequence[int]:
+    """Python ints, which a list keeps at five times the memory."""
+    return array("q", values.astype(np.int64).tobytes())
 
 
 def _before(count: Array) -> Array:

@@ -35,9 +35,7 @@ def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence
         if forward is None:
             continue
         first = first_of_block(forward, period)
-        made[rank.position] = [
-            _new_transfers(units, _blocks(units, period, first), latency_ns, kinds) for units in passes
-        ]
+        made[rank.position] = _new_transfers(passes, period, first, latency_ns, kinds)
     alike = _averaged(made)
     return {rank.position: _of_operations(rank, alike[rank.position]) for rank in graph.ranks if rank.position in alike}
 
@@ -65,43 +63,77 @@ def _blocks(units: Units, period: int, first: int) -> Array:
     return np.asarray(block.max(initial=0) - block if units.is_backward else block)
 
 
-def _new_transfers(units: Units, block: Array, latency_ns: float, kinds: Set[str]) -> tuple[Array, Array]:
-    """Rows of facts.comms and their new transfers, ns, of one pass."""
-    now, is_ahead = _recorded(units)
-    is_kept = units.is_backward and "keep_parameters" in kinds
+def _new_transfers(
+    passes: Sequence[Units], period: int, first: int, latency_ns: float, kinds: Set[str]
+) -> list[tuple[Array, Array]]:
+    """Rows of facts.comms and their new transfers, ns, of each pass: worked out for all alike at once."""
+    alike: dict[tuple[bytes, ...], list[int]] = {}
+    for number, units in enumerate(passes):
+        direction = b"backward" if units.is_backward else b"forward"
+        made = ((rows >= 0).tobytes() for rows in (units.gathers, units.reductions))
+        alike.setdefault((direction, *made), []).append(number)
+    found: dict[int, tuple[Array, Array]] = {}
+    for numbers in alike.values():
+        mine = [passes[number] for number in numbers]
+        block = _blocks(mine[0], period, first)
+        columns = [np.stack(column) for column in zip(*(_times(units) for units in mine), strict=True)]
+        times = np.concatenate(_rescheduled(mine[0], block, columns, latency_ns, kinds), axis=1)
+        for number, units, new in zip(numbers, mine, times, strict=True):
+            rows = np.append(units.gathers, units.reductions)
+            found[number] = rows[rows >= 0], new[rows >= 0]
+    return [found[number] for number in range(len(passes))]
+
+
+def _times(units: Units) -> tuple[Array, Array, Array, Array, Array]:
+    return units.gather_ns, units.compute_ns, units.reduce_ns, units.exposed_gather_ns, units.exposed_reduce_ns
+
+
+def _rescheduled(
+    like: Units, block: Array, times_ns: Sequence[Array], latency_ns: float, kinds: Set[str]
+) -> tuple[Array, Array]:
+    """New transfers of gathers and reductions, (passes, units), of passes that are `like` one of them. `times_ns`: of
+    gathers, compute, reductions, and exposed of gathers and reductions.
+    """
+    gather, compute, reduce, exposed_gather, exposed_reduce = times_ns
+    exposed = exposed_gather.sum(axis=1) + exposed_reduce.sum(axis=1)
+    ahead, after = (scheduled(gather, compute, reduce, np.full(len(gather), is_ahead)) for is_ahead in (True, False))
+    # Whether gathers are ahead in the record: the schedule that comes closest to it.
+    is_ahead = np.abs(ahead.exposed_ns - exposed) <= np.abs(after.exposed_ns - exposed)
+    now = np.where(is_ahead, ahead.exposed_ns, after.exposed_ns)
+    is_kept = like.is_backward and "keep_parameters" in kinds
     merged = scheduled(
-        _merged(units.gather_ns * (not is_kept), block, latency_ns),
-        np.bincount(block, units.compute_ns),
-        _merged(units.reduce_ns, block, latency_ns),
-        is_ahead or "prefetch_gathers" in kinds,
+        _merged(gather * (not is_kept), block, latency_ns),
+        _by_block(compute, block),
+        _merged(reduce, block, latency_ns),
+        is_ahead | ("prefetch_gathers" in kinds),
     )
-    scale = units.exposed_ns / now.exposed_ns if now.exposed_ns else 1.0
+    scale = np.where(now != 0, exposed / np.where(now != 0, now, 1.0), 1.0)
     # The first call that gathers something of the block, if there is one.
-    first = np.unique(block + 0.5 * (units.gathers < 0), return_index=True)[1]
+    first = np.unique(block + 0.5 * (like.gathers < 0), return_index=True)[1]
     first = first[np.unique(block[first], return_index=True)[1]]
     # A block is gathered by its first call and reduced by its last, the others are not made. What compute hides of a
     # call now it goes on hiding.
     last = len(block) - 1 - np.unique(block[::-1], return_index=True)[1]
-    gathers, reductions = np.zeros((2, len(block)))
-    gathers[first] = 0.0 if is_kept else (units.gather_ns - units.exposed_gather_ns)[first]
-    gathers[first] += scale * merged.stalls_ns
-    reductions[last] = (units.reduce_ns - units.exposed_reduce_ns)[last]
-    reductions[-1] += scale * merged.tail_ns
-    rows, times = np.append(units.gathers, units.reductions), np.append(gathers, reductions)
-    return rows[rows >= 0], times[rows >= 0]
+    gathers, reductions = np.zeros((2, *gather.shape))
+    gathers[:, first] = 0.0 if is_kept else (gather - exposed_gather)[:, first]
+    gathers[:, first] += scale[:, None] * merged.stalls_ns
+    reductions[:, last] = (reduce - exposed_reduce)[:, last]
+    reductions[:, -1] += scale * merged.tail_ns
+    return gathers, reductions
 
 
-def _recorded(units: Units) -> tuple[_UnitSchedule, bool]:
-    """The schedule of the units as they are, and whether gathers are ahead in it: what comes closest to the record."""
-    both = [(scheduled(units.gather_ns, units.compute_ns, units.reduce_ns, ahead), ahead) for ahead in (True, False)]
-    return min(both, key=lambda pair: abs(pair[0].exposed_ns - units.exposed_ns))
+def _by_block(values: Array, block: Array) -> Array:
+    """Sums over the units of each block, (passes, blocks)."""
+    total = np.zeros((len(values), int(block.max(initial=-1)) + 1))
+    for unit, number in enumerate(block.tolist()):
+        total[:, number] += values[:, unit]
+    return total
 
 
 def _merged(times_ns: Array, block: Array, latency_ns: float) -> Array:
     """Transfer of each block: those of its units, less a latency for every call that is not made."""
-    moved = np.bincount(block, np.maximum(times_ns - latency_ns, 0.0))
-    one = np.bincount(block, np.minimum(times_ns, latency_ns)) / np.maximum(np.bincount(block, times_ns > 0), 1)
-    return np.asarray(moved + one)
+    moved = _by_block(np.maximum(times_ns - latency_ns, 0.0), block)
+    return moved + _by_block(np.minimum(times_ns, latency_ns), block) / np.maximum(_by_block(times_ns > 0, block), 1)
 
 
 def _of_operations(rank: RankGraph, made: Sequence[tuple[Array, Array]]) -> Retimed:
@@ -117,19 +149,20 @@ def _of_operations(rank: RankGraph, made: Sequence[tuple[Array, Array]]) -> Reti
 
 @dataclass(frozen=True)
 class _UnitSchedule:
-    """Exposed time of each unit's gather, and of the reductions that nothing follows; ns."""
+    """Exposed time of each unit's gather, and of the reductions that nothing follows; ns, for one pass or many."""
 
-    stalls_ns: Array  # (units,), that compute waits before each unit
-    tail_ns: float  # communication after the last compute
+    stalls_ns: Array  # (..., units), that compute waits before each unit
+    tail_ns: Array  # (...), communication after the last compute
 
     @property
-    def exposed_ns(self) -> float:
-        """All of it."""
-        return float(self.stalls_ns.sum()) + self.tail_ns
+    def exposed_ns(self) -> Array:
+        """All of it, (...)."""
+        return np.asarray(self.stalls_ns.sum(axis=-1) + self.tail_ns)
 
 
-def scheduled(gather_ns: Array, compute_ns: Array, reduce_ns: Array, is_ahead: bool) -> _UnitSchedule:
-    """One pass; each array (units,), 0 where a unit has none. `is_ahead`: gathers are launched one unit early.
+def scheduled(gather_ns: Array, compute_ns: Array, reduce_ns: Array, is_ahead: Array | bool) -> _UnitSchedule:
+    """One pass, or many at once; each array (..., units), 0 where a unit has none. `is_ahead`, (...): gathers are
+    launched one unit early.
 
     Units compute one after another; their communication shares one stream, in the order of launch
     (torch.distributed.fsdp: compute of a unit starts when the unit before has ended and its own parameters are there; a
@@ -137,19 +170,17 @@ def scheduled(gather_ns: Array, compute_ns: Array, reduce_ns: Array, is_ahead: b
     unit that is not gathered itself, such as the last of the forward pass at the begin of the backward pass, launches
     none ahead).
     """
-    count = len(compute_ns)
-    gathers, computes, reductions = (column.tolist() for column in (gather_ns, compute_ns, reduce_ns))
-    comm = compute = 0.0  # when the stream of communication, and compute, is free
-    ready = [0.0 if us > 0 else -1.0 for us in gathers]  # 0: to be gathered; -1: is there already
-    stalls = np.zeros(count)
+    *passes, count = compute_ns.shape
+    comm, compute = np.zeros((2, *passes))  # when the stream of communication, and compute, is free
+    ready = np.where(gather_ns > 0, 0.0, -1.0)  # 0: to be gathered; -1: is there already
+    stalls = np.zeros(compute_ns.shape)
     for unit in range(count):
-        needed = (unit, unit + 1) if is_ahead and gathers[unit] > 0 else (unit,)
-        for other in needed:
-            if other < count and ready[other] == 0:
-                ready[other] = comm = max(comm, compute) + gathers[other]
-        begin = max(compute, ready[unit])
-        stalls[unit] = begin - compute
-        compute = begin + computes[unit]
-        if reductions[unit] > 0:
-            comm = max(comm, compute) + reductions[unit]
-    return _UnitSchedule(stalls, max(0.0, comm - compute))
+        for other in range(unit, min(unit + 2, count)):
+            asked = (ready[..., other] == 0) & ((other == unit) | (is_ahead & (gather_ns[..., unit] > 0)))
+            comm = np.where(asked, np.maximum(comm, compute) + gather_ns[..., other], comm)
+            ready[..., other] = np.where(asked, comm, ready[..., other])
+        begin = np.maximum(compute, ready[..., unit])
+        stalls[..., unit] = begin - compute
+        compute = begin + compute_ns[..., unit]
+        comm = np.where(reduce_ns[..., unit] > 0, np.maximum(comm, compute) + reduce_ns[..., unit], comm)
+    return _UnitSchedule(stalls, np.maximum(0.0, comm - compute))

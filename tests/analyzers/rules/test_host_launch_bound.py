@@ -1,6 +1,6 @@
 """The device drains faster than the host launches."""
 
-from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
+from labelled_runs import Runs, abstains, fires, on_every_rank
 
 ID = "host.launch_bound"
 
@@ -10,9 +10,5 @@ def test_suggests_fewer_or_cheaper_launches_to_a_device(labelled: Runs) -> None:
     assert any("compile" in fix.suggested for fix in said.fixes)
     old = {"top": {"categories": {"Operator": 1_048}}, "counts": {"operators_per_step": 262}}
     assert "this old profiler" in abstains(ID, on_every_rank(labelled(ID).measures, **old))
-    old["counts"] = {"operators_per_step": 10}
-    taken_off = candidate(ID, on_every_rank(labelled(ID).measures, **old))
-    assert taken_off.ceiling_us == said.ceiling_us - 40.0
-    assert "about 40 µs" in taken_off.evidence[0].text
     measures = labelled("clean.ddp").measures
     assert "CPU run" in abstains(ID, on_every_rank(measures, is_device_rank=False))

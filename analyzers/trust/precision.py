@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from ddprof.significance import binomial_tail
+
+TAIL = 0.05  # one-sided: how unlikely the counts are if fewer are right than said
 NOTHING_KNOWN = 0.5  # share right of findings of which none was measured
 TABLE = Path(__file__).with_name("precision.json")
 
@@ -30,6 +33,16 @@ class Tally:
     def share(self, expected: float) -> float:
         """Share that is right; `expected` counts as one finding more."""
         return (self.right + expected) / (self.said + 1)
+
+    @property
+    def least(self) -> float:
+        """Share that is right at least, with 95 % confidence (Clopper and Pearson, Biometrika 1934)."""
+        low, high = 0.0, 1.0
+        for _ in range(20):
+            middle = (low + high) / 2
+            is_unlikely = binomial_tail(self.right, self.said, middle) < TAIL
+            low, high = (middle, high) if is_unlikely else (low, middle)
+        return low
 
 
 @dataclass(frozen=True)

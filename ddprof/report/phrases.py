@@ -21,37 +21,39 @@ _EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
 
-_BOUND_WORDS = {"none": "NO VERDICT", "healthy": "HEALTHY"}
 
-
-def confidence_word(confidence: float) -> str:
-    """ "high", "medium" or "low" for a confidence in [0, 1]."""
-    if confidence >= _HIGH:
+def confidence_word(finding: Finding) -> str:
+    """ "high", "medium" or "low"; never "high" from a recording that shows little."""
+    if finding.confidence >= _HIGH and not set(finding.doubts) - {Doubt.PRICES_DIFFER.value}:
         return "high"
-    return "medium" if confidence >= _MEDIUM else "low"
+    return "medium" if finding.confidence >= _MEDIUM else "low"
 
 
 def confidence_words(finding: Finding) -> str:
-    """A finding's confidence, and what it was made of where the report says: "high, 96 %: right in 23 of 23 ..."."""
-    words = f"{confidence_word(finding.confidence)}, {format_share(finding.confidence)}"
-    return f"{words}: {clean(finding.grounds)}" if finding.grounds else words
+    """A finding's confidence, how often such findings were right and what this recording lacks, where it says so."""
+    word = confidence_word(finding)
+    return f"{word}: {clean(finding.grounds)}" if finding.grounds else word
 
 
 def bound_word(report: Report) -> str:
-    """What limits the step, as the label in front of the headline, e.g. "STRAGGLER-BOUND"."""
+    """The label in front of the headline: what most of the step consists of, e.g. "Compute-bound (93 %)"."""
     if report.failure is not None:
-        return "FAILED"
-    bound = clean(report.verdict.bound)
-    return _BOUND_WORDS.get(bound, f"{bound.upper()}-BOUND" if bound else "NO VERDICT")
+        return "Failed"
+    job = report.ledger.job
+    largest = max(CAUSES, key=lambda cause: job.get(cause, 0.0))
+    if report.verdict.bound == "none" or not job.get(largest, 0.0) > 0:
+        return "No verdict"
+    share = format_share(job[largest] / job["wall_us"])
+    bound = CAUSES[largest].bound
+    return f"{'Idle' if bound == 'none' else f'{bound.capitalize()}-bound'} ({share})"
 
 
 def headline(report: Report) -> str:
-    """The label and the verdict's sentence, without saying the label twice."""
-    told = report.verdict.headline if report.failure is None else report.failure.sentence
-    label, sentence = bound_word(report), clean(told)
-    if sentence.upper().startswith(label):
-        return label + sentence[len(label) :]
-    return f"{label}: {sentence}"
+    """The label, and the sentence on the failure, the largest saving, or the rest of the step."""
+    if report.failure is not None:
+        return f"{bound_word(report)}: {clean(report.failure.sentence)}"
+    saving = "Largest saving: " if leading(report) else ""
+    return f"{bound_word(report)}. {saving}{clean(report.verdict.headline)}"
 
 
 def check_first_words(report: Report) -> str:
@@ -119,22 +121,17 @@ def run_words(report: Report) -> str:
 
 def trust_words(report: Report) -> str:
     """Why the verdict can be trusted and how far: confidence of the leading finding, spread of steps, replay error."""
-    facts = []
+    facts, finding = [], leading(report)
     spread = step_spread(report)
     if spread is not None:
         facts.append(f"{report.steps.count} steps, spread ±{format_share(spread)}")
-    elif report.steps.count == 1:
-        facts.append("only one step was seen")
+    elif report.steps.count == 1 and not (finding and finding.grounds):
+        facts.append("only one step")
     if report.replay.error is not None:
         facts.append(f"replay within {format_share(report.replay.error)} of the measured step")
     if report.run.missing_ranks:
         facts.append(f"without {format_ranks(report.run.missing_ranks)}")
-    basis = "; ".join(facts)
-    finding = leading(report)
-    if finding is None:
-        return basis
-    word = f"{confidence_word(finding.confidence)} ({format_share(finding.confidence)})"
-    return f"{word}: {basis}" if basis else word
+    return "; ".join(facts if finding is None else [confidence_words(finding), *facts])
 
 
 def step_spread(report: Report) -> float | None:

@@ -44,10 +44,10 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
         share = f"{format_share(lost[broken].sum() / launches[broken].sum())} of the kernel launches"
         defect = f"{share} in {int(broken.sum())} of {len(steps)} steps have no device record"
     else:
-        defect = f"the record of some kind of event ends before {int(ended.sum())} of {len(steps)} steps do"
+        defect = f"some events stop being recorded before the end of {int(ended.sum())} of {len(steps)} steps"
     left_out = broken | ended
     if left_out.all():
-        effect = "idle time of the device may be work that was not recorded: nobody is blamed for it"
+        effect = "idle device time may be unrecorded work, so no rank is blamed for it"
         return steps, False, [HealthNote(f"{trace.path}: {defect}", effect, "error")]
     named = ", ".join(map(str, steps["index"][left_out][:8].tolist()))
     note = HealthNote(f"{trace.path}: {defect}", f"steps left out: {named}", "warning")

@@ -185,8 +185,7 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         notes.append(
             HealthNote(
                 f"{len(missing)} of {world_size} ranks were not traced: {shown}",
-                "a missing rank cannot be named as the cause; waits for it are charged to nobody; if its node wrote to "
-                "a folder of its own, give both",
+                "waits for them are charged to no rank; if their node wrote to another folder, give both folders",
             )
         )
     counts = {len(f.steps) for f in ranks}

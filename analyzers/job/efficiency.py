@@ -15,6 +15,7 @@ from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.hardware import device_link, peak_flops
 from ddprof.tables import NULL
+from ddprof.units import format_rate
 
 
 def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def reached_words(measures: Measures, traffic: Traffic) -> str:
         return ""
     link = device_link(measures.job.ranks[0].device.name)
     beside = f"; the link between devices of a node has {link / 1e9:.0f}" if link else ""
-    return f"{traffic.op} reaches a bus bandwidth of {float(np.median(rates_gbps)):.3g} GB/s (median){beside}"
+    return f"{traffic.op} reaches a bus bandwidth of {format_rate(float(np.median(rates_gbps)) * 1e9)} (median){beside}"
 
 
 def _rates_gbps(traffic: Traffic) -> list[float]:

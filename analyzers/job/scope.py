@@ -14,7 +14,7 @@ MOST = 0.5  # of the recording: what is left is the smaller part, and start-up g
 # All steps together: issuing one operation takes a host longer (2 to 10 us, kernel launches on A100 and H100).
 LEAST_NS = 10_000
 COMMUNICATION_ONLY = "the trace records communication only"
-NOTHING_COMPUTED = "only start-up was recorded: nothing is computed in the one step; record later steps"
+NOTHING_COMPUTED = "only start-up was recorded, without compute; record later steps"
 ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
 
 
@@ -23,11 +23,11 @@ def out_of_scope(job: JobFacts) -> str | None:
     """Why nothing but communication can be judged, in words; None where steps of the job were recorded whole."""
     recorded_ns = max((int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks), default=0)
     if recorded_ns < LEAST_NS:
-        return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one launch takes"
+        return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one kernel launch"
     if all(f.top.get("records") == "communication" for f in job.ranks):
         return COMMUNICATION_ONLY
     if all(lost_device(f, job.ranks) for f in job.ranks):
-        return f"no kernels were recorded: what the {job.ranks[0].device.kind} devices did is unknown"
+        return f"no {job.ranks[0].device.kind} kernels were recorded"
     if all(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
     return start_up_only(job)
@@ -46,7 +46,6 @@ def start_up_only(job: JobFacts) -> str | None:
         seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]
         return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
     return (
-        f"only start-up was recorded: first calls (contexts, code, the first batch, the profiler) took "
-        f"{format_us(sum(starting) / len(starting) / 1e3)} of {format_us(sum(walls) / len(walls) / 1e3)}; "
-        "record later steps"
+        f"only start-up was recorded (first calls took {format_us(sum(starting) / len(starting) / 1e3)} of "
+        f"{format_us(sum(walls) / len(walls) / 1e3)}); record later steps"
     )

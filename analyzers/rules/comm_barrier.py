@@ -59,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{words} per step: they hold the ranks for {format_us(lost_us)} "
+                f"{words} calls per step hold the ranks for {format_us(lost_us)} "
                 f"({format_share(lost_us / measures.step_us)} of the step)"
             ),
             *_longest(measures, worst),

@@ -127,7 +127,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *_line_evidence(measures, worst, lines),
             Evidence(
                 f"{format_share(max(after_us, float(idle.max())) / measures.step_us)} of each step is idle after them, "
-                f"{format_share(float(idle.max()) / measures.step_us)} until launches resume; blocking: {callers}",
+                f"{format_share(float(idle.max()) / measures.step_us)} until launches resume: {callers}",
                 measures.job.rank_ids[worst],
             ),
             *largest_gap(measures, worst, "host_sync"),
@@ -138,7 +138,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read metrics every N steps",
                 patch=_patch(lines) if lines or present_in(measures.job).is_pytorch else None,
-                why="each call empties the launch queue",
+                why="each call drains the launch queue",
                 source="PyTorch performance tuning guide",
             ),
         ),

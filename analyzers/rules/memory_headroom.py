@@ -47,7 +47,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary=f"device memory of {measures.whom(numbers)} is {format_share(shares[worst])} full"
-        + (" and the allocator frees and maps inside steps" if churn else ""),
+        + (" and the allocator releases and maps memory inside steps" if churn else ""),
         ranks=numbers,
         lost_us=float(np.mean(measures.cause_us("allocator"))),
         changes=(Change("remove_host", target="allocator"),) if churn else (),

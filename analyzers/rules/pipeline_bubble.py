@@ -21,7 +21,7 @@ from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Evidence, Fix, Rule
-from ddprof.units import format_share, format_us
+from ddprof.units import format_count, format_share, format_us
 
 MIN_SHARE = 0.05  # of the step
 
@@ -63,8 +63,8 @@ def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
         current=str(pipeline.interleave),
         suggested=str(chunks),
         patch=f"ScheduleInterleaved1F1B(stages, n_microbatches={pipeline.microbatches})  # {chunks} stages per rank",
-        why=f"by formula {format_us(measures.step_us - gain_us)} per step: the pipeline fills by a chunk at a time; "
-        "each stage needs as many groups of layers, and sends as often",
+        why=f"predicted step: {format_us(measures.step_us - gain_us)}; each stage holds {chunks} groups of layers and "
+        "sends more often",
         source="Megatron-LM section 2.2",
     )
 
@@ -95,11 +95,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage"),
+            Evidence(f"{stages} stages, {count} microbatches, {format_count(pipeline.interleave, 'chunk')} per stage"),
             Evidence(
-                "by formula "
-                + ", ".join(f"{n} microbatches {format_us(measures.step_us - us)}" for n, us in swept)
-                + f"; {2 * best} would gain less than {format_share(WARNING_SHARE)} of the step more"
+                "predicted step: "
+                + ", ".join(f"{format_us(measures.step_us - us)} with {n} microbatches" for n, us in swept)
+                + f"; {2 * best} would save less than 3 % more"
             ),
             *longest_stage_wait(measures),
         ),

@@ -9,7 +9,7 @@ import statistics
 from ddprof.causes import CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
 from ddprof.report.model import AppliedSetting, Calibration, Report
-from ddprof.units import format_range, format_ranks, format_share, format_us
+from ddprof.units import format_count, format_range, format_ranks, format_share, format_us
 from ddprof.untrusted.plain_text import clean as clean
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
@@ -107,14 +107,14 @@ def run_words(report: Report) -> str:
     ranks = (
         f"{len(run.ranks)} of {run.world_size} ranks"
         if len(run.ranks) != run.world_size
-        else _count(run.world_size, "rank")
+        else format_count(run.world_size, "rank")
     )
     parts = [
         run.name,
         ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
         run.device_name or (NOT_RECORDED_DEVICE if run.device == "unknown" else run.device),
         " over ".join(filter(None, (" + ".join(run.framework), run.backend))),
-        f"{_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
+        f"{format_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
     ]
     return clean(" · ".join(part for part in parts if part.strip()))
 
@@ -230,8 +230,8 @@ def evidence_words(evidence: Evidence) -> str:
     if evidence.rank is not None and f"rank {evidence.rank}" not in evidence.text:
         where.append(f"rank {evidence.rank}")
     if evidence.start_us is not None:
-        end = "" if evidence.end_us is None else f" to {format_us(evidence.end_us)}"
-        where.append(f"at {format_us(evidence.start_us)}{end}")
+        start, end = format_us(evidence.start_us), format_us(evidence.end_us or evidence.start_us)
+        where.append(f"at {start}" + (f" to {end}" if end != start else ""))
     if evidence.event and evidence.event[:_EVENT_CHARACTERS] not in evidence.text:
         where.append(shortened(evidence.event))
     return clean(f"{evidence.text} [{', '.join(where)}]" if where else evidence.text)
@@ -301,7 +301,10 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
         lines.append(("Checked, not found", ", ".join(report.checked)))
     elif report.checked:
         lines.append(
-            ("Checked", f"{_count(len(report.checked), 'other cause' if report.findings else 'cause')}, none found")
+            (
+                "Checked",
+                f"{format_count(len(report.checked), 'other cause' if report.findings else 'cause')}, none found",
+            )
         )
     if full or report.verdict.bound == "none":
         return lines + [("Not judged", f"{ids} ({reason})") for ids, reason in abstention_words(report)]
@@ -310,12 +313,12 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
 
 def checked_count(report: Report) -> str:
     """How many causes were looked for and not found: "17 causes"."""
-    return _count(len(report.checked), "cause")
+    return format_count(len(report.checked), "cause")
 
 
 def not_judged_count(report: Report) -> str:
     """How many causes could not be judged: "3 causes"."""
-    return _count(len(report.abstentions), "cause")
+    return format_count(len(report.abstentions), "cause")
 
 
 def health_words(report: Report) -> list[tuple[str, str]]:
@@ -351,7 +354,3 @@ def clock_words(report: Report) -> str:
         return f"clocks of {len(hosts)} hosts not aligned: nothing that was recorded connects them"
     within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
     return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

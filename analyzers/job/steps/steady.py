@@ -63,7 +63,7 @@ WORDS = {
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 ONE_RANK = "one rank alone, without computing,"
-OPENED_APART = "recordings that opened apart by"
+OPENED_APART = "ranks started recording apart, by"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
 
@@ -152,8 +152,8 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int, is_all: bool) -> li
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
-    effect = f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step"
-    return [HealthNote(told, "it occurred once, and no other step is left to judge" if is_all else effect, "info")]
+    effect = f"excluded from the {format_us(step_ns / 1e3)} step"
+    return [HealthNote(told, "no other step is left to judge" if is_all else effect, "info")]
 
 
 def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:

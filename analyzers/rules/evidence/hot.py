@@ -14,14 +14,14 @@ MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
 def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
     """The begin of the summary."""
     what = "table rows" if shard.kind == "embedding tables" else "tokens"
-    return f"the {shard.kind} of {format_ranks(numbers)} get more {what} than the peers': {shard.ratio:.2f}x the work"
+    return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x the {what} of their peers"
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
     """What takes longer, and what it exchanges."""
     yield Evidence(
-        f"{shard.operator} and what belongs to it take {format_us(shard.excess_us)} per step longer than in the same "
-        "places on the peers; the rest of its compute takes as long as theirs",
+        f"{shard.operator} takes {format_us(shard.excess_us)} per step longer than on the peers; the rest of its "
+        "compute does not",
         rank,
     )
     if shard.received is not None and shard.received >= MORE_BYTES:

@@ -52,7 +52,7 @@ def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]
     event = (
         facts.strings[int(facts.device_ops["name"][following])] if following != NULL and len(facts.device_ops) else None
     )
-    text = f"longest idle piece: {format_us((end - start) / 1e3)}" + (f", ended by {event[:80]}" if event else "")
+    text = f"longest gap: {format_us((end - start) / 1e3)}" + (f", ended by {event[:80]}" if event else "")
     return [at(measures, position, start, end, text, event)]
 
 
@@ -67,7 +67,7 @@ def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidenc
     order = np.argsort(facts.device_ops["start_ns"], kind="stable")
     following = int(np.searchsorted(at_ns, end[row]))
     event = facts.strings[int(facts.device_ops["name"][order[following]])] if following < len(order) else None
-    text = f"longest idle piece: {format_us((end[row] - start[row]) / 1e3)}"
+    text = f"longest gap: {format_us((end[row] - start[row]) / 1e3)}"
     text += f", before {event[:80]}" if event else ""
     return [at(measures, position, int(start[row]), int(end[row]), text, event)]
 

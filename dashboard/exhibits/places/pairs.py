@@ -17,7 +17,7 @@ from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
 from ddprof.hardware import device_link
 from ddprof.tables import Array
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 MOST_RANKS = 64  # in a matrix that can be read; of more ranks the hosts are compared
 MIB = 2**20
@@ -137,10 +137,10 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     reference = stated or float(np.nanmax(values))
     line, column = np.unravel_index(int(np.nanargmin(values)), values.shape)
     slow = float(values[line, column])
-    pair = f"{_capital(units.names[int(line)])} and {units.names[int(column)]} are slowest, {slow:.3g} GB/s"
+    pair = f"{_capital(units.names[int(line)])} and {units.names[int(column)]} are slowest, {format_rate(slow * 1e9)}"
     if slow > (1 - ALIKE) * float(np.nanmax(values)):
-        pair = f"All pairs are alike to {format_share(ALIKE)}, {slow:.3g} GB/s"
-    against = f"the {stated:.3g} GB/s of NVLink in one direction" if stated else "the fastest pair"
+        pair = f"All pairs are alike to {format_share(ALIKE)}, {format_rate(slow * 1e9)}"
+    against = f"the {format_rate(stated * 1e9)} of NVLink in one direction" if stated else "the fastest pair"
     unknown = "" if stated else " The rate of the link itself is not recorded."
     reading = (
         f"{pair}, {format_share(max(0.0, 1 - slow / reference))} below {against}. Bytes over transfer time of what "
@@ -152,7 +152,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
         )
         return Exhibit("rates", question, reading, least_most)
     below = np.maximum(0.0, 100 * (1 - values / reference))
-    chart = _heat(units, below, f"% below {reference:.3g} GB/s", 100.0, "")
+    chart = _heat(units, below, f"% below {format_rate(reference * 1e9)}", 100.0, "")
     return Exhibit("rates", question, reading, table, chart)
 
 

@@ -229,7 +229,7 @@ def overlap_note(events: Table, label: str) -> list[HealthNote]:
     if overlapping <= OVERLAP_SHARE * len(rows):
         return []
     issue = f"{label}: {overlapping} of {len(rows)} device operations overlap their predecessor on the same stream"
-    return [HealthNote(issue, "busy time is taken as the union, so it is not counted twice", "info")]
+    return [HealthNote(issue, "overlapping time counts once", "info")]
 
 
 def lengthless_note(events: Table, label: str) -> list[HealthNote]:

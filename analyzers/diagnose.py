@@ -44,7 +44,7 @@ MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest r
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the rules concluded, priced."""
+    """Findings, abstentions and what-ifs of all rules, priced."""
 
     findings: tuple[Finding, ...]
     abstentions: tuple[Abstention, ...]
@@ -74,13 +74,15 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     )
 
 
-def _of_the_rest(rest: DetectRest, found: Sequence[Candidate], measures: Measures) -> Iterator[Candidate | Abstention]:
-    return rest(measures, found)
+def _of_the_rest(
+    rest: DetectRest, explained: Sequence[Candidate], measures: Measures
+) -> Iterator[Candidate | Abstention]:
+    return rest(measures, explained)
 
 
 @dataclass
 class _Heard:
-    """What the rules said."""
+    """Candidates and abstentions of the rules so far."""
 
     candidates: list[Candidate] = field(default_factory=list)
     abstentions: list[Abstention] = field(default_factory=list)
@@ -94,8 +96,8 @@ class _Heard:
         heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)
         said = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
         said = said or [*left_out(rule, measures)]
-        found = [c for c in said if isinstance(c, Candidate)]
-        self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found
+        candidates = [c for c in said if isinstance(c, Candidate)]
+        self.candidates += [with_line(measures, c) for c in candidates] if rule.tells_line else candidates
         self.abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
             self.silent.append(rule.id)
@@ -274,12 +276,12 @@ def _bound(finding: Finding) -> str:
 
 
 def _is_bound(finding: Finding) -> bool:
-    """Whether its price is an upper bound."""
+    """True where the price is an upper bound."""
     rule = catalogue().get(finding.id)
     return bool(rule and rule.upper_bound) or _is_symptom(finding)
 
 
 def _is_symptom(finding: Finding) -> bool:
-    """Whether it tells what no cause explains, and names no rank to look at."""
+    """True for lateness that no cause explains, on no rank in particular."""
     rule = catalogue().get(finding.id)
     return bool(rule and rule.detect_rest) and not finding.ranks

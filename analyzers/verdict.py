@@ -51,7 +51,7 @@ def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
 
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
-    """Where a further finding that costs clearly names ranks, beside a headline that names none."""
+    """Pointer to a further finding that costs clearly and names ranks, where the headline names none."""
     if top is not None and top.ranks:
         return ""
     for number, finding in enumerate(findings, 1):
@@ -62,8 +62,8 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
 
 def _samples(diagnosis: Diagnosis) -> str:
     """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
-    found = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
-    return f"; {found.summary}" if found else ""
+    unsharded = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
+    return f"; {unsharded.summary}" if unsharded else ""
 
 
 def _compute_share(measures: Measures) -> float:
@@ -72,7 +72,7 @@ def _compute_share(measures: Measures) -> float:
 
 
 def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict | None:
-    """Where nothing is left to tell because the machine was busy: that it was not judged, why, and what would do."""
+    """Verdict of a run of which nothing is left to tell because the machine was busy; None for any other."""
     withheld = [a for a in abstentions if a.busy_us >= WARNING_SHARE * measures.step_us]
     if not withheld:
         return None

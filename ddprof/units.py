@@ -35,6 +35,12 @@ def format_share(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) < 10 else f"{percent:.0f} %"
 
 
+def format_name(name: str, most_chars: int = 60) -> str:
+    """A name from the trace, cut with an ellipsis; JSON has all of it."""
+    name = name.removeprefix("void ")
+    return name if len(name) <= most_chars else f"{name[: most_chars - 1]}…"
+
+
 def format_count(number: int, noun: str) -> str:
     """A number with its noun: "1 step", "3 steps"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

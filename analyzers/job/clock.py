@@ -95,7 +95,7 @@ def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[Hea
     domain, notes = _split_domains(ranks, _domains(ranks), members)
     names = list(dict.fromkeys(domain))
     if len(names) == 1:
-        return Clock({names[0]: HostClock()}, tuple(domain), "one host: one clock"), notes
+        return Clock({names[0]: HostClock()}, tuple(domain), "one clock, as all ranks are on one host"), notes
     number = {name: at for at, name in enumerate(names)}
     code = np.array([number[name] for name in domain])
     clocks = _propagate(names, _connected_pairs(code[matched.rank], matched, len(names)), code, members)

@@ -87,7 +87,8 @@ def _rates_gbps(traffic: Traffic) -> list[float]:
 
 
 def _mfu(measures: Measures) -> float | None:
-    """FLOPs of the recorded shapes per step over the device's peak; None without shapes or a known device."""
+    """FLOPs of the recorded shapes per step over the device's peak; None without shapes or a known device, and where it
+    is impossible: above 1 the shapes, the times or the device's name are wrong."""
     job = measures.job
     rates = []
     for facts in job.ranks:
@@ -98,4 +99,4 @@ def _mfu(measures: Measures) -> float | None:
             return None
         wall = float((facts.steps["end_ns"] - facts.steps["start_ns"]).sum()) / 1e9
         rates.append(float(counted) / wall / peak)
-    return float(np.mean(rates)) if rates else None
+    return float(np.mean(rates)) if rates and max(rates) <= 1.0 else None

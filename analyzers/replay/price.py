@@ -77,7 +77,7 @@ class Pricer:
         return simulate_with_interference(self.graph, scenario, self.profiled.outcome)
 
     def unprofiled_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
-        """What the candidate's changes gain of an unprofiled step; its range is that of `gain`, of the profiled one."""
+        """Gain of the candidate's changes in an unprofiled step, with the range of `gain`, of the profiled one."""
         if self.unprofiled is None or self.measures.step_us <= 0:
             return None
         share = self.unprofiled.step_us / self.measures.step_us
@@ -176,8 +176,8 @@ def _at_rates(changes: tuple[Change, ...], step_us: float, measures: Measures) -
 def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
     """Positions of ranks whose work the changes bring to what it takes their peers, or to the mean of all."""
     level = [change for change in changes if kind_of(change).levels_work]
-    found = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
-    return _as_peers(changes, graph, measures) | found
+    levelled = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
+    return _as_peers(changes, graph, measures) | levelled
 
 
 def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:

@@ -186,7 +186,7 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
         setting=line.words,
         current=kind.name,
         suggested=kind.suggested,
-        why=f"it holds the training thread for {format_us(line.time_ns / 1e3 / steps)} per step",
+        why=f"the training thread spends {format_us(line.time_ns / 1e3 / steps)} per step in it",
         source=kind.source,
         patch=kind.patch,
         alters=Alters.CHORE if kind is OTHER else None,

@@ -32,7 +32,7 @@ from ddprof.analyzers.rules.evidence.spans import at, charged_us
 from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array, Table
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_name, format_ranks, format_share, format_us
 from ddprof.whose import having
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
@@ -189,7 +189,7 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     row = int(np.argmax(stalls["end_ns"] - stalls["start_ns"]))
     start, end, name = int(stalls["start_ns"][row]), int(stalls["end_ns"][row]), int(stalls["name"][row])
     usual = format_us(int(stalls["usual_ns"][row]) / 1e3)
-    text = f"longest: {format_us((end - start) / 1e3)} in {_name(facts, name)[:80]}, usually {usual}"
+    text = f"longest: {format_us((end - start) / 1e3)} in {format_name(_name(facts, name))}, usually {usual}"
     yield at(measures, worst, start, end, text, _name(facts, name))
 
 

@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 current=format_share(shares[worst]),
                 suggested="activation checkpointing, a higher ZeRO / FSDP stage, or a smaller microbatch",
                 patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                why="a full allocator has to free and map memory inside steps, and the next longer batch fails",
+                why="a full allocator releases and maps memory inside steps, and a longer batch may fail",
                 source="PyTorch CUDA memory management notes",
             ),
         ),

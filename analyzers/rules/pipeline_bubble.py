@@ -88,7 +88,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     best, gain = swept[-1]
     yield Candidate(
         id=RULE.id,
-        summary=f"{format_share(bubble / measures.step_us)} of each step is the bubble of {stages} stages and "
+        summary=f"{format_share(bubble / measures.step_us)} of each step is pipeline bubble: {stages} stages, "
         f"{count} microbatches{_in_chunks(pipeline)}",
         ranks=(),
         lost_us=bubble,

@@ -142,7 +142,7 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
         before, after, more_us = held
         return Fix(
             setting=f"what {format_ranks(numbers)} runs after {before} and before {after}",
-            suggested="on all ranks or on none: Python, a sleep, a lock, a file or a socket that its peers do not have",
+            suggested="find what its peers do not run there: Python code, a sleep, a lock, a file or a socket",
             why=f"it stays there {format_us(more_us)} longer than its peers, per step",
             source="OSDI'25 section 5",
         )
@@ -210,8 +210,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         fixes=(
             Fix(
                 setting=f"what rank {rank} does before its collectives",
-                suggested="compare its host timeline with a peer's: extra work on one rank, CPU contention, a "
-                "slower start",
+                suggested="compare its host timeline with a peer's: look for extra work, CPU contention, a slow start",
                 why="the others are ready and wait for it",
                 source="binomial test of 'last in k of n'; OSDI'25 section 5",
             ),

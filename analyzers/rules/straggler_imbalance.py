@@ -273,9 +273,9 @@ def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target:
 def _elsewhere(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting=f"work of {format_ranks(numbers)} alone",
-        suggested="shared by all ranks (evaluation, generation, metrics), or done beside the training, or less often",
+        suggested="share it over all ranks (evaluation, generation, metrics), run it beside training, or less often",
         patch="loader = DataLoader(valid, sampler=DistributedSampler(valid, shuffle=False))  # each rank a part",
-        why="the other ranks have nothing to do meanwhile and wait in the next collective",
+        why="the other ranks wait for it in the next collective",
         source="PyTorch DistributedDataParallel documentation: work on one rank",
     )
 

@@ -219,7 +219,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
     whom = format_ranks(numbers) if numbers else "the late ranks"
     return Fix(
         setting=f"what {whom} does before the others' waits" if numbers else "what the late ranks do before the waits",
-        suggested="compare its timeline with a peer's there; what runs on it and not on the peers is the cause",
+        suggested="compare its timeline with a peer's; work that only it runs is the cause",
         why="the others are ready and wait for it",
         source="OSDI'25 section 5",
     )

@@ -26,7 +26,7 @@ FIRST_MB = (0.1, 0.25, 0.5, 1, 2, 5, 10, 25)
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """What the run's gradients cost in buckets of other sizes.
+    """Costs of the run's gradients in buckets of other sizes.
 
     `latency_us`, `gb_per_s`: the line fitted to the run's all-reduces; `measured_mb`: the sizes it holds.
     """
@@ -96,8 +96,8 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
 
 
 def schedule_bias(prices: Pricer, now: Present) -> float:
-    """What predictions of other buckets are multiplied with: the measured step over what the schedule says of the
-    run's own buckets; 1 where those are not known. What the schedule gets wrong of both cancels."""
+    """Factor on predictions of other buckets: the measured step over the schedule's step with the run's own buckets, 1
+    where those are not known. An error of the schedule in both cancels."""
     own_mb = now.bucket_cap_mb
     if not own_mb:
         return 1.0

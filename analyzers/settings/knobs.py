@@ -1,4 +1,4 @@
-"""What can be changed in a what-if: one table for the command line and the dashboard.
+"""Table of what a what-if can change, for the command line and the dashboard.
 
 A knob turns a value into the changes that the replay simulates.
 """
@@ -70,7 +70,7 @@ class Knob:
     says: recorded.Say | None = None
 
     def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-        """What the replay simulates. Raises UsageError where the value makes no sense for this run."""
+        """Changes that the replay simulates. Raises UsageError where the value makes no sense for this run."""
         if setting.ranks and not self.for_ranks:
             raise UsageError(f"{self.key}: cannot be changed for single ranks")
         unknown = [r for r in setting.ranks if r not in measures.job.rank_ids]

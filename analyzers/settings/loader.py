@@ -20,7 +20,7 @@ PREFETCH = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class LoaderPlan:
-    """What other workers and prefetch would give. Times are microseconds; `batch_us`: to make one, slowest rank."""
+    """Steps with other workers and prefetch. Times are microseconds; `batch_us`: to make one, slowest rank."""
 
     workers: SettingCurve
     prefetch: SettingCurve

@@ -56,7 +56,7 @@ def believed(
 
 
 def _drift_us(measures: Measures, gain_us: float) -> float:
-    """What else changes on CPU ranks when so much of the step goes; grows with it."""
+    """Doubt about what else changes on CPU ranks when so much of the step goes; grows with it."""
     step_us = measures.step_us
     if step_us <= 0 or gain_us <= 0:
         return 0.0

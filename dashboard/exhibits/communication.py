@@ -110,7 +110,7 @@ def _bandwidth(view: View) -> Exhibit:
         "Do messages reach the speed of the link?",
     )
     if not rows:
-        return Exhibit("bandwidth", question, "The traces do not say how large the messages are.", sheet(columns, rows))
+        return Exhibit("bandwidth", question, "Message sizes were not recorded.", sheet(columns, rows))
     best = max(row[2] for row in rows)
     weight = np.array([row[1] for row in rows], float)
     small = float(weight[[row[2] < best / 2 for row in rows]].sum() / weight.sum())

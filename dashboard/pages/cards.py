@@ -167,7 +167,8 @@ def step_bar(row: dict[str, float], words: str, view: View) -> Component:
                 _told_cause(legend_words(row, cause), cause, view),
             ]
         )
-        for cause in parts
+        for cause, share in parts.items()
+        if share > phrases.LEAST_SHARE
     ]
     return html.Div(
         [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]

@@ -20,7 +20,7 @@ def test_text_answers_what_why_who_what_to_do_how_sure(ddprof, saved: Path) -> N
         "36 ms (",
         "per step",
         "num_workers: 0 -> 4",
-        "95 %",
+        "high confidence",
     ):
         assert words in out
     assert "Checked: 2 other causes, none found" in " ".join(out.split()) and "rank 3: the trace ends early" in out

@@ -16,7 +16,7 @@ from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
-from ddprof.units import format_range, format_ranks, format_us
+from ddprof.units import format_range, format_ranks, format_share, format_us
 from tests.consistency.screens import Screens, one_line
 from tests.dashboard.onefile_reader import File, equal_tables
 
@@ -51,6 +51,20 @@ def headline(s: Screens) -> Iterator[str]:
     rule = catalogue().get(lead.id)
     if rule and s.report.verdict.bound not in (rule.bound, "compute"):
         yield f"bound by {s.report.verdict.bound}, but {lead.id} means {rule.bound}"
+
+
+def label(s: Screens) -> Iterator[str]:
+    """The label is the largest share of the step, and the rank that differs most is one that a finding names."""
+    job, told = s.report.ledger.job, phrases.bound_word(s.report)
+    largest = max((job.get(cause, 0.0) for cause in CAUSES), default=0.0)
+    share = format_share(largest / job["wall_us"]) if largest else ""
+    if s.report.failure is None and s.report.verdict.bound != "none" and share not in told:
+        yield f"the label is {told!r}, the largest share of the step {share}"
+    named = {rank for finding in s.report.findings for rank in finding.ranks} & set(s.report.ledger.per_rank)
+    differs = s.exhibits.get("/ rank-causes")
+    rank = re.search(r"Rank (\d+) differs most", differs.reading) if differs else None
+    if rank and named and int(rank[1]) not in named:
+        yield f"rank {rank[1]} differs most, but findings name {sorted(named)}"
 
 
 def offered(s: Screens) -> Iterator[str]:
@@ -336,6 +350,7 @@ def unknowns(s: Screens) -> Iterator[str]:
 
 _ALL = (
     headline,
+    label,
     offered,
     gains,
     regimes,

@@ -81,4 +81,4 @@ def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
 
 def not_matched_note() -> HealthNote:
     """What is said where nothing was matched."""
-    return HealthNote(NOT_THE_SAME, "nothing is matched: no waits, no clock, and ranks are not compared", "error")
+    return HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")

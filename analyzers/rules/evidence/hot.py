@@ -36,7 +36,7 @@ def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
             suggested="re-shard: split the hot table by rows or columns, or place tables by the lookups they get",
             patch='constraints = {"hot_table": ParameterConstraints(sharding_types=["row_wise", "column_wise"])}\n'
             "planner = EmbeddingShardingPlanner(topology=topology, constraints=constraints)",
-            why="all ranks wait for the lookups of one: its device is as fast as the others, its tables are asked more",
+            why="all ranks wait for its lookups: its device is not slower, its tables are used more",
             source="TorchRec documentation: planner and sharding types",
         )
     return Fix(
@@ -44,6 +44,6 @@ def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
         suggested="a load-balancing loss, a capacity factor of 1.0 to 1.25, or hot experts spread over ranks",
         patch="aux_loss = experts * (tokens_per_expert / tokens * router_probability.mean(0)).sum()\n"
         "loss = loss + 0.01 * aux_loss",
-        why="all ranks wait for the experts that get most tokens: the device is as fast as the others",
+        why="all ranks wait for the busiest experts; their device is not slower",
         source="Switch Transformers (JMLR'22) sections 2.2 and 4: capacity factor and load balancing loss",
     )

@@ -250,4 +250,4 @@ def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, la
     if not calls and not arrows:
         return []
     issue = f"{label}: {calls or arrows} kernel launches but no device events"
-    return [HealthNote(issue, "what the device did is unknown: this rank cannot be compared with the others", "error")]
+    return [HealthNote(issue, "device time is unknown: this rank cannot be compared with the others", "error")]

@@ -202,7 +202,7 @@ def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[He
     took = format_us((max(n.end_ns for n in once) - once[0].start_ns) / 1e3)
     kinds = " and ".join(sorted({n.op for n in once}))
     issue = f"{source.path}: before the first step {len(once)} operations ({kinds}) took {took}"
-    return [HealthNote(issue, "they occur once and are in no step", "info")]
+    return [HealthNote(issue, "not part of a step", "info")]
 
 
 def _recognise(sample: Sample) -> bool:

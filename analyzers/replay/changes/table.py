@@ -142,10 +142,7 @@ _ROWS = (
     ChangeKind("pipeline_schedule", "`values` = (microbatches, chunks per stage)", rate=pipeline_schedule, doubt=0.2),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in _ROWS}
-KERNEL_DOUBT = {
-    "fp32_gemm": 0.5,
-    "optimizer": 0.3,
-}  # of scale_kernels, by its target: how much faster depends on shapes
+KERNEL_DOUBT = {"fp32_gemm": 0.5, "optimizer": 0.3}  # of scale_kernels, by its target: it depends on shapes
 GUESSED_DOUBT = 0.4  # of rebucket where the run's messages have one size: their latency is assumed
 
 

@@ -233,7 +233,9 @@ def _what_if(
         for f in sorted(findings, key=lambda f: -f.recoverable_us.value)
         for gain in (f.alone_us or f.recoverable_us,)
     ]
-    others = [(words, (change,), candidate.band) for candidate in worth for words, change in candidate.also]
+    others: list[tuple[str, tuple[Change, ...], float]] = [
+        (words, (change,), candidate.band) for candidate in worth for words, change in candidate.also
+    ]
     if len(fixed) > 1:
         every = tuple(change for c, _ in fixed for change in c.changes)
         others.append(("all of: " + ", ".join(f.id for _, f in fixed), every, max(c.band for c, _ in fixed)))

@@ -184,7 +184,7 @@ def _sheet(
         "slowest rank": [r.slowest if several else None for r in rows],
         "TFLOP/s": [None if r.flops_per_s is None else r.flops_per_s / 1e12 for r in rows],
         "GB/s at least": [None if r.bytes_per_s is None else r.bytes_per_s / 1e9 for r in rows],
-        "% of the roofline": [None if not (r.roofline_share or 2) <= 1 else 100 * r.roofline_share for r in rows],
+        "% of the roofline": [100 * s if (s := r.roofline_share) is not None and s <= 1 else None for r in rows],
     }
     shown = {title: values for title, values in columns.items() if any(value is not None for value in values)}
     lines = tuple((*name, *values) for name, values in zip(names, zip(*shown.values(), strict=True), strict=True))

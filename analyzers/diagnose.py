@@ -12,14 +12,16 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.not_looked_at import left_out
+from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.same_result import checked
 from ddprof.analyzers.settings.advised import out_of_reach, planned
+from ddprof.analyzers.trust.believed import of_candidate, of_step
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
-from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.analyzers.trust.ledger_price import ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Fix, Rule, severity_of
 from ddprof.report.model import WhatIf
@@ -42,7 +44,7 @@ MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest r
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the rules concluded, priced."""
+    """Findings, abstentions and what-ifs of all rules, priced."""
 
     findings: tuple[Finding, ...]
     abstentions: tuple[Abstention, ...]
@@ -72,13 +74,15 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     )
 
 
-def _of_the_rest(rest: DetectRest, found: Sequence[Candidate], measures: Measures) -> Iterator[Candidate | Abstention]:
-    return rest(measures, found)
+def _of_the_rest(
+    rest: DetectRest, explained: Sequence[Candidate], measures: Measures
+) -> Iterator[Candidate | Abstention]:
+    return rest(measures, explained)
 
 
 @dataclass
 class _Heard:
-    """What the rules said."""
+    """Candidates and abstentions of the rules so far."""
 
     candidates: list[Candidate] = field(default_factory=list)
     abstentions: list[Abstention] = field(default_factory=list)
@@ -92,8 +96,8 @@ class _Heard:
         heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)
         said = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
         said = said or [*left_out(rule, measures)]
-        found = [c for c in said if isinstance(c, Candidate)]
-        self.candidates += [with_line(measures, c) for c in found] if rule.tells_line else found
+        candidates = [c for c in said if isinstance(c, Candidate)]
+        self.candidates += [with_line(measures, c) for c in candidates] if rule.tells_line else candidates
         self.abstentions += [a for a in said if isinstance(a, Abstention)]
         if not said:
             self.silent.append(rule.id)
@@ -151,11 +155,9 @@ def _explain(
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         own = not larger or left >= OWN_SHARE * gain
         price_us = gain if own else min(left, INFO_CAP_SHARE * measures.step_us)
-        # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
-        by_ledger = ledger_price(measures, candidate.changes) if own and candidate.ceiling_us != 0 else None
-        finding = _finding(candidate, price_us, by_ledger, measures, pricer)
+        finding = _finding(candidate, price_us, own, measures, pricer)
         if not own:
-            finding = replace(finding, alone_us=pricer.interval(candidate, gain))
+            finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
         if (
             not own
             and finding.recoverable_us.value < MIN_SHARE * measures.step_us
@@ -181,14 +183,14 @@ def _that_explain(
     return tuple(change for c, _ in fixed if c.ranks or not only_ranks for change in c.changes)
 
 
-def _finding(
-    candidate: Candidate, gain_us: float, by_ledger: LedgerPrice | None, measures: Measures, pricer: Pricer
-) -> Finding:
-    """The candidate with its price; where the ledger's price is another, the range reaches both."""
-    interval = pricer.interval(candidate, gain_us)
+def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measures, pricer: Pricer) -> Finding:
+    """The candidate with its price, and that of the ledger where it has one of its own."""
+    # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
+    by_ledger = ledger_price(measures, candidate.changes) if is_own and candidate.ceiling_us != 0 else None
+    interval = of_candidate(pricer, candidate, gain_us, is_own)
     doubts = (*doubts_of(measures, pricer.error), *candidate.doubts)
-    if by_ledger is not None and not by_ledger.agrees(interval):
-        interval, doubts = by_ledger.widened(interval), (*doubts, Doubt.PRICES_DIFFER)
+    if by_ledger is not None and not by_ledger.agrees(of_candidate(pricer, candidate, gain_us, False)):
+        doubts = (*doubts, Doubt.PRICES_DIFFER)
     sure = confidence(candidate.id, candidate.basis, doubts)
     return Finding(
         id=candidate.id,
@@ -231,16 +233,16 @@ def _what_if(
         for f in sorted(findings, key=lambda f: -f.recoverable_us.value)
         for gain in (f.alone_us or f.recoverable_us,)
     ]
-    for words, change, band in ((w, c, candidate.band) for candidate in worth for w, c in candidate.also):
-        predicted = pricer.step_us((change,))
-        gain = max(0.0, step - predicted)
-        rows.append(WhatIf(words, predicted, max(0.0, predicted - band * gain), min(step, predicted + band * gain)))
+    others: list[tuple[str, tuple[Change, ...], float]] = [
+        (words, (change,), candidate.band) for candidate in worth for words, change in candidate.also
+    ]
     if len(fixed) > 1:
-        together = pricer.step_us(tuple(change for c, _ in fixed for change in c.changes))
-        band = max(c.band for c, _ in fixed)
-        gain = max(0.0, step - together)
-        label = "all of: " + ", ".join(f.id for _, f in fixed)
-        rows.append(WhatIf(label, together, max(0.0, together - band * gain), min(step, together + band * gain)))
+        every = tuple(change for c, _ in fixed for change in c.changes)
+        others.append(("all of: " + ", ".join(f.id for _, f in fixed), every, max(c.band for c, _ in fixed)))
+    for words, changes, band in others:
+        predicted = pricer.step_us(changes)
+        doubt_us = max(band, doubt_of(changes, measures)) * abs(step - predicted)
+        rows.append(WhatIf(words, predicted, *of_step(pricer, changes, predicted, doubt_us)))
     return tuple(rows)
 
 
@@ -276,12 +278,12 @@ def _bound(finding: Finding) -> str:
 
 
 def _is_bound(finding: Finding) -> bool:
-    """Whether its price is an upper bound."""
+    """True where the price is an upper bound."""
     rule = catalogue().get(finding.id)
     return bool(rule and rule.upper_bound) or _is_symptom(finding)
 
 
 def _is_symptom(finding: Finding) -> bool:
-    """Whether it tells what no cause explains, and names no rank to look at."""
+    """True for lateness that no cause explains, on no rank in particular."""
     rule = catalogue().get(finding.id)
     return bool(rule and rule.detect_rest) and not finding.ranks

@@ -50,6 +50,7 @@ class Options:
     Processes (None: one per core), whether facts are kept for the next analysis, or in which folder or at which URL,
     and whether incomplete input is an error. `engine`: where ranks are read: "local", "dask" (a Dask cluster of this
     machine's processes) or "dask://HOST:PORT" (a scheduler's). `ranks`: which: "all", "0,7", "sample:32".
+    `window`: which of several trace windows of a rank, from 1; None: the last.
     """
 
     workers: int | None = None
@@ -59,6 +60,7 @@ class Options:
     progress: Progress | None = None
     engine: str = LOCAL
     ranks: str = ALL
+    window: int | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     """The runs found under `paths`, one in memory at a time. Raises NoUsableInput where nothing can be analyzed."""
     options = options or Options()
     wanted = parse_ranks(options.ranks)
-    inventory = _discover(paths)
+    inventory = _discover(paths, options.window)
     found = 0
     failures: list[str] = []
     with _mapping(options) as mapped:
@@ -149,9 +151,9 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
 
 
-def _discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
+def _discover(paths: Sequence[str | os.PathLike[str]], window: int | None) -> Inventory:
     try:
-        return discover(paths)
+        return discover(paths, window)
     except NoUsableInput as error:
         why = _without_traces(paths, str(error))
         raise (error if isinstance(error, OnlyLogs) and str(why) == str(error) else why) from error
@@ -264,7 +266,7 @@ def _changed(source: Source) -> list[HealthNote]:
         issue = f"{source.label}: changed while it was read"
     except OSError:
         issue = f"{source.label}: vanished while it was read"
-    return [HealthNote(issue, "what was read may not be all of it: analyze again when it is written")]
+    return [HealthNote(issue, "it may be incomplete: analyze again when it is finished")]
 
 
 @dataclass(frozen=True)

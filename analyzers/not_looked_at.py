@@ -31,8 +31,8 @@ def unmatched_words(measures: Measures) -> str:
     if not lost_us:
         return ""
     return (
-        f"{format_us(lost_us)} per step of communication has no traced partner: waiting and moving data cannot be told "
-        "apart"
+        f"in {format_us(lost_us)} of communication per step the partner was not traced: waiting and transfer cannot be "
+        "told apart"
     )
 
 

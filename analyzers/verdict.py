@@ -36,10 +36,8 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
         sentence = _sentence(top, measures, steps.noun) + others
         modest = severity_of(top, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
-        if rule and rule.upper_bound and _compute_share(measures) >= least:
-            share = format_share(_compute_share(measures))
-            return Verdict("compute", f"Compute-bound: {share} of each step is compute. Next: {sentence}")
-        return Verdict(rule.bound if rule else "compute", sentence[0].upper() + sentence[1:])
+        is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
+        return Verdict("compute" if rule is None or is_compute else rule.bound, sentence[0].upper() + sentence[1:])
     plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
 
@@ -53,7 +51,7 @@ def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
 
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
-    """Where a further finding that costs clearly names ranks, beside a headline that names none."""
+    """Pointer to a further finding that costs clearly and names ranks, where the headline names none."""
     if top is not None and top.ranks:
         return ""
     for number, finding in enumerate(findings, 1):
@@ -64,8 +62,8 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
 
 def _samples(diagnosis: Diagnosis) -> str:
     """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
-    found = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
-    return f"; {found.summary}" if found else ""
+    unsharded = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
+    return f"; {unsharded.summary}" if unsharded else ""
 
 
 def _compute_share(measures: Measures) -> float:
@@ -73,13 +71,8 @@ def _compute_share(measures: Measures) -> float:
     return float(ledger[CAUSE_CODE["compute"]] / ledger.sum()) if ledger.any() else 0.0
 
 
-def _busy(measures: Measures) -> str:
-    share = format_share(_compute_share(measures))
-    return f"Compute-bound: {share} of each {format_us(measures.step_us)} step is compute"
-
-
 def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict | None:
-    """Where nothing is left to tell because the machine was busy: that it was not judged, why, and what would do."""
+    """Verdict of a run of which nothing is left to tell because the machine was busy; None for any other."""
     withheld = [a for a in abstentions if a.busy_us >= WARNING_SHARE * measures.step_us]
     if not withheld:
         return None
@@ -103,18 +96,13 @@ def _healthy(measures: Measures) -> Verdict:
     shares = dict(zip(CAUSES, ledger / ledger.sum() if ledger.any() else ledger, strict=True))
     first, second = sorted(shares, key=lambda cause: shares[cause], reverse=True)[:2]
     largest, share = (first, shares[first]) if ledger.any() else ("unknown", 0.0)
-    bound = CAUSES[largest].bound
-    if largest == "compute" and shares[second] < CLEAR_SHARE:
-        text = f"{_busy(measures)}; no cause of lost time above 3 %"
-    elif largest == "compute":
-        lost = f"{format_share(shares[second])} is {_words(second, measures)}"
-        text = f"{_busy(measures)}, {lost}; no rule found a fix above 3 %"
+    step, rest = format_us(measures.step_us), "no fix above 3 % found"
+    if largest == "compute":
+        lost = f"{format_share(shares[second])} of it is {_words(second, measures)}; {rest}"
+        text = f"Step of {step}; " + ("no cause of lost time above 3 %" if shares[second] < CLEAR_SHARE else lost)
     else:
-        step = format_us(measures.step_us)
-        text = (
-            f"{format_share(share)} of each {step} step is {_words(largest, measures)}; no rule found a fix above 3 %"
-        )
-    return Verdict(bound, text)
+        text = f"{format_share(share)} of each {step} step is {_words(largest, measures)}; {rest}"
+    return Verdict(CAUSES[largest].bound, text)
 
 
 def _words(cause: str, measures: Measures) -> str:

@@ -24,6 +24,7 @@ from click.testing import CliRunner
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.job.measures import measure
+from ddprof.analyzers.trust.believed import of_candidate
 from ddprof.analyzers.trust.ledger_price import ledger_price
 from ddprof.cli.main import cli
 from ddprof.findings import Candidate
@@ -67,7 +68,7 @@ def of_straggler(path: Path) -> dict[str, set[str]]:
     rule, measures = catalogue()[finding.id], measure(run.job)
     with called() as found:
         candidate = next(said for said in rule.detect(measures) if isinstance(said, Candidate))
-        run.pricer.interval(candidate, run.pricer.gain_us(candidate))
+        of_candidate(run.pricer, candidate, run.pricer.gain_us(candidate))
         ledger_price(measures, candidate.changes)
         render_text(replace(run.report, findings=(finding,)))
     return found

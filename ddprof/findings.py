@@ -118,7 +118,7 @@ class Candidate:
     """What a rule yields: a cause, who, the evidence and the fix.
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
-    know better; `band` is the relative uncertainty of the change itself.
+    know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
     """
 
     id: str

@@ -35,6 +35,17 @@ def format_share(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) < 10 else f"{percent:.0f} %"
 
 
+def format_name(name: str, most_chars: int = 60) -> str:
+    """A name from the trace, cut with an ellipsis; JSON has all of it."""
+    name = name.removeprefix("void ")
+    return name if len(name) <= most_chars else f"{name[: most_chars - 1]}…"
+
+
+def format_count(number: int, noun: str) -> str:
+    """A number with its noun: "1 step", "3 steps"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def format_bytes(size_bytes: float) -> str:
     """Bytes in binary units."""
     value = float(size_bytes)
@@ -43,6 +54,16 @@ def format_bytes(size_bytes: float) -> str:
             return f"{_digits(value)} {unit}"
         value /= 1024
     return f"{_digits(value)} TiB"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """Bytes per second in decimal units, as networks are sold."""
+    value = float(bytes_per_s)
+    for unit in ("B", "kB", "MB"):
+        if abs(value) < ROUNDS_UP * 1000:
+            return f"{_digits(value)} {unit}/s"
+        value /= 1000
+    return f"{_digits(value)} GB/s"
 
 
 def format_ranks(ranks: tuple[int, ...] | list[int]) -> str:

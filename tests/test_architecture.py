@@ -58,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
     | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
-    SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY},
+    SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY, TRUST},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
     KERNEL_TABLE: VOCABULARY | {FACTS, JOB, REPLAY, "readers", "analyzers"},  # when asked: no analysis imports it
     WORKERS: {"errors", "_version", "readers"},  # it hands sources to a function, and knows nothing of facts

@@ -42,5 +42,5 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
     mine, usual = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
     return (
         f"{format_ranks(candidate.ranks)} takes {format_us(float(mine))} per step without its waits, the other ranks "
-        f"{format_us(float(usual))}: nobody waits for it because of that"
+        f"{format_us(float(usual))}: it makes nobody wait"
     )

@@ -44,10 +44,10 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
         share = f"{format_share(lost[broken].sum() / launches[broken].sum())} of the kernel launches"
         defect = f"{share} in {int(broken.sum())} of {len(steps)} steps have no device record"
     else:
-        defect = f"the record of some kind of event ends before {int(ended.sum())} of {len(steps)} steps do"
+        defect = f"some events stop being recorded before the end of {int(ended.sum())} of {len(steps)} steps"
     left_out = broken | ended
     if left_out.all():
-        effect = "idle time of the device may be work that was not recorded: nobody is blamed for it"
+        effect = "idle device time may be unrecorded work, so no rank is blamed for it"
         return steps, False, [HealthNote(f"{trace.path}: {defect}", effect, "error")]
     named = ", ".join(map(str, steps["index"][left_out][:8].tolist()))
     note = HealthNote(f"{trace.path}: {defect}", f"steps left out: {named}", "warning")
@@ -65,7 +65,7 @@ def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -
     is_skipped = np.diff(marked["index"]) > 1
     if len(steps) == 1 and is_skipped.any():
         issue = f"{trace.path}: the numbers of its step marks leave some out, and one step is left"
-        return [HealthNote(issue, "events are missing: whether the step is like others is unknown", "error")]
+        return [HealthNote(issue, "events are missing, so the step may not be typical", "error")]
     known = ops["launch_ns"] != NULL
     start, end = intervals.merge(marked.bounds, intervals.EMPTY if known.any() else steps.bounds)
     at = np.sort(ops["launch_ns"][known] if known.any() else ops["start_ns"])
@@ -77,7 +77,7 @@ def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -
         return []
     issue = f"{trace.path}: {'most' if most else 'some'} of the device's work is outside of the marks of its "
     issue += f"{len(marked)} steps"
-    return [HealthNote(issue, "marks are missing, so events are: what the steps took is unknown", "error")]
+    return [HealthNote(issue, "step marks are missing, so step times are unknown", "error")]
 
 
 def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNote]:
@@ -94,7 +94,7 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
     if missing.sum() < MIN_LOST or missing.mean() <= LOST_SHARE:
         return []
     issue = f"{trace.path}: {format_share(float(missing.mean()))} of the operations in its step have no launch call"
-    return [HealthNote(issue, "calls are missing: nobody is blamed for what the host did meanwhile", "error")]
+    return [HealthNote(issue, "calls are missing, so no rank is blamed for host time", "error")]
 
 
 def _ended_early(trace: RankTrace, steps: Table) -> Array:

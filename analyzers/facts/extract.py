@@ -241,7 +241,7 @@ def _busy_before_note(steps: Table) -> list[HealthNote]:
     if not held_ns:
         return []
     issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
-    return [HealthNote(issue, "that work is not in the file; times count from its end", "info")]
+    return [HealthNote(issue, "that work is not in the file; the step starts after it", "info")]
 
 
 def _silent_note(gaps: Table, silences: Table, steps: Table) -> list[HealthNote]:

@@ -196,8 +196,7 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         notes.append(
             HealthNote(
                 f"{len(missing)} of {world_size} ranks were not traced: {shown}",
-                "a missing rank cannot be named as the cause; waits for it are charged to nobody; if its node wrote to "
-                "a folder of its own, give both",
+                "waits for them are charged to no rank; if their node wrote to another folder, give both folders",
             )
         )
     counts = {len(f.steps) for f in ranks}
@@ -209,9 +208,7 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         )
     if len(ranks) > 1 and all(hides_waits(f) for f in ranks):
         notes.append(
-            HealthNote(
-                "no communication was recorded between the ranks", "time they wait for each other counts as the host's"
-            )
+            HealthNote("no communication was recorded between the ranks", "waiting for other ranks counts as host time")
         )
     if any(f.step_source == "inferred" and len(f.steps) == 1 for f in ranks):
         notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))

@@ -95,17 +95,14 @@ def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[Hea
     domain, notes = _split_domains(ranks, _domains(ranks), members)
     names = list(dict.fromkeys(domain))
     if len(names) == 1:
-        return Clock({names[0]: HostClock()}, tuple(domain), "one host: one clock"), notes
+        return Clock({names[0]: HostClock()}, tuple(domain), "one clock, as all ranks are on one host"), notes
     number = {name: at for at, name in enumerate(names)}
     code = np.array([number[name] for name in domain])
     clocks = _propagate(names, _connected_pairs(code[matched.rank], matched, len(names)), code, members)
     lost = [n for n in names if n not in clocks]
     if lost:
-        notes.append(
-            HealthNote(
-                f"no operation connects {', '.join(lost)} to the other hosts", "times between them cannot be compared"
-            )
-        )
+        shown = ", ".join(lost[:FEW_DOMAINS]) + (", ..." if len(lost) > FEW_DOMAINS else "")
+        notes.append(HealthNote(f"no collective connects {shown} to the other hosts", "their clocks cannot be aligned"))
     method = "end times of matched collectives, bounded by causality"
     return Clock({n: clocks.get(n, HostClock(0, 0.0, None)) for n in names}, tuple(domain), method), notes
 

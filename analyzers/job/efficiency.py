@@ -15,6 +15,7 @@ from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.hardware import device_link, peak_flops
 from ddprof.tables import NULL
+from ddprof.units import format_rate
 
 
 def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[str, Any]:
@@ -72,7 +73,7 @@ def reached_words(measures: Measures, traffic: Traffic) -> str:
         return ""
     link = device_link(measures.job.ranks[0].device.name)
     beside = f"; the link between devices of a node has {link / 1e9:.0f}" if link else ""
-    return f"{traffic.op} reaches a bus bandwidth of {float(np.median(rates_gbps)):.3g} GB/s (median){beside}"
+    return f"{traffic.op} reaches a bus bandwidth of {format_rate(float(np.median(rates_gbps)) * 1e9)} (median){beside}"
 
 
 def _rates_gbps(traffic: Traffic) -> list[float]:
@@ -86,7 +87,8 @@ def _rates_gbps(traffic: Traffic) -> list[float]:
 
 
 def _mfu(measures: Measures) -> float | None:
-    """FLOPs of the recorded shapes per step over the device's peak; None without shapes or a known device."""
+    """FLOPs of the recorded shapes per step over the device's peak; None without shapes or a known device, and where it
+    is impossible: above 1 the shapes, the times or the device's name are wrong."""
     job = measures.job
     rates = []
     for facts in job.ranks:
@@ -97,4 +99,4 @@ def _mfu(measures: Measures) -> float | None:
             return None
         wall = float((facts.steps["end_ns"] - facts.steps["start_ns"]).sum()) / 1e9
         rates.append(float(counted) / wall / peak)
-    return float(np.mean(rates)) if rates else None
+    return float(np.mean(rates)) if rates and max(rates) <= 1.0 else None

@@ -45,6 +45,6 @@ def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """A note on the first host with fewer cores than CPU ranks: each rank then waits for its turn on a core."""
     for many, cores in filter(None, map(shared_cores, ranks)):
         if many > cores:
-            effect = "operators include waiting for a core: why a rank is late, and what a fix saves, is less certain"
+            effect = "operators include waiting for a core: causes and savings are less certain"
             return [HealthNote(f"{many} ranks share {cores} cores", effect)]
     return []

@@ -23,11 +23,11 @@ def out_of_scope(job: JobFacts) -> str | None:
     """Why nothing but communication can be judged, in words; None where steps of the job were recorded whole."""
     recorded_ns = max((int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks), default=0)
     if recorded_ns < LEAST_NS:
-        return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one launch takes"
+        return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one kernel launch"
     if all(f.top.get("records") == "communication" for f in job.ranks):
         return COMMUNICATION_ONLY
     if all(lost_device(f, job.ranks) for f in job.ranks):
-        return f"no kernels were recorded: what the {job.ranks[0].device.kind} devices did is unknown"
+        return f"no {job.ranks[0].device.kind} kernels were recorded"
     if all(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
     return start_up_only(job)
@@ -47,7 +47,6 @@ def start_up_only(job: JobFacts) -> str | None:
         seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]
         return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
     return (
-        f"only start-up was recorded: first calls (contexts, code, the first batch, the profiler) took "
-        f"{format_us(sum(starting) / len(starting) / 1e3)} of {format_us(sum(walls) / len(walls) / 1e3)}; "
-        "record later steps"
+        f"only start-up was recorded (first calls took {format_us(sum(starting) / len(starting) / 1e3)} of "
+        f"{format_us(sum(walls) / len(walls) / 1e3)}); record later steps"
     )

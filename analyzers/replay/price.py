@@ -1,8 +1,7 @@
-"""Prices: what changes gain, by replaying the recorded run under them; as an interval, and never as a sum of gains.
+"""Prices: what changes gain, by replaying the recorded run under them; never a sum of gains.
 
 Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that an error which
-both replays make cancels. The interval holds the uncertainty of the change itself, the spread of the steps and the
-replay error.
+both replays make cancels.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
@@ -21,7 +19,7 @@ from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
 from ddprof.analyzers.replay.simulate import Outcome, simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
-from ddprof.findings import Basis, Candidate, Change, Recoverable
+from ddprof.findings import Candidate, Change, Recoverable
 from ddprof.tables import Array
 
 MAX_KNOWN = (
@@ -79,7 +77,7 @@ class Pricer:
         return simulate_with_interference(self.graph, scenario, self.profiled.outcome)
 
     def unprofiled_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
-        """What the candidate's changes gain of an unprofiled step; its range is that of `gain`, of the profiled one."""
+        """Gain of the candidate's changes in an unprofiled step, with the range of `gain`, of the profiled one."""
         if self.unprofiled is None or self.measures.step_us <= 0:
             return None
         share = self.unprofiled.step_us / self.measures.step_us
@@ -105,38 +103,21 @@ class Pricer:
             gain = min(gain, candidate.ceiling_us)
         return max(0.0, gain)
 
-    def interval(self, candidate: Candidate, gain_us: float) -> Recoverable:
-        """The gain with the range it is believed in."""
-        if candidate.ceiling_us == 0:
-            return Recoverable(0.0, 0.0, 0.0)
-        # What was timed and not replayed has neither the replay's error nor the spread of the traced steps in it.
-        is_timed = candidate.basis is Basis.TIMED and not candidate.changes
-        margin = candidate.band * gain_us if is_timed else self._margin_us(gain_us, candidate.band)
-        margin += self._drift_us(gain_us)
-        return Recoverable(gain_us, max(0.0, gain_us - margin), min(self.measures.step_us, gain_us + margin))
-
-    def range_us(self, reached_us: float, doubt_us: float) -> tuple[float, float]:
-        """Least and most (us) that a predicted step is believed to be; `doubt_us`: that of the change itself."""
-        margin = doubt_us + self._margin_us(self.measures.step_us - reached_us, 0.0)
-        return max(0.0, reached_us - margin), reached_us + margin
-
-    def _margin_us(self, gain_us: float, band: float) -> float:
-        """Half the width of what a predicted gain (or loss) is believed in; `band`: relative doubt of the change."""
-        error = (self.error or 0.0) * self.measures.step_us
-        spread = self._step_spread_us() / np.sqrt(max(1, self.measures.steps))
-        return float(band * abs(gain_us) + error + min(spread, 0.25 * abs(gain_us)))
-
-    def _drift_us(self, gain_us: float) -> float:
-        """What else changes on CPU ranks when so much of the step goes; grows with it."""
-        step_us = self.measures.step_us
-        if step_us <= 0:
-            return 0.0
-        drift = execution_of(self.measures.job).limits.drift
-        return drift * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
-
-    def _step_spread_us(self) -> float:
-        steps = np.array(self.measures.job.per_step_ns, float) / 1e3
-        return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0
+    def floor_us(self, changes: tuple[Change, ...]) -> float:
+        """The least step (us) that any replay of the changes leaves: compute as they leave it and, where they do not
+        touch communication, the transfers that nothing hides."""
+        scenario = scenario_of(_with_implied(changes), self.graph, self.measures)
+        compute_us = self.measures.cause_us("compute").astype(float)
+        for rank in self.graph.ranks:
+            taken_ns = scenario.dur_ns.get(rank.position)
+            if taken_ns is not None:
+                own = ~rank.ops.is_comm
+                before_ns = float(rank.ops.dur_ns[own].sum())
+                compute_us[rank.position] *= float(taken_ns[own].sum()) / before_ns if before_ns else 1.0
+        touches = scenario.transfer_ns or scenario.dissolved or scenario.on_time
+        keeps_transfers = bool(changes) and not touches
+        transfer_us = self.measures.cause_us("comm_transfer") if keeps_transfers else np.zeros(len(compute_us))
+        return float((compute_us + transfer_us).mean()) if len(compute_us) else 0.0
 
 
 def pricer(graph: Graph, measures: Measures) -> Pricer:
@@ -195,8 +176,8 @@ def _at_rates(changes: tuple[Change, ...], step_us: float, measures: Measures) -
 def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
     """Positions of ranks whose work the changes bring to what it takes their peers, or to the mean of all."""
     level = [change for change in changes if kind_of(change).levels_work]
-    found = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
-    return _as_peers(changes, graph, measures) | found
+    levelled = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
+    return _as_peers(changes, graph, measures) | levelled
 
 
 def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:

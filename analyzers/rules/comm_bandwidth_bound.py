@@ -37,7 +37,7 @@ from ddprof.units import format_bytes, format_share, format_us
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
 _HIDDEN = "compute can hide them only where it does not need their data at once"
-_WAITED_FOR = "compute needs their data at once, so that little can hide them: the link helps"
+_WAITED_FOR = "compute needs their data at once, so only a faster link helps"
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
@@ -75,7 +75,7 @@ def _fix(role: str, hook: str) -> Fix:
         return Fix(
             setting=_link_of(role),
             suggested="keep these groups inside NVLink; check the NCCL transport, and the bandwidth it reaches",
-            why=f"what these groups are for was not recorded: {_HIDDEN}" if role.startswith(_UNKNOWN) else _WAITED_FOR,
+            why=f"their purpose was not recorded; {_HIDDEN}" if role.startswith(_UNKNOWN) else _WAITED_FOR,
             source="ml-engineering",
         )
     if not hook:

@@ -115,7 +115,7 @@ def _let_ahead() -> Fix:
     return Fix(
         setting="what keeps the host from being ahead",
         suggested="no .item(), no copy to the host and no synchronisation inside the passes; compiled blocks",
-        why="FSDP launches the next gather when its host reaches the next unit: a host that is ahead prefetches so",
+        why="FSDP launches a gather when the host reaches its unit, so a host that runs ahead prefetches",
         source="torch.distributed.fsdp documentation",
     )
 

@@ -37,7 +37,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     timed = not execution_of(job).messages_last_until_waited_for
     compared, links = stage_links(job) if timed else (0, None)
     if len(job.groups) < 2 and not compared:
-        yield Abstention(RULE.id, "one process group only: a slow link looks the same from every rank")
+        yield Abstention(RULE.id, "with one process group, a slow link looks alike from every rank")
         return
     if links is not None:
         yield _between_stages(measures, links)

@@ -41,8 +41,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{format_us(fp32)} of fp32 matrix kernels per step of "
-                f"{format_us(float(np.median(measures.gemm_us)))} in all"
+                f"fp32 matrix kernels take {format_us(fp32)} of the "
+                f"{format_us(float(np.median(measures.gemm_us)))} per step in matrix kernels"
             ),
             *longest_fp32_gemm(measures),
         ),
@@ -53,7 +53,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 suggested=suggested,
                 applies=applies,
                 patch=patch,
-                why="tensor cores are idle while fp32 units work",
+                why="fp32 products do not use the tensor cores",
                 source="NVIDIA A100 datasheet; torch.set_float32_matmul_precision documentation",
                 alters=Alters.PRECISION,
             ),

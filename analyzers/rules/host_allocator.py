@@ -31,7 +31,7 @@ FIX = Fix(
     suggested="expandable_segments:True",
     applies=(("expandable_segments", True),),
     patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True  # and no torch.cuda.empty_cache() in the loop",
-    why="freeing and mapping segments synchronises the device; growing segments need neither",
+    why="cudaMalloc and cudaFree synchronize the device; expandable segments avoid them",
     source="PyTorch notes: CUDA semantics, memory management",
 )
 

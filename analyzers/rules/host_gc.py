@@ -40,7 +40,7 @@ FIX = Fix(
     suggested="disabled, with a collection on all ranks every 1000 steps",
     patch=PATCH,
     applies=(("gc_interval", 1000),),
-    why="collections at different moments make every rank wait for each of them in turn",
+    why="when ranks collect at different times, every rank waits for each collection",
     source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
 )
 CALLED = Fix(
@@ -48,7 +48,7 @@ CALLED = Fix(
     current="by the script, which has switched automatic collection off",
     suggested="on all ranks at the same step, every 1000 steps",
     patch="if step % 1000 == 0:\n    gc.collect()  # on every rank at the same step",
-    why="collections at different moments make every rank wait for each of them in turn",
+    why="when ranks collect at different times, every rank waits for each collection",
     source="torchtitan/tools/utils.py GarbageCollection; OSDI'25 section 5.4",
 )
 FEWEST_TIMES = 2  # over the run: one collection says nothing of how often more come

@@ -113,7 +113,7 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
             current="some launches are graphs already",
             suggested="all of it: no graph breaks, static shapes, no copies to the host between graphs",
             patch='TORCH_LOGS="graph_breaks,cudagraphs" torchrun ...  # says what is left out of the graphs, and why',
-            why="what is launched kernel by kernel beside the graphs is what the device waits for",
+            why="the device waits for kernels that are launched outside the graphs",
             source=SOURCE,
         )
     elif practice.is_compiled:

@@ -49,7 +49,7 @@ from ddprof.whose import whose
 MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launch_bound
 OTHER_FACTOR = 2.0  # a rank that runs so much more than the typical one is late by it; as of a loader (input_starved)
 MAX_LINES = 3  # told one by one; a line of less than a tenth of the first is not told
-WITHOUT_FRAMES = "recorded without Python stacks: what the script runs between the phases is not known"
+WITHOUT_FRAMES = "recorded without Python stacks: the script's own lines are unknown"
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -113,7 +113,7 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
         evidence=(
             Evidence("; ".join(_of_step(line, steps, measures.step_us) for line in told), job.rank_ids[worst]),
             Evidence(
-                f"in all {format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}) on the typical rank"
+                f"total {format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}) on a typical rank"
             ),
             *_basis(facts, job.rank_ids[worst]),
             at(measures, worst, start, end, f"longest wait: {format_us((end - start) / 1e3)}", first.words),
@@ -199,7 +199,7 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
         setting=line.words,
         current=kind.name,
         suggested=kind.suggested,
-        why=f"it holds the training thread for {format_us(line.time_ns / 1e3 / steps)} per step",
+        why=f"the training thread spends {format_us(line.time_ns / 1e3 / steps)} per step in it",
         source=kind.source,
         patch=kind.patch,
         alters=Alters.CHORE if kind is OTHER else None,

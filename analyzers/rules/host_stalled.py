@@ -32,7 +32,7 @@ from ddprof.analyzers.rules.evidence.spans import at, charged_us
 from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array, Table
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_name, format_ranks, format_share, format_us
 from ddprof.whose import having
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
@@ -77,12 +77,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 suggested="as many cores per rank as it has busy threads, none shared; no swapping",
                 patch="numactl --cpunodebind=N --membind=N  # or torchrun --numa-binding=node; OMP_NUM_THREADS=1; "
                 "vmstat 1 shows run queue (r) and swapping (si)",
-                why="the same calls return at once elsewhere in the step, so the thread was not running",
+                why="the same calls are fast elsewhere in the step, so the thread was not running",
                 source="OSDI'25 section 5; PyTorch performance tuning guide",
             ),
             Fix(
                 setting="threads of the training process",
-                suggested="none that hold the GIL for long (monitoring, logging, loading in threads)",
+                suggested="move work that holds the GIL (monitoring, logging, loading in threads) to other processes",
                 patch="py-spy dump --pid PID  # or perf sched timehist: what runs while the training thread does not",
                 why="a thread that computes in Python keeps the GIL for 5 ms at a time",
                 source="Python documentation: sys.setswitchinterval",
@@ -173,8 +173,8 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     most = stalling[np.argsort(-lengths_us[stalling], kind="stable")]
     share = measures.step_us or 1.0
     yield Evidence(
-        f"in all {_span(lengths_us[stalling])} per step on {len(stalling)} of {len(inside)} ranks; the device starves "
-        f"in them for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
+        f"total {_span(lengths_us[stalling])} per step on {len(stalling)} of {len(inside)} ranks; the device is idle "
+        f"meanwhile for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
     )
     worst = int(most[0])
     facts, stalls = measures.job.ranks[worst], inside[worst]
@@ -189,7 +189,7 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     row = int(np.argmax(stalls["end_ns"] - stalls["start_ns"]))
     start, end, name = int(stalls["start_ns"][row]), int(stalls["end_ns"][row]), int(stalls["name"][row])
     usual = format_us(int(stalls["usual_ns"][row]) / 1e3)
-    text = f"longest: {format_us((end - start) / 1e3)} in {_name(facts, name)[:80]}, usually {usual} at that place"
+    text = f"longest: {format_us((end - start) / 1e3)} in {format_name(_name(facts, name))}, usually {usual}"
     yield at(measures, worst, start, end, text, _name(facts, name))
 
 

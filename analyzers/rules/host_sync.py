@@ -117,7 +117,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *_line_evidence(measures, worst, lines),
             Evidence(
                 f"{format_share(max(after_us, float(idle.max())) / measures.step_us)} of each step is idle after them, "
-                f"{format_share(float(idle.max()) / measures.step_us)} until launches resume; blocking: {callers}",
+                f"{format_share(float(idle.max()) / measures.step_us)} until launches resume: {callers}",
                 measures.job.rank_ids[worst],
             ),
             *largest_gap(measures, worst, "host_sync"),
@@ -128,7 +128,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read values every N steps",
                 patch=_patch(lines) if lines or (practice.is_pytorch and practice.trains) else None,
-                why="each call empties the launch queue",
+                why="each call drains the launch queue",
                 source="PyTorch performance tuning guide",
             ),
         ),

@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 suggested="True, with non_blocking copies",
                 applies=(("pin_memory", True),),
                 patch="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
-                why="pinned memory is copied at bus speed beside the kernels, and the host goes on launching",
+                why="pinned memory is copied at bus speed beside kernels and does not block the host",
                 source="PyTorch performance tuning guide; torch.utils.data documentation",
             ),
         ),

@@ -39,7 +39,7 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import whose
 
-UNSEEN = "no loader range in the trace: fetching data cannot be told from other host work"
+UNSEEN = "no DataLoader ranges in the trace, so fetching cannot be told from other host work"
 READY = "the loader's workers make the batches of a step in less than a step: what a fetch takes is the hand-over"
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: how long the longest fetch of the others may be
@@ -165,14 +165,14 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     """More workers: as many as deliver a batch per step without its wait, where the capture timed them; else twice as
     many."""
     workers = measures.settings.loader.num_workers
-    why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches while the device computes"
+    why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches beside compute"
     arguments = execution_of(measures.job).loader_arguments
     if _has_unknown_workers(measures):
         return Fix(
             setting="num_workers",
-            suggested="twice as many as now, while there are cores for them",
+            suggested="twice as many as now, up to the number of cores",
             patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor=4, persistent_workers=True{arguments})",
-            why=why + "; how many the run had is not in the trace",
+            why=why + "; the present number is not in the trace",
             source="torch.utils.data.DataLoader documentation",
         )
     if needs is None:
@@ -352,7 +352,7 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
             current=text(measures.settings.loader.prefetch_factor),
             suggested="4",
             applies=(("prefetch_factor", 4),),
-            why="a deeper queue covers batches that take longer than others",
+            why="a deeper queue absorbs slow batches",
             source="torch.utils.data.DataLoader documentation",
         ),
     )

@@ -29,7 +29,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Few loaders slow."""
     loader_us = measures.host_spans_us["dataloader"]
     if len(measures.job.ranks) < 2:
-        yield Abstention(RULE.id, "loaders cannot be compared: only one rank was traced")
+        yield Abstention(RULE.id, "only one rank was traced, so loaders cannot be compared")
         return
     slow = late_loaders(measures)
     late = np.array([p for p in slow.tolist() if not loads_for_evaluation(measures.job.ranks[p])], np.int64)

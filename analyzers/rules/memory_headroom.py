@@ -47,7 +47,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary=f"device memory of {measures.whom(numbers)} is {format_share(shares[worst])} full"
-        + (" and the allocator frees and maps inside steps" if churn else ""),
+        + (" and the allocator releases and maps memory inside steps" if churn else ""),
         ranks=numbers,
         lost_us=float(np.mean(measures.cause_us("allocator"))),
         changes=(Change("remove_host", target="allocator"),) if churn else (),
@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 current=format_share(shares[worst]),
                 suggested="activation checkpointing, a higher ZeRO / FSDP stage, or a smaller microbatch",
                 patch="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                why="a full allocator has to free and map memory inside steps, and the next longer batch fails",
+                why="a full allocator releases and maps memory inside steps, and a longer batch may fail",
                 source="PyTorch CUDA memory management notes",
             ),
         ),

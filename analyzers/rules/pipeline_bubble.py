@@ -23,7 +23,7 @@ from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Evidence, Fix, Rule
-from ddprof.units import format_share, format_us
+from ddprof.units import format_count, format_share, format_us
 
 MIN_SHARE = 0.05  # of the step
 
@@ -67,8 +67,8 @@ def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
         current=str(pipeline.interleave),
         suggested=str(chunks),
         patch=f"{name}(stages, n_microbatches={pipeline.microbatches})  # {chunks} stages per rank",
-        why=f"by formula {format_us(measures.step_us - gain_us)} per step: the pipeline fills by a chunk at a time; "
-        "each stage needs as many groups of layers, and sends as often",
+        why=f"predicted step: {format_us(measures.step_us - gain_us)}; each stage holds {chunks} groups of layers and "
+        "sends more often",
         source="Megatron-LM section 2.2",
     )
 
@@ -94,7 +94,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     best, gain = swept[-1]
     yield Candidate(
         id=RULE.id,
-        summary=f"{format_share(bubble / measures.step_us)} of each step is the bubble of {stages} stages and "
+        summary=f"{format_share(bubble / measures.step_us)} of each step is pipeline bubble: {stages} stages, "
         f"{count} microbatches{_in_chunks(pipeline)}",
         ranks=(),
         lost_us=bubble,
@@ -102,13 +102,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{named}{stages} stages, {count} microbatches, {pipeline.interleave} chunk(s) per stage; "
-                f"the bubble is {formula} of a stage's work by formula"
+                f"{named}{stages} stages, {count} microbatches, {format_count(pipeline.interleave, 'chunk')} per stage"
+                f"; the bubble is {formula} of a stage's work by formula"
             ),
             Evidence(
-                "by formula "
-                + ", ".join(f"{n} microbatches {format_us(measures.step_us - us)}" for n, us in swept)
-                + f"; {2 * best} would gain less than {format_share(WARNING_SHARE)} of the step more"
+                "predicted step: "
+                + ", ".join(f"{format_us(measures.step_us - us)} with {n} microbatches" for n, us in swept)
+                + f"; {2 * best} would save less than 3 % more"
             ),
             *longest_stage_wait(measures),
         ),

@@ -111,7 +111,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks with a steady compute excess over their peers."""
     job, slowdown = measures.job, measures.compute
     if len(job.ranks) < 2:
-        yield Abstention(RULE.id, "rank skew cannot be judged: only one rank was traced")
+        yield Abstention(RULE.id, "only one rank was traced, so ranks cannot be compared")
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
@@ -195,7 +195,7 @@ def _look(numbers: tuple[int, ...], computes_on_host: bool) -> Fix:
         setting="device of " + format_ranks(numbers),
         suggested="check clocks, power cap, temperature and neighbours; replace the node if it stays slow",
         patch="nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE,ECC",
-        why="the same work takes longer there on every step, so the device and not the data is slow",
+        why="the same work takes longer there in every step, so the device is slow, not the data",
         source="GREYHOUND (ATC'25): 10 minutes and 11.8 % of job time lost per compute fail-slow on average",
     )
 

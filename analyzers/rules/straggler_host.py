@@ -44,8 +44,8 @@ MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by ab
 MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
 SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
 UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
-NO_CALLS = "no launch calls were recorded: a busy host cannot be told from one that waits"
-NO_COMMUNICATION = "no communication was recorded: a CPU rank that waits for its peers cannot be told from a busy one"
+NO_CALLS = "no launch calls were recorded, so a slow host looks like a waiting one"
+NO_COMMUNICATION = "no communication was recorded, so a waiting CPU rank looks like a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
@@ -75,7 +75,7 @@ def _is_steady(slowdown: Slowdown, position: int) -> bool:
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Ranks whose hosts are slower than their peers' for the same program."""
     if len(measures.job.ranks) < 2:
-        yield Abstention(RULE.id, "host skew cannot be judged: only one rank was traced")
+        yield Abstention(RULE.id, "only one rank was traced, so hosts cannot be compared")
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
@@ -142,7 +142,7 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
         before, after, more_us = held
         return Fix(
             setting=f"what {format_ranks(numbers)} runs after {before} and before {after}",
-            suggested="on all ranks or on none: Python, a sleep, a lock, a file or a socket that its peers do not have",
+            suggested="find what its peers do not run there: Python code, a sleep, a lock, a file or a socket",
             why=f"it stays there {format_us(more_us)} longer than its peers, per step",
             source="OSDI'25 section 5",
         )
@@ -150,7 +150,7 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
         setting="CPU of " + format_ranks(numbers),
         suggested="pin ranks to their NUMA node, stop co-located work, set the performance governor",
         patch="numactl --cpunodebind=N --membind=N  (or torchrun --numa-binding=node)",
-        why="the same Python program takes longer there, so the CPU is shared, throttled or far from the device",
+        why="the same Python code runs slower there: the CPU is shared, throttled or far from the device",
         source="PyTorch performance tuning guide; OSDI'25 section 5",
     )
 
@@ -196,8 +196,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         fixes=(
             Fix(
                 setting=f"what rank {rank} does before its collectives",
-                suggested="compare its host timeline with a peer's: extra work on one rank, CPU contention, a "
-                "slower start",
+                suggested="compare its host timeline with a peer's: look for extra work, CPU contention, a slow start",
                 why="the others are ready and wait for it",
                 source="binomial test of 'last in k of n'; OSDI'25 section 5",
             ),
@@ -211,10 +210,10 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
 
 
 def _charged_words(found: LatestRank) -> str:
-    text = f"{format_share(found.charged_ns / found.total_ns)} of all waiting is charged to it"
+    text = f"{format_share(found.charged_ns / found.total_ns)} of all waiting is for this rank"
     if not found.once_ns:
         return text
-    return f"{text}, but for {format_us(found.once_ns / 1e3)} over all ranks in waits that occurred once"
+    return f"{text}, except {format_us(found.once_ns / 1e3)} of one-time waits over all ranks"
 
 
 RULE = Rule(

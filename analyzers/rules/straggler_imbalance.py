@@ -116,7 +116,7 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
     spread = 0.0 if fed is None else float((fed.max(axis=0) / fed.mean(axis=0) - 1).mean())
     lost = float(measures.cause_us("comm_wait").mean())
     if fed is None or spread < MIN_FED_SPREAD or lost < MIN_LOST_SHARE * measures.step_us:
-        yield Abstention(RULE.id, "balance cannot be judged: no two ranks with the same kernels were traced")
+        yield Abstention(RULE.id, "no two traced ranks run the same kernels, so balance cannot be judged")
         return
     heavy = np.unique(np.argmax(fed, axis=0))
     numbers = measures.ranks(heavy) if len(heavy) == 1 else ()
@@ -145,7 +145,7 @@ def _fix(numbers: tuple[int, ...]) -> Fix:
         setting="batch composition" + (f" of {format_ranks(numbers)}" if numbers else ""),
         suggested="bucket samples by length, or pack so that the cost of every rank's batch is equal",
         patch="sampler = LengthGroupedSampler(batch_size, lengths=lengths)  # or pack by sum(len**2)",
-        why="the same kernels take different times from step to step, so the data and not the device decides",
+        why="the same kernels vary from step to step, so the data is uneven, not the device slow",
         source="OSDI'25 section 5.3: re-packing gained 23.9 % in their case",
     )
 
@@ -254,7 +254,9 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
     if len(extra):
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))
-        yield Evidence(f"{share} of its time goes to what its peers do not launch", measures.job.rank_ids[worst])
+        yield Evidence(
+            f"{share} of its time goes to kernels that its peers do not launch", measures.job.rank_ids[worst]
+        )
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
@@ -267,9 +269,9 @@ def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target:
 def _elsewhere(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting=f"work of {format_ranks(numbers)} alone",
-        suggested="shared by all ranks (evaluation, generation, metrics), or done beside the training, or less often",
+        suggested="share it over all ranks (evaluation, generation, metrics), run it beside training, or less often",
         patch="loader = DataLoader(valid, sampler=DistributedSampler(valid, shuffle=False))  # each rank a part",
-        why="the other ranks have nothing to do meanwhile and wait in the next collective",
+        why="the other ranks wait for it in the next collective",
         source="PyTorch DistributedDataParallel documentation: work on one rank",
     )
 

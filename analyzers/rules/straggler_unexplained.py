@@ -43,7 +43,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     """Waiting that `found` does not explain."""
     job = measures.job
     if len(job.ranks) < 2:
-        yield Abstention(RULE.id, "who is late cannot be told: only one rank was traced")
+        yield Abstention(RULE.id, "only one rank was traced, so no rank can be called late")
         return
     blame = job.blame.take(recurring(job) & ~job.instances["is_message"][job.blame["instance"]])
     floor = _floor_us(measures)
@@ -169,8 +169,8 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         basis=Basis.TESTED if sure and is_named else Basis.UNTESTED,
         evidence=(
             Evidence(
-                f"{cost}; {format_share(share)} of that is charged to it; what it spends more time on than those "
-                f"that wait: {held}",
+                f"{cost}, {format_share(share)} of it for this rank; where it spends more time than the waiting ranks: "
+                f"{held}",
                 job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),
@@ -210,7 +210,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
     whom = format_ranks(numbers) if numbers else "the late ranks"
     return Fix(
         setting=f"what {whom} does before the others' waits" if numbers else "what the late ranks do before the waits",
-        suggested="compare its timeline with a peer's there; what runs on it and not on the peers is the cause",
+        suggested="compare its timeline with a peer's; work that only it runs is the cause",
         why="the others are ready and wait for it",
         source="OSDI'25 section 5",
     )

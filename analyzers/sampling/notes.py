@@ -12,7 +12,7 @@ from ddprof.findings import WARNING_SHARE
 from ddprof.model import HealthNote
 from ddprof.units import format_ranks, format_us
 
-_UNKNOWN = "the others are in no average and cannot be named as a cause; what waits for them is charged to nobody"
+_UNKNOWN = "the others are in no average; waits for them are charged to no rank"
 
 
 def sample_notes(sample: RankSample, job: JobFacts) -> list[HealthNote]:

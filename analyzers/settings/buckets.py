@@ -11,21 +11,22 @@ from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
     gradient_traffic,
     reductions,
 )
+from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.curve import Point, SettingCurve
 from ddprof.analyzers.settings.present import Present, first_bucket_mb
+from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 from ddprof.units import MIB
 
 CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 4, 6, 8, 10, 15, 20, 25, 35, 50, 75, 100, 150, 200, 300, 400, 600, 800)
 FIRST_MB = (0.1, 0.25, 0.5, 1, 2, 5, 10, 25)
-MEASURED_DOUBT, GUESSED_DOUBT = 0.25, 0.4  # of the predicted gain; guessed: the run's messages have one size
 
 
 @dataclass(frozen=True)
 class BucketPlan:
-    """What the run's gradients cost in buckets of other sizes.
+    """Costs of the run's gradients in buckets of other sizes.
 
     `latency_us`, `gb_per_s`: the line fitted to the run's all-reduces; `measured_mb`: the sizes it holds.
     """
@@ -73,8 +74,9 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     first = SettingCurve(
         "first_bucket_mb", tuple(Point(v, predicted(advised.value, v)) for v in firsts), now.first_bucket_mb
     )
-    doubt = GUESSED_DOUBT if cost.is_prior else MEASURED_DOUBT
-    low_us, high_us = prices.range_us(advised.step_us, doubt * abs(step_us - advised.step_us))
+    changes = (_rebucket(advised.value, first_bucket_mb(advised.value)),)
+    doubt_us = doubt_of(changes, measures) * abs(step_us - advised.step_us)
+    low_us, high_us = of_step(prices, changes, advised.step_us, doubt_us)
     return BucketPlan(
         caps=caps,
         firsts=first,
@@ -94,8 +96,8 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
 
 
 def schedule_bias(prices: Pricer, now: Present) -> float:
-    """What predictions of other buckets are multiplied with: the measured step over what the schedule says of the
-    run's own buckets; 1 where those are not known. What the schedule gets wrong of both cancels."""
+    """Factor on predictions of other buckets: the measured step over the schedule's step with the run's own buckets, 1
+    where those are not known. An error of the schedule in both cancels."""
     own_mb = now.bucket_cap_mb
     if not own_mb:
         return 1.0

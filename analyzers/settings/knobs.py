@@ -1,7 +1,6 @@
-"""What can be changed in a what-if: one table for the command line and the dashboard.
+"""Table of what a what-if can change, for the command line and the dashboard.
 
-A knob turns a value into the changes that the replay simulates. Its `band` is the relative doubt of the change itself;
-the spread of the steps and the replay's own error are added when it is priced.
+A knob turns a value into the changes that the replay simulates.
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ class Knob:
     assumption: str
     values: str
     make: Maker
-    band: float = 0.1
     is_switch: bool = False
     most: float = 8.0
     for_ranks: bool = False
@@ -72,7 +70,7 @@ class Knob:
     says: recorded.Say | None = None
 
     def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-        """What the replay simulates. Raises UsageError where the value makes no sense for this run."""
+        """Changes that the replay simulates. Raises UsageError where the value makes no sense for this run."""
         if setting.ranks and not self.for_ranks:
             raise UsageError(f"{self.key}: cannot be changed for single ranks")
         unknown = [r for r in setting.ranks if r not in measures.job.rank_ids]
@@ -258,7 +256,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
-        _plain("graph_launch"), band=0.3, is_switch=True, for_ranks=True, mends=("host.launch_bound",),
+        _plain("graph_launch"), is_switch=True, for_ranks=True, mends=("host.launch_bound",),
         lacks=lambda m: "" if m.kernels_per_step.any() else "no kernel is launched in the recorded steps",
     ),
     Knob(
@@ -277,7 +275,7 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
-        _plain("balance_stages"), band=0.2, is_switch=True, mends=("pipeline.imbalance",),
+        _plain("balance_stages"), is_switch=True, mends=("pipeline.imbalance",),
         lacks=lambda m: "" if m.job.pipeline else "no pipeline stages found in this run", says=recorded.stages,
     ),
     Knob(
@@ -299,57 +297,57 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
-        "N (MiB)", _buckets, band=0.25,
+        "N (MiB)", _buckets,
         says=lambda m, now: recorded.or_unknown(now.bucket_cap_mb, " MiB", DEFAULT_BUCKET_MIB),
     ),
     Knob(
         "first_bucket_mb", "First DDP bucket", "as bucket_cap_mb, the other buckets as they are", "N (MiB)",
-        _first_bucket, band=0.25,
+        _first_bucket,
         says=recorded.first_bucket,
     ),
     Knob(
         "overlap", "Gradients reduced as they come", "buckets of 25 MiB, or a quarter of the gradients if that is less",
-        "on", _overlap, band=0.25, is_switch=True,
+        "on", _overlap, is_switch=True,
     ),
     Knob(
         "num_workers", "Loader workers", "workers make batches in turn, each at the cost it had in the run",
-        "N (per rank)", _workers, band=0.1,
+        "N (per rank)", _workers,
         says=lambda m, now: recorded.or_unknown(now.num_workers),
     ),
-    Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch, band=0.1,
+    Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch,
          says=lambda m, now: recorded.or_unknown(now.prefetch_factor, "", DEFAULT_PREFETCH)),
     Knob(
         "precision", "Matrix products in 16 bit",
         f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
-        "bf16, fp16 or tf32", _precision, band=0.5, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
+        "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
         says=recorded.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
     ),
     Knob(
         "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
-        "fused", _optimizer, band=0.3, is_switch=True, mends=("compute.unfused_optimizer",),
+        "fused", _optimizer, is_switch=True, mends=("compute.unfused_optimizer",),
         says=recorded.per_step(lambda m: m.optimizer_us, "on the device"),
     ),
     Knob(
         "compression", "Gradients in 16 bit", "half the bytes; casting costs its memory traffic", "fp16 or bf16",
-        _compression, band=0.25, choices=("bf16", "fp16"),
+        _compression, choices=("bf16", "fp16"),
     ),
     Knob(
         "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",
-        "N", _schedule, band=0.25,
+        "N", _schedule,
         says=recorded.microbatches,
     ),
     Knob(
         "interleave", "Chunks per stage", "the bubble is divided by n; the additional messages are hidden", "N",
-        _schedule, band=0.3,
+        _schedule,
         says=recorded.chunks,
     ),
     Knob(
         "reshard_after_forward", "Parameters stay gathered", "the all-gathers of the backward pass are not made",
-        "False", _gathers("keep_parameters"), band=0.25, is_switch=True,
+        "False", _gathers("keep_parameters"), is_switch=True,
     ),
     Knob(
         "prefetch", "Parameters gathered ahead", "each all-gather runs beside the compute of the unit before", "on",
-        _gathers("prefetch_gathers"), band=0.3, is_switch=True,
+        _gathers("prefetch_gathers"), is_switch=True,
     ),
 )  # fmt: skip
 BY_KEY = {knob.key: knob for knob in KNOBS}

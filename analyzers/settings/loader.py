@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from ddprof.analyzers.replay.changes.loader.demand import busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import CPU_BOUND, WORKERS, rank_costs
 from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
+from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.curve import Point, SettingCurve
 from ddprof.analyzers.settings.present import Present
+from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 
 PREFETCH = (1, 2, 4, 8)
-DOUBT = 0.15
 
 
 @dataclass(frozen=True)
 class LoaderPlan:
-    """What other workers and prefetch would give. Times are microseconds; `batch_us`: to make one, slowest rank."""
+    """Steps with other workers and prefetch. Times are microseconds; `batch_us`: to make one, slowest rank."""
 
     workers: SettingCurve
     prefetch: SettingCurve
@@ -49,11 +50,13 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         )
     slowest = max(costs, key=lambda c: c.mean_ns)
 
-    def predicted(workers: int, prefetch: int) -> float:
+    def changed(workers: int, prefetch: int) -> tuple[Change, ...]:
         if workers == had and (prefetch == now.prefetch() or not workers):
-            return prices.step_us(())
-        values = (float(workers), float(prefetch), float(had), float(now.cores or 0))
-        return prices.step_us((Change("loader_workers", (), values),))
+            return ()
+        return (Change("loader_workers", (), (float(workers), float(prefetch), float(had), float(now.cores or 0))),)
+
+    def predicted(workers: int, prefetch: int) -> float:
+        return prices.step_us(changed(workers, prefetch))
 
     # Workers that wait for storage need no core meanwhile; how much of a batch is waiting must be known to say so.
     waits = slowest.core_share is not None and slowest.core_share < CPU_BOUND
@@ -70,7 +73,9 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         now.prefetch_factor,
     )
     step_us = prices.step_us(())
-    low_us, high_us = prices.range_us(advised.step_us, DOUBT * abs(step_us - advised.step_us))
+    changes = changed(int(advised.value), now.prefetch())
+    doubt_us = doubt_of(changes, prices.measures) * abs(step_us - advised.step_us)
+    low_us, high_us = of_step(prices, changes, advised.step_us, doubt_us)
     return LoaderPlan(
         workers=curve,
         prefetch=deep,

@@ -31,13 +31,13 @@ class Offer:
 
 
 def text_of(setting: Setting) -> str:
-    """As the command line takes it: "compute=1.3@5"."""
+    """The setting on the command line of `ddprof whatif --set`: "compute=1.3@5"."""
     ranks = f"@{','.join(map(str, setting.ranks))}" if setting.ranks else ""
     return f"{setting.key}={setting.value}{ranks}"
 
 
 def applied_as(setting: Setting) -> str:
-    """As `ddprof run --set` takes it, which knows fewer settings."""
+    """The setting on the command line of `ddprof run --set`, which knows fewer."""
     text = text_of(setting)
     return APPLIED_AS.get(text, text)
 
@@ -52,9 +52,9 @@ def offers(prices: Pricer, now: Present, findings: Sequence[Finding]) -> tuple[O
 
 
 def remedies(finding: Finding, prices: Pricer, now: Present) -> tuple[Setting, ...]:
-    """What removes the finding's cause and gains, replayed, what the finding says: its first fix that is a setting,
-    else what stands for a cause that is gone. () where nothing does: a rule may bound its price by what it knows beside
-    the replay, and one remedy has one gain.
+    """Settings whose replayed gain is the finding's: those of its first fix, else one that takes its cause away.
+
+    () where none gains as much: a rule may bound its price by what it knows beside the replay.
     """
     measures = prices.measures
     choices = [list(_stated(fix)) for fix in finding.fixes]
@@ -101,7 +101,7 @@ def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:
 
 
 def _gains_as_said(settings: tuple[Setting, ...], finding: Finding, prices: Pricer, now: Present) -> bool:
-    """Whether the settings are possible in this run and gain what the finding alone is said to."""
+    """True where the settings are possible in this run and gain what the finding alone is said to."""
     said = finding.alone_us or finding.recoverable_us
     try:
         gain_us = predict(prices, settings, now).gain_us

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
 from ddprof.analyzers.settings.buckets import schedule_bias
 from ddprof.analyzers.settings.knobs import BY_KEY, Setting
 from ddprof.analyzers.settings.present import Present
+from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 
@@ -61,13 +63,14 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
     reached = before_us
     for setting in settings:
         knob = BY_KEY[setting.key]
-        applied = _with(applied, knob.key, knob.changes(setting, prices.measures, now))
+        changes = knob.changes(setting, prices.measures, now)
+        applied = _with(applied, knob.key, changes)
         step_us = prices.step_us(applied) * _bias(applied, prices, now)
-        doubt_us += knob.band * abs(reached - step_us)
+        doubt_us += doubt_of(changes, prices.measures) * abs(reached - step_us)
         ranks = f" @ {','.join(map(str, setting.ranks))}" if setting.ranks else ""
         levels.append(Level(knob.key, f"{knob.key} = {setting.value}{ranks}", knob.assumption, step_us))
         reached = step_us
-    low_us, high_us = prices.range_us(reached, doubt_us)
+    low_us, high_us = of_step(prices, applied, reached, doubt_us)
     return Prediction(
         before_us=before_us,
         after_us=reached,

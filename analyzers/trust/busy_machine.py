@@ -101,7 +101,7 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
     own_us, others_us = (each * 1e3 / max(1, measures.steps) for each in _both(total_ns / 1e6, positions))
     return (
         f"{words}, on {format_ranks(candidate.ranks)} for {format_us(own_us)} per step, on the other ranks for "
-        f"{format_us(others_us)}: in {measures.steps} steps chance decides which rank that makes late"
+        f"{format_us(others_us)}: in {measures.steps} steps, chance decides which rank is late"
     )
 
 

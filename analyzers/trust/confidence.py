@@ -9,17 +9,18 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.analyzers.trust.precision import Precision, measured
 from ddprof.findings import Basis, Doubt
+from ddprof.units import format_share
 
 WORDS = {
-    Doubt.ONE_STEP: "only one step was seen",
-    Doubt.TWO_STEPS: "only two steps were seen",
-    Doubt.INFERRED_STEPS: "steps are not marked but found by what repeats",
+    Doubt.ONE_STEP: "only one step",
+    Doubt.TWO_STEPS: "only two steps",
+    Doubt.INFERRED_STEPS: "steps are inferred",
     Doubt.MISSING_RANKS: "ranks are missing",
-    Doubt.ASSUMED_CLOCK: "no operation connects the clocks of some ranks",
+    Doubt.ASSUMED_CLOCK: "clocks of some ranks cannot be aligned",
     Doubt.DAMAGED_FILES: "a file is damaged",
     Doubt.REPLAY_ERROR: "the replay misses the measured step",
-    Doubt.PRICES_DIFFER: "the ledger prices it otherwise than the replay",
-    Doubt.ONE_EVENT: "it was recorded once",
+    Doubt.PRICES_DIFFER: "time breakdown and replay disagree",
+    Doubt.ONE_EVENT: "the event was recorded once",
 }
 # Two estimates of a gain disagree: its range reaches both. That the cause is real, and on which ranks, is another
 # question, and was answered rightly under this doubt in every labelled run that was counted (precision.json).
@@ -41,18 +42,16 @@ def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Pr
     table = table or measured()
     value = table.of(identifier, basis.value)
     tally = table.tally(identifier, basis.value)
-    grounds = (
-        f"right in {tally.right} of {tally.said} labelled runs" if tally.said else "never measured on labelled runs"
+    grounds = "never measured on labelled runs"
+    if tally.said:
+        least = format_share(tally.least)
+        grounds = f"such findings were right in {tally.right} of {tally.said} labelled runs (at least {least})"
+    thin = [doubt for doubt in doubts if doubt not in OF_THE_PRICE]
+    for doubt in thin:
+        value *= table.factor(doubt.value)
+    return Confidence(
+        value, grounds + (f"; thin recording: {', '.join(WORDS[doubt] for doubt in thin)}" if thin else "")
     )
-    lowered = []
-    for doubt in doubts:
-        if doubt in OF_THE_PRICE:
-            continue
-        factor = table.factor(doubt.value)
-        value *= factor
-        if factor < 1:
-            lowered.append(WORDS[doubt])
-    return Confidence(value, grounds + (f"; less, as {' and '.join(lowered)}" if lowered else ""))
 
 
 def doubts_of(measures: Measures, replay_error: float | None) -> tuple[Doubt, ...]:

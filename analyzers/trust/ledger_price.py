@@ -1,4 +1,4 @@
-"""What a change gains by the arithmetic of ledger and blame alone: a second price, made without the replay.
+"""Second price of a change, by the arithmetic of ledger and blame alone, without the replay.
 
 A rank's step holds, booked to the causes of the ledger, the time that a change removes, and the waiting that is charged
 to ranks which the change brings to time. Ranks that meet in every step gain alike, so the mean over the ranks is the
@@ -36,7 +36,7 @@ class LedgerPrice:
     sees_more: bool = False
 
     def as_range(self) -> Recoverable:
-        """As a gain with its range: the ledger knows none below the mean."""
+        """The price as a gain with its range: the ledger knows none below the mean."""
         return Recoverable(self.value, self.value, self.most)
 
     def widened(self, gain: Recoverable) -> Recoverable:
@@ -47,7 +47,7 @@ class LedgerPrice:
         return Recoverable(gain.value, low, high)
 
     def agrees(self, gain: Recoverable) -> bool:
-        """Whether the range of a replayed gain meets this price."""
+        """True where the range of a replayed gain meets this price."""
         return gain.low <= self.most and self.value <= gain.high
 
 
@@ -68,7 +68,7 @@ def ledger_price(measures: Measures, changes: Sequence[Change]) -> LedgerPrice |
 
 
 def _gain_us(measures: Measures, change: Change, row: Booked) -> Array:
-    """What is removed and what is at most, us per step and rank, shape (2, ranks)."""
+    """Time removed, and removed at most, us per step and rank, shape (2, ranks)."""
     where = positions(measures, change)
     if change.ranks and row.levels is not None:
         return np.full((2, len(measures.job.ranks)), levelled_us(measures, where, row.levels))

@@ -1,4 +1,4 @@
-"""How often findings are right: counted by `python -m benchmarks.scoring --precision` over runs whose truth is known.
+"""Precision of findings, counted by `python -m benchmarks.scoring --precision` over runs whose truth is known.
 
 The counts are few for most findings, so a share is never taken as it is: each is drawn towards what is known without
 it, as strongly as one further finding would. Of what was never measured nothing is known: it is as likely wrong as
@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from ddprof.significance import binomial_tail
+
+TAIL = 0.05  # one-sided: how unlikely the counts are if fewer are right than said
 NOTHING_KNOWN = 0.5  # share right of findings of which none was measured
 TABLE = Path(__file__).with_name("precision.json")
 
@@ -31,10 +34,20 @@ class Tally:
         """Share that is right; `expected` counts as one finding more."""
         return (self.right + expected) / (self.said + 1)
 
+    @property
+    def least(self) -> float:
+        """Share that is right at least, with 95 % confidence (Clopper and Pearson, Biometrika 1934)."""
+        low, high = 0.0, 1.0
+        for _ in range(20):
+            middle = (low + high) / 2
+            is_unlikely = binomial_tail(self.right, self.said, middle) < TAIL
+            low, high = (middle, high) if is_unlikely else (low, middle)
+        return low
+
 
 @dataclass(frozen=True)
 class Precision:
-    """What was measured: when, over which labelled runs, and the tallies.
+    """Tallies with the date and the labelled runs that they were counted over.
 
     `findings`: by identifier, then by basis. `doubts`: findings of recordings with that doubt, whatever their
     identifier. `undoubted`: those of recordings without any doubt.
@@ -51,8 +64,8 @@ class Precision:
         return self.findings.get(identifier, {}).get(basis, Tally())
 
     def of(self, identifier: str, basis: str) -> float:
-        """How likely a finding is right: drawn towards the mean of its identifier on other bases and of others on its
-        basis.
+        """Probability that a finding is right: drawn towards the mean of its identifier on other bases and of others
+        on its basis.
         """
         rows = self.findings
         elsewhere = sum((t for b, t in rows.get(identifier, {}).items() if b != basis), Tally())
@@ -61,7 +74,7 @@ class Precision:
         return self.tally(identifier, basis).share(expected)
 
     def factor(self, doubt: str) -> float:
-        """What a doubt leaves of a confidence: precision with it over precision without any, at most 1."""
+        """Share of a confidence that a doubt leaves: precision with it over precision without any, at most 1."""
         doubted = self.doubts.get(doubt, Tally()).share(NOTHING_KNOWN)
         return min(1.0, doubted / self.undoubted.share(NOTHING_KNOWN))
 

@@ -13,7 +13,7 @@ from ddprof.dashboard.exhibits.places.pairs import pair_exhibits
 from ddprof.dashboard.figures.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 MAX_GROUPS = 40
 NOT_RECORDED = "not recorded"
@@ -110,13 +110,13 @@ def _bandwidth(view: View) -> Exhibit:
         "Do messages reach the speed of the link?",
     )
     if not rows:
-        return Exhibit("bandwidth", question, "The traces do not say how large the messages are.", sheet(columns, rows))
+        return Exhibit("bandwidth", question, "Message sizes were not recorded.", sheet(columns, rows))
     best = max(row[2] for row in rows)
     weight = np.array([row[1] for row in rows], float)
     small = float(weight[[row[2] < best / 2 for row in rows]].sum() / weight.sum())
     reading = (
-        f"The fastest message reaches {best:.3g} GB/s (dashed); {format_share(small)} of the bytes move at less than "
-        f"half of that. The median message has {format_bytes(float(np.median(weight)))}."
+        f"The fastest message reaches {format_rate(best * 1e9)} (dashed); {format_share(small)} of the bytes move "
+        f"at less than half of that. The median message has {format_bytes(float(np.median(weight)))}."
     )
-    chart = Bandwidths(series, best, f"best seen: {best:.3g} GB/s")
+    chart = Bandwidths(series, best, f"best seen: {format_rate(best * 1e9)}")
     return Exhibit("bandwidth", question, reading, sheet(columns, rows), chart)

@@ -89,7 +89,7 @@ def _clocks(view: View) -> Exhibit:
     worst = sorted(range(len(rows)), key=lambda i: -(rows[i][3] or 0.0))[:MAX_LINES]
     drawn = [rows[i] for i in sorted(worst)]
     if len(drawn) < len(rows):
-        reading += f" Drawn: the {len(drawn)} of {len(rows)} clocks that are known worst."
+        reading += f" Drawn: the {len(drawn)} of {len(rows)} least certain clocks."
     half = [r[3] or 0.0 for r in drawn]
     chart = Intervals([r[0] for r in drawn], [r[1] for r in drawn], half, "µs against the reference clock")
     return Exhibit("clocks", question, clean(reading), table, chart)

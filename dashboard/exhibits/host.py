@@ -27,7 +27,7 @@ from ddprof.units import format_share, format_us
 
 LOADER_SETTINGS = "loader-settings"
 _GOES_TO = {
-    "collate": "most of it putting samples together",
+    "collate": "most of it collating samples",
     "cpu": "most of it computing",
     "wait": "most of it waiting for storage or the network",
     "mixed": "partly computing, partly waiting for storage",
@@ -50,7 +50,7 @@ def _loader(view: View) -> Exhibit:
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, waits)
     question = "Does the device wait for data?"
     if not waits.any():
-        words = "No: no rank's device stood still for the data loader."
+        words = "No rank's device waited for the data loader."
         return Exhibit("loader", question, words, sheet(table.columns, []))
     worst = int(waits.mean(axis=1).argmax())
     reading = (
@@ -89,7 +89,7 @@ def _host_spans(view: View) -> Exhibit:
     most = max(total, key=lambda c: total[c])
     reading = (
         f"{CAUSES[most].label.capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
-        "rank, whether or not the device stood still meanwhile."
+        "rank, whether or not the device was idle."
     )
     drawn = most_different(np.array(list(parts.values())).T)
     some = cause_parts({c: [v[i] for i in drawn] for c, v in parts.items()})

@@ -13,7 +13,7 @@ from ddprof.dashboard.exhibits.parts.flame import flame
 from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
-from ddprof.units import format_share, format_us
+from ddprof.units import format_count, format_share, format_us
 
 DRAWN, LABEL_CHARS = 12, 22  # bars of the picture
 JOB = "torchrun train.py"  # stands for the command of the job, which a trace does not hold
@@ -94,8 +94,13 @@ def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
         words.append("FLOPs: not recorded (record_shapes=True states shapes; ddprof run asks for it).")
     elif not table.runs_operators:
         words.append("FLOPs and bytes: of matrix products and attention.")
+    wrong = sum((r.roofline_share or 0.0) > 1 for r in rows)
+    if wrong:
+        words.append(
+            f"{format_count(wrong, 'kernel')} would beat the device's roofline: shapes or times are recorded wrong."
+        )
     if not table.runs_operators and not any(r.key[1] for r in rows):
-        words.append("Operators: none is linked to a kernel in these traces.")
+        words.append("Operators: not recorded for these kernels.")
     return " ".join(words)
 
 
@@ -179,7 +184,7 @@ def _sheet(
         "slowest rank": [r.slowest if several else None for r in rows],
         "TFLOP/s": [None if r.flops_per_s is None else r.flops_per_s / 1e12 for r in rows],
         "GB/s at least": [None if r.bytes_per_s is None else r.bytes_per_s / 1e9 for r in rows],
-        "% of the roofline": [None if r.roofline_share is None else 100 * r.roofline_share for r in rows],
+        "% of the roofline": [100 * s if (s := r.roofline_share) is not None and s <= 1 else None for r in rows],
     }
     shown = {title: values for title, values in columns.items() if any(value is not None for value in values)}
     lines = tuple((*name, *values) for name, values in zip(names, zip(*shown.values(), strict=True), strict=True))

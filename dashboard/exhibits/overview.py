@@ -23,7 +23,6 @@ from ddprof.report.model import Report
 from ddprof.tables import Array
 from ddprof.units import format_us
 
-TIE_POINTS = 0.01  # of a percent point: less is the same distance
 MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
 LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column
 MAX_DOTS = 2_000
@@ -44,8 +43,12 @@ def rank_causes(view: View) -> Exhibit | None:
         return None
     heads = [CAUSES[c].label for c in found.causes]
     names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
-    points = np.array(found.points)
-    chart = Heat(np.array(found.percent), heads, names, "%", 100.0 * CRITICAL_SHARE, diverging=True, shade=points)
+    percent, points = np.array(found.percent), np.array(found.points)
+    if len(names) < found.of:
+        names.append(f"{found.of - len(names)} other ranks (median)")
+        percent = np.vstack([percent, percent[0] - points[0]])
+        points = np.vstack([points, np.zeros(len(heads))])
+    chart = Heat(percent, heads, names, "%", 100.0 * CRITICAL_SHARE, diverging=True, shade=points)
     rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
     table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
     ways = _ways(view, found)
@@ -65,11 +68,11 @@ def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
 
 
 def _farthest(found: _Deviation) -> tuple[int, int]:
-    """Line and column of the cell that differs most; of two ranks, which are equally far from one another, on the one
-    that a finding names."""
-    points = np.array(found.points)
-    named = np.array([rank in found.named for rank in found.ranks])[:, None]
-    line, column = np.unravel_index(int((np.abs(points) + TIE_POINTS * named).argmax()), points.shape)
+    """Line and column of the cell that differs most, of the ranks that findings name where there are such: a rank that
+    only waits for them is no culprit."""
+    points, named = np.array(found.points), np.array([rank in found.named for rank in found.ranks])
+    off = np.where(named[:, None], points, -np.inf) if named.any() else np.abs(points)
+    line, column = np.unravel_index(int(off.argmax()), off.shape)
     return int(line), int(column)
 
 
@@ -83,15 +86,13 @@ def _difference(found: _Deviation, heads: list[str]) -> str:
     points, percent = np.array(found.points), np.array(found.percent)
     line, column = _farthest(found)
     if abs(points[line, column]) < 1.0:
-        return "All ranks spend their step alike, to one percent."
+        return "All ranks are alike, within 1 % of the step."
     typical = percent[line, column] - points[line, column]
     whose = "the other" if found.of == 2 else "the median rank"
     words = (
-        f"Percent of the step. Farthest off: {heads[column]} on rank {found.ranks[line]}, "
+        f"Percent of the step. Rank {found.ranks[line]} differs most, in {heads[column]}: "
         f"{percent[line, column]:.0f} % against {typical:.0f} % on {whose}."
     )
-    if len(found.ranks) < found.of:
-        words += f" Shown: the {len(found.ranks)} of {found.of} ranks that differ most."
     return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")
 
 
@@ -134,7 +135,11 @@ def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> 
 
 
 def _most_different(points: dict[int, tuple[float, ...]], named: frozenset[int], limit: int) -> list[int]:
-    order: Sequence[int] = sorted(points, key=lambda r: (r not in named, -max(map(abs, points[r])), r))
+    distance = {rank: max(map(abs, off)) for rank, off in points.items()}
+    order: Sequence[int] = sorted(points, key=lambda rank: (rank not in named, -distance[rank], rank))
+    if len(order) > numbers.FEW_LINES:
+        least = numbers.APART * statistics.median(distance.values())
+        order = [rank for rank in order if rank in named or distance[rank] > least] or order[:1]
     return sorted(order[:limit])
 
 
@@ -187,9 +192,9 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     if len(drawn) < len(values):
         reading += f" Drawn: {len(drawn)} of {len(values)} dots, those farthest off among them; the table has all."
     places = np.flatnonzero(np.isin(drawn, outliers)).tolist()
-    dots = Dots(
-        of_step[drawn].tolist(), values[drawn].tolist(), float(np.median(values)), of_rank[drawn].tolist(), places
-    )
+    known = [ms for ms in of_job if ms is not None and math.isfinite(ms)]
+    median_ms = statistics.median(known) if known else float(np.median(values))  # of the job, as in the words
+    dots = Dots(of_step[drawn].tolist(), values[drawn].tolist(), median_ms, of_rank[drawn].tolist(), places)
     return Exhibit(
         "steps", _QUESTION, reading, table, dots if len(values) > 1 else None, ways=_step_ways(steps, job_us)
     )
@@ -213,7 +218,7 @@ def _reading(view: View, job_us: Sequence[float]) -> str:
     if not known:
         return "No step of the whole job was measured."
     if len(known) == 1:
-        return f"One step was seen, {format_us(known[0])}: nothing can be said of its spread."
+        return f"Only one step, {format_us(known[0])}: its spread is unknown."
     spread = phrases.step_spread(view.opened.report)
     words = f"The median of {len(known)} steps is {format_us(statistics.median(known))}"
     return words + (f", spread ±{spread * 100:.1f} %." if spread is not None else ".")

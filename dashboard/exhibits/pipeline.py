@@ -23,7 +23,7 @@ from ddprof.units import format_ranks, format_share, format_us
 _QUESTION = "How large is the bubble, and are the stages even?"
 _COLUMNS = ("stage", "ranks", "work (ms/step)", "bubble (ms/step)", "waiting beyond it (ms/step)")
 FINEST = 1_000  # parts of the picture: a gap that is smaller cannot be seen, and is drawn closed
-_SCHEDULE = "When does each stage run which microbatch, and where does it stand still?"
+_SCHEDULE = "When does each stage run which microbatch, and where is it idle?"
 _BLOCKS = (
     "stage",
     "rank",
@@ -168,7 +168,7 @@ def _split_words(rows: list[tuple[int | float, ...]]) -> str:
     whole = sum(row[-1] for row in rows) or 1.0
     bubble, beyond = (sum(row[place] for row in rows) / whole for place in (-3, -2))
     return (
-        f"What is empty is no compute: {format_share(bubble)} of the stages' time is the unavoidable bubble, "
+        f"Gaps are idle time: {format_share(bubble)} of the stages' time is the unavoidable bubble, "
         f"{format_share(beyond)} waiting beyond it."
     )
 

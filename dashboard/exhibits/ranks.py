@@ -12,10 +12,9 @@ from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
     charged_us,
+    condensed,
     lateness_us,
-    most_different,
     readable_times,
-    shown_words,
     step_causes_us,
     step_count,
     typical_us,
@@ -64,10 +63,10 @@ def _lateness(view: View) -> Exhibit:
         f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members (median "
         f"over steps), late in {behind} of {len(steps)} steps."
     )
-    drawn = most_different(late)
-    times, unit, critical = readable_times(late[drawn], view.opened.measures.step_us / 1e3)
-    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, True, "step")
-    return Exhibit("lateness", question, reading + shown_words(len(drawn), len(names)), table, chart)
+    lines, lines_names = condensed(late, names)
+    times, unit, critical = readable_times(lines, view.opened.measures.step_us / 1e3)
+    chart = Heat(times, [str(s) for s in steps], lines_names, unit, critical, True, "step")
+    return Exhibit("lateness", question, reading, table, chart)
 
 
 def _blame(view: View) -> Exhibit:
@@ -77,7 +76,7 @@ def _blame(view: View) -> Exhibit:
     table = _by_cause(names, charged, "ms")
     question = "Who makes the others wait, and with what?"
     if not charged.any():
-        reading = "No exposed waiting is charged to any of these ranks."
+        reading = "None of these ranks makes others wait."
         return Exhibit("blame", question, reading, sheet(table.columns, []))
     most = int(charged.sum(axis=1).argmax())
     cause = CAUSE_IDS[int(charged[most].argmax())]
@@ -135,7 +134,7 @@ def _steps(view: View) -> Exhibit:
     columns = ("step", "all (ms)", *(f"{row.label} (ms)" for row in CAUSES.values()))
     table = matrix(columns, steps, np.column_stack((total, causes)))
     if len(steps) < 2:
-        reading = "Only one step was seen: nothing can be said of their spread."
+        reading = "Only one step was recorded, so the spread is unknown."
         return Exhibit("step-causes", question, reading, table)
     slow = int(total.argmax())
     extra = CAUSE_IDS[int((causes[slow] - np.median(causes, axis=0)).argmax())]
@@ -158,15 +157,15 @@ def _slowdown(view: View) -> Exhibit:
         return Exhibit("pace", question, "There is nothing to compare: no two ranks run the same work.", table)
     worst, what = np.unravel_index(int(np.nanargmax(values)), values.shape)
     noun = ("kernels", "host work")[int(what)]
-    reading = "No: all ranks take as long for the same work, to one percent."
+    reading = "No: all ranks take equally long for the same work, within 1 %."
     if values[worst, what] >= 1.0:
         reading = (
             f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
             f"same {noun}."
         )
-    drawn = most_different(values)
-    chart = Heat(values[drawn], ["compute", "host"], [names[i] for i in drawn], "% longer", 100 * CRITICAL_SHARE, True)
-    return Exhibit("pace", question, reading + shown_words(len(drawn), len(names)), table, chart)
+    lines, lines_names = condensed(values, names)
+    chart = Heat(lines, ["compute", "host"], lines_names, "% longer", 100 * CRITICAL_SHARE, True)
+    return Exhibit("pace", question, reading, table, chart)
 
 
 def _told_of(opened: OpenRun, position: int) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ddprof.causes import CAUSES
 from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.steps import RankSteps, one_step, step_count
 from ddprof.report import phrases
+from ddprof.report.bar import shares
 from ddprof.units import format_us
 
 FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
@@ -16,6 +18,9 @@ GROUPINGS = ("none", "host", "tp", "pp", "dp", "block")  # as in assets/timeline
 ORDERS = ("rank", "late")
 MAX_STEP_DIGITS = 10
 MAX_TIME_US = 1e15  # 30 years; also keeps infinity and NaN out of the page's JSON
+
+
+PATH_RANKS = 16  # above, the path's line hides more than it shows: it is off until asked for
 
 
 def configuration(view: View) -> dict[str, Any]:
@@ -42,6 +47,7 @@ def configuration(view: View) -> dict[str, Any]:
             )
     report = view.opened.report
     shown = [r for r in report.run.ranks if view.shows(r)]
+    named = [CAUSES[cause] for cause, share in shares(report.ledger.job).items() if share > phrases.LEAST_SHARE]
     return {
         "run": view.ids[view.run] if view.runs else "",
         "ranks": view.query.get("ranks", ""),
@@ -49,6 +55,8 @@ def configuration(view: View) -> dict[str, Any]:
         "open": _opened(view, shown),
         "culprits": sorted({r for f in report.findings for r in f.ranks}),
         "spans": spans,
+        "legend": [(cause.color_name, cause.label) for cause in named],
+        "shows_path": len(shown) <= PATH_RANKS,
         "focus": focus,
         "by": _one_of(view.query.get("by", ""), GROUPINGS),
         "order": _one_of(view.query.get("order", ""), ORDERS),
@@ -72,7 +80,7 @@ def side_by_side(view: View, after: int) -> dict[str, Any]:
     if "from" not in view.query:  # the filter of steps has times of one run
         nothing |= {"from_us": None, "to_us": None}
     opened = shown if len(shown) <= FEW_RANKS else []
-    return {**configuration(view), **nothing, "open": opened, "beside": view.ids[after]}
+    return {**configuration(view), **nothing, "open": opened, "legend": [], "beside": view.ids[after]}
 
 
 def _one_of(text: str, known: Sequence[str]) -> str | None:
@@ -117,9 +125,7 @@ def reading(view: View) -> str:
     """How much is drawn, and how well the clocks are aligned."""
     timeline, clock = view.opened.timeline, view.opened.report.clock
     errors = [h.error_us for h in clock.hosts.values() if h.error_us is not None]
-    aligned = (
-        f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else f"clocks: {clock.method}"
-    )
+    aligned = f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else clock.method
     count = f"{len(timeline.index):,} slices in {len(timeline.lanes)} lanes"
     words = f"{count}; {aligned}. Zero is the first step mark."
     named = any(f.ranks for f in view.opened.report.findings)

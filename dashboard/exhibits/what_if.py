@@ -42,8 +42,8 @@ def _predictions(opened: OpenRun) -> Exhibit:
         reading = "The report predicts no change that helps."
         return Exhibit("what-if", question, reading, sheet(columns, rows))
     reading = (
-        f"The step, {format_us(report.steps.wall_us)} as recorded, after each fix alone, by replaying the run's own "
-        "dependencies; where the last line says so, all of them together. Gains overlap and are never added."
+        f"The step is {format_us(report.steps.wall_us)} as recorded; a line is the replayed step after one fix, the "
+        "last may combine them. Gains overlap: never add them."
     )
     chart = _ranges(report.steps.wall_us / 1e3, rows)
     return Exhibit("what-if", question, reading, sheet(columns, rows), chart, listings=try_it.of_run(opened))
@@ -64,8 +64,8 @@ def settings_alone(opened: OpenRun) -> Exhibit:
     reading = "None of these changes makes the step shorter."
     if gain_us > phrases.LEAST_SHARE * before_us:
         reading = (
-            f"{best} saves most, {format_us(gain_us)} of each {format_us(before_us)} step. Causes that are not "
-            "there can be removed without winning anything; the table says what each change assumes."
+            f"{best} saves most, {format_us(gain_us)} of each {format_us(before_us)} step. The table says what each "
+            "change assumes."
         )
     return Exhibit("what-if-alone", question, reading, table, _ranges(before_us / 1e3, [row[:4] for row in rows]))
 

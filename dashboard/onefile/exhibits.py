@@ -54,7 +54,7 @@ def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
     body = [
         tag(
             "tr",
-            *(_cell(value, kind) for value, kind in zip(row, kinds, strict=True)),
+            *map(_cell, row, sheet.columns, kinds),
             data_command=sheet.command(at) or None,
         )
         for at, row in enumerate(sheet.rows[:limit])
@@ -65,8 +65,8 @@ def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
     return [place, tag("p", f"{rest}: ddprof serve shows them.", class_="quiet")] if rest else [place]
 
 
-def _cell(value: object, kind: str | None) -> Markup:
-    words, own = cell(value)
+def _cell(value: object, column: str, kind: str | None) -> Markup:
+    words, own = cell(value, column)
     return tag("td", words, class_=own or kind, title=str(value) if own == NAME and words != value else None)
 
 

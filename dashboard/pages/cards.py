@@ -127,7 +127,7 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
 
 def table(sheet: Sheet) -> Component:
     """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
-    rows = [[_told(value) for value in row] for row in sheet.rows[:MAX_TABLE_ROWS]]
+    rows = [[*map(_told, row, sheet.columns)] for row in sheet.rows[:MAX_TABLE_ROWS]]
     rest = sheet.rest(len(rows))
     note = html.P(f"{rest}: in the CSV.", className="quiet") if rest else None
     if sheet.is_tool or len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
@@ -142,9 +142,9 @@ def table(sheet: Sheet) -> Component:
     return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])
 
 
-def _told(value: Any) -> tuple[str, ...]:
+def _told(value: Any, column: str) -> tuple[str, ...]:
     """Text and CSS class of a cell, and all of a name that is shortened."""
-    text, kind = cell(value)
+    text, kind = cell(value, column)
     return (text, kind, str(value)) if kind == NAME and text != value else (text, kind)
 
 
@@ -167,7 +167,8 @@ def step_bar(row: dict[str, float], words: str, view: View) -> Component:
                 _told_cause(legend_words(row, cause), cause, view),
             ]
         )
-        for cause in parts
+        for cause, share in parts.items()
+        if share > phrases.LEAST_SHARE
     ]
     return html.Div(
         [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]

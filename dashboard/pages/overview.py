@@ -94,7 +94,12 @@ def _limits(view: View) -> list[Component]:
             [
                 html.Div([html.H2("Checked, not found"), *_checked(report)]),
                 html.Div(
-                    [html.H2("Could not be judged"), html.Ul(judged) if judged else html.P("Everything was judged.")]
+                    [
+                        html.H2("Not judged"),
+                        html.Details([html.Summary(phrases.not_judged_count(report)), html.Ul(judged)])
+                        if judged
+                        else html.P("Everything was judged."),
+                    ]
                 ),
                 html.Div(
                     [

@@ -148,7 +148,7 @@ def result(view: View, found: Prediction) -> list[Component]:
     """The prediction as a sentence with its range, and a waterfall."""
     before, after = found.before_us, found.after_us
     if not found.levels:
-        words = f"The step takes {format_us(before)} as recorded. Change something: the run is replayed with it."
+        words = f"The step takes {format_us(before)} as recorded. Change a setting to replay the run with it."
         return [html.H2(words, className="prediction")]
     ratio = f", {before / after:.2f}× the speed" if after > 0 else ""
     share, word = format_share(abs(found.gain_us) / before if before else 0.0), "less" if found.gain_us >= 0 else "more"

@@ -31,7 +31,7 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.side_files.manifests import Launch, launch_of
-from ddprof.report.calibration import Record, calibrated, of_run
+from ddprof.report.calibration import Record, calibrated, of_run, on_this_machine
 from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 from ddprof.tables import Table
@@ -85,7 +85,7 @@ class OpenRun:
     @cached_property
     def records(self) -> list[Record]:
         """Predictions and what came of them, of this user and of the run's folder."""
-        return of_run([self.run_folder] if self.run_folder else [])
+        return on_this_machine([self.run_folder] if self.run_folder else [])
 
     @property
     def _manifests(self) -> set[str]:

@@ -24,7 +24,7 @@ from ddprof.report.model import Report
 
 @click.command("analyze")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )
@@ -38,7 +38,7 @@ from ddprof.report.model import Report
     "--max-memory",
     type=click.IntRange(64),
     metavar="MIB",
-    help="Bound on the memory of all processes: fewer read at once, one at least.",
+    help="Memory limit of all processes; fewer ranks are read at once.",
 )
 def command(
     paths: tuple[str, ...],

@@ -20,7 +20,7 @@ TRUTH = "truth.json"
 @click.command("demo")
 @click.argument("name", required=False)
 @click.option("--list", "list_only", is_flag=True, help="List the samples and stop.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )

@@ -96,7 +96,8 @@ def _options(
 ) -> Options:
     from ddprof.analyzers.engine import Options
 
-    return Options(reading.workers, reading.cache, strict, max_memory, progress, reading.engine, reading.ranks)
+    where = reading.engine, reading.ranks, reading.window
+    return Options(reading.workers, reading.cache, strict, max_memory, progress, *where)
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

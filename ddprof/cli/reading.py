@@ -21,6 +21,7 @@ class Reading:
     cache: bool | str = True
     engine: str = "local"
     ranks: str = "all"
+    window: int | None = None
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,18 +34,18 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         default="local",
         show_default=True,
         metavar="ENGINE",
-        help="Where ranks are read: local (processes), dask (a Dask cluster of them), dask://HOST:PORT (a "
-        "scheduler's).",
+        help="Where ranks are read: local processes, dask (a new local cluster), or dask://HOST:PORT.",
     )
     @click.option(
         "--ranks",
         default="all",
         show_default=True,
-        help="Ranks to read: all, 0,7, or sample:32 (32 that show every stage, host and tensor-parallel group).",
+        help="Ranks to read: all, 0,7, or sample:32 (32 that cover all stages, hosts and tensor-parallel groups).",
     )
+    @click.option("--window", type=click.IntRange(1), help="Which trace window to read, from 1 (default: the last).")
     @wraps(command)
     def with_reading(*args: Any, workers: int | None, cache: bool | str, engine: str, ranks: str, **given: Any) -> Any:
-        return command(*args, reading=Reading(workers, cache, engine, ranks), **given)
+        return command(*args, reading=Reading(workers, cache, engine, ranks, given.pop("window")), **given)
 
     return with_reading
 
@@ -56,10 +57,9 @@ def cache_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--cache",
         "place",
         metavar="PLACE",
-        help="Keep the facts of every rank in this folder, or at this fsspec URL, for the next analysis, and use those "
-        "that were kept. [default: ddprof/facts in the user's cache]",
+        help="Cache each rank's facts in this folder or fsspec URL. [default: ddprof/facts in the user's cache]",
     )
-    @click.option("--no-cache", is_flag=True, help="Neither use nor keep facts from an earlier analysis.")
+    @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
     @wraps(command)
     def with_cache(*args: Any, place: str | None, no_cache: bool, **given: Any) -> Any:
         if place is not None and no_cache:

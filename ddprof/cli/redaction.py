@@ -13,7 +13,7 @@ from ddprof.report.model import Report
 redact_option = click.option(
     "--redact",
     is_flag=True,
-    help="Replace what is not public (names, paths, hosts) by keyed hashes; verdicts stay.",
+    help="Replace private names, paths and hosts with keyed hashes; verdicts stay.",
 )
 
 

@@ -25,7 +25,7 @@ from ddprof.errors import UsageError
     show_default=True,
     help="The file; its suffix chooses the format: .html, .md, .json or .txt.",
 )
-@click.option("--against", metavar="RUN", help="A run from before: adds the page Compare (.html).")
+@click.option("--against", metavar="RUN", help="An earlier run: adds the page Compare (.html).")
 @click.option(
     "--to",
     "trackers",
@@ -47,7 +47,7 @@ def command(
     ddprof report ddprof-runs/latest -o for-the-vendor.html --redact
     ddprof report ddprof-runs/latest --to wandb --to mlflow
 
-    Hashes differ from call to call unless DDPROF_REDACT_KEY is set to the same secret.
+    Hashes differ between calls unless DDPROF_REDACT_KEY holds the same secret.
     """
     send = destination().sender("--to", trackers) if trackers else None  # checked before anything is read
     form, key = chosen_format(None, output), key_of_redaction(redact)

@@ -36,7 +36,9 @@ def _percent(_: object, __: object, text: str | None) -> float | None:
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--out", default="ddprof-runs", show_default=True, help="Folder for runs, or an fsspec URL (s3://...).")
 @click.option("--name", help="Name of this run (default: the script's).")
-@click.option("--run-dir", type=click.Path(path_type=Path), help="Write into this very folder (several nodes).")
+@click.option(
+    "--run-dir", type=click.Path(path_type=Path), help="Write into exactly this folder (jobs on several nodes)."
+)
 @click.option("--skip", default=5, show_default=True, type=click.IntRange(0), help="Steps before the first window.")
 @click.option("--steps", default=5, show_default=True, type=click.IntRange(1), help="Steps in a trace window.")
 @click.option("--every", default=0, type=click.IntRange(0), help="Open a window every N steps (default: only one).")
@@ -67,7 +69,7 @@ def _percent(_: object, __: object, text: str | None) -> float | None:
     type=click.Choice(["dump", "abort"]),
     default="dump",
     show_default=True,
-    help="A hang is noticed, told and kept in either case; abort: the job is ended by SIGTERM.",
+    help="On a hang: dump keeps every rank's stack; abort also ends the job (SIGTERM).",
 )
 @click.option(
     "--apply",
@@ -75,21 +77,21 @@ def _percent(_: object, __: object, text: str | None) -> float | None:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FIXES.toml",
-    help="Apply these fixes as the script makes its loaders, wrappers and optimizers; the script stays as it is.",
+    help="Apply these fixes when the script creates loaders, wrappers and optimizers. The script is not edited.",
 )
 @click.option(
     "--set",
     "fix_values",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Apply one setting, everywhere or (NAME=VALUE@FILE:LINE) to what one line makes. See docs/tuning.md.",
+    help="Apply one setting everywhere, or where one line creates the object (NAME=VALUE@FILE:LINE).",
 )
 @click.option(
     "--end-after",
     default=0,
     type=click.IntRange(0),
     metavar="STEPS",
-    help="End the script on all ranks after so many steps, by SystemExit between two of them (0: it ends by itself).",
+    help="End the script on all ranks after this many steps, by SystemExit (0: never).",
 )
 @click.option(
     "--log-to",

@@ -23,14 +23,13 @@ DEFAULT_UPLOAD_MIB = 256  # some tens of ranks of a few steps, packed; more is b
 @click.option(
     "--token",
     envvar="DDPROF_TOKEN",
-    help="Secret that every visitor must bring (default: a new one). An option is seen in the list of processes; the "
-    "variable is not.",
+    help="Secret that every visitor needs (default: a new one). Lists of processes show options, but not the variable.",
     show_envvar=True,
 )
 @click.option(
     "--no-token",
     is_flag=True,
-    help="On loopback: answer every user and program of this machine, which may read the runs and upload traces.",
+    help="Let every user and program of this machine read the runs and upload traces (loopback only).",
 )
 @click.option(
     "--allow-host",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ddprof.analyzers.settings.predict import Prediction
 
 SCHEMA = "ddprof.whatif/1"
-NOW_HELP = "A setting of the run itself where it was not captured: num_workers=2. Repeatable."
+NOW_HELP = "A setting that the run had but did not record: num_workers=2. Repeatable."
 
 
 @click.command("whatif")
@@ -59,7 +59,7 @@ def command(
     loaded = load_run(run, reading)
     prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     then = bottleneck(loaded.pricer, prediction.changes)
-    known = calibration.like(calibration.of_run([run]), (), [change.kind for change in prediction.changes])
+    known = calibration.like(calibration.on_this_machine([run]), (), [change.kind for change in prediction.changes])
     if form == "json":
         document = {**to_json(loaded.label, prediction, then), "like_this": asdict(known)}
         click.echo(json.dumps(document, indent=1, allow_nan=False))

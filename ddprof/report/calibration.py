@@ -52,12 +52,12 @@ class Record:
 
     @property
     def key(self) -> tuple[str, str, str, tuple[str, ...]]:
-        """What makes two records the same one."""
+        """Identity of a record."""
         return self.at_utc, self.before, self.after, self.settings
 
 
 def outcome(measured_us: float, interval: tuple[float, float] | None, low_us: float, high_us: float) -> str:
-    """Whether a measured step lies in the predicted range; `interval`: of the measured mean, None where unknown."""
+    """Place of a measured step against the predicted range; `interval`: of the measured mean, None where unknown."""
     if low_us <= measured_us <= high_us:
         return "inside"
     if interval is not None and interval[0] <= high_us and interval[1] >= low_us:
@@ -67,10 +67,10 @@ def outcome(measured_us: float, interval: tuple[float, float] | None, low_us: fl
 
 def user_file(environment: Mapping[str, str] | None = None) -> Path:
     """The user's calibration file; it need not exist."""
-    found = os.environ if environment is None else environment
-    if found.get("DDPROF_DATA_HOME"):
-        return Path(found["DDPROF_DATA_HOME"]) / FILE
-    base = found.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    environment = os.environ if environment is None else environment
+    if environment.get("DDPROF_DATA_HOME"):
+        return Path(environment["DDPROF_DATA_HOME"]) / FILE
+    base = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return Path(base) / "ddprof" / FILE
 
 
@@ -130,7 +130,7 @@ def distinct(records: Iterable[Record]) -> list[Record]:
 
 
 def like(records: Iterable[Record], findings: Sequence[str], kinds: Sequence[str]) -> Calibration:
-    """How predictions for these findings, or of these kinds of change, fared."""
+    """Record of predictions for these findings, or of these kinds of change."""
     mine = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
     mine = [r for r in mine if r.outcome != "disturbed"]
     return Calibration(sum(r.outcome == "inside" for r in mine), len(mine))
@@ -143,10 +143,12 @@ def calibrated(report: Report, records: Sequence[Record]) -> Report:
 
 
 def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
-    """What the user's file and the run folders' own files hold, each record once."""
+    """Records in the run folders' own files: what a report may quote, which others are given too."""
     here = [Path(path) for path in paths if "://" not in os.fspath(path)]  # a store keeps no predictions
     folders = {path if path.is_dir() else path.parent for path in here}
-    found = read(user_file())
-    for folder in sorted(folders):
-        found += read(folder / FILE)
-    return distinct(found)
+    return distinct(record for folder in sorted(folders) for record in read(folder / FILE))
+
+
+def on_this_machine(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
+    """Records of the run folders and of the user's own file, each once."""
+    return distinct([*read(user_file()), *of_run(paths)])

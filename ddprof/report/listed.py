@@ -49,7 +49,7 @@ class FindingList(Sequence[Finding]):
                 finding.id,
                 phrases.who_words(finding),
                 format_us(finding.recoverable_us.value),
-                f"{finding.confidence:.0%}",
+                phrases.confidence_word(finding),
                 phrases.clean(finding.summary),
             )
             for finding in self._findings

@@ -59,7 +59,7 @@ def _findings(report: Report) -> str:
         return f"**No finding.** {phrases.nothing_found_words(report)}"
     rows = [_row(report, number, finding) for number, finding in enumerate(ranked, 1)]
     head = "| severity | finding | who | gain | confidence |"
-    return "\n".join([head, "| --- | --- | --- | --- | ---: |", *rows])
+    return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows])
 
 
 def _row(report: Report, number: int, finding: Finding) -> str:
@@ -68,7 +68,7 @@ def _row(report: Report, number: int, finding: Finding) -> str:
         f"{number}. {_code(finding.id)} {escape(finding.summary)}",
         escape(phrases.who_words(finding)),
         escape(phrases.gain_words(report, finding)),
-        format_share(finding.confidence),
+        phrases.confidence_word(finding),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -9,7 +9,7 @@ import statistics
 from ddprof.causes import CAUSES
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
 from ddprof.report.model import AppliedSetting, Calibration, Report
-from ddprof.units import format_range, format_ranks, format_share, format_us
+from ddprof.units import format_count, format_name, format_range, format_ranks, format_share, format_us
 from ddprof.untrusted.plain_text import clean as clean
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
@@ -17,46 +17,46 @@ MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 NOT_RECORDED_DEVICE = "device not recorded"
 NO_GAIN = "no measurable gain on its own: fixing it alone does not shorten the step"
-_EVENT_CHARACTERS = 60
 _HIGH = 0.8
 _MEDIUM = 0.5
 
-_BOUND_WORDS = {"none": "NO VERDICT", "healthy": "HEALTHY"}
 
-
-def confidence_word(confidence: float) -> str:
-    """ "high", "medium" or "low" for a confidence in [0, 1]."""
-    if confidence >= _HIGH:
+def confidence_word(finding: Finding) -> str:
+    """ "high", "medium" or "low"; never "high" from a recording that shows little."""
+    if finding.confidence >= _HIGH and not set(finding.doubts) - {Doubt.PRICES_DIFFER.value}:
         return "high"
-    return "medium" if confidence >= _MEDIUM else "low"
+    return "medium" if finding.confidence >= _MEDIUM else "low"
 
 
 def confidence_words(finding: Finding) -> str:
-    """A finding's confidence, and what it was made of where the report says: "high, 96 %: right in 23 of 23 ..."."""
-    words = f"{confidence_word(finding.confidence)}, {format_share(finding.confidence)}"
-    return f"{words}: {clean(finding.grounds)}" if finding.grounds else words
+    """A finding's confidence, how often such findings were right and what this recording lacks, where it says so."""
+    word = confidence_word(finding)
+    return f"{word}: {clean(finding.grounds)}" if finding.grounds else word
 
 
 def bound_word(report: Report) -> str:
-    """What limits the step, as the label in front of the headline, e.g. "STRAGGLER-BOUND"."""
+    """The label in front of the headline: what most of the step consists of, e.g. "Compute-bound (93 %)"."""
     if report.failure is not None:
-        return "FAILED"
-    bound = clean(report.verdict.bound)
-    return _BOUND_WORDS.get(bound, f"{bound.upper()}-BOUND" if bound else "NO VERDICT")
+        return "Failed"
+    job = report.ledger.job
+    largest = max(CAUSES, key=lambda cause: job.get(cause, 0.0))
+    if report.verdict.bound == "none" or not job.get(largest, 0.0) > 0:
+        return "No verdict"
+    share = format_share(job[largest] / job["wall_us"])
+    bound = CAUSES[largest].bound
+    return f"{'Idle' if bound == 'none' else f'{bound.capitalize()}-bound'} ({share})"
 
 
 def headline(report: Report) -> str:
-    """The label and the verdict's sentence, without saying the label twice."""
-    told = report.verdict.headline if report.failure is None else report.failure.sentence
-    label, sentence = bound_word(report), clean(told)
-    if sentence.upper().startswith(label):
-        return label + sentence[len(label) :]
-    return f"{label}: {sentence}"
+    """The label, and the sentence on the failure, the largest saving, or the rest of the step."""
+    if report.failure is not None:
+        return f"{bound_word(report)}: {clean(report.failure.sentence)}"
+    saving = "Largest saving: " if leading(report) else ""
+    return f"{bound_word(report)}. {saving}{clean(report.verdict.headline)}"
 
 
 def check_first_words(report: Report) -> str:
-    """What makes the result of the training doubtful, the worst first, before anything is said of its speed; "" where
-    nothing does."""
+    """Sentence on the worst doubt about the training's result, which stands above the verdict; "" without one."""
     remarks = report.training.remarks
     told = [r for severity in ("critical", "warning") for r in remarks if r.severity == severity]
     more = f"; and {len(told) - 1} more below" if len(told) > 1 else ""
@@ -64,7 +64,7 @@ def check_first_words(report: Report) -> str:
 
 
 def before_words(report: Report) -> str:
-    """Of a job that failed: the verdict on its steps until then; "" of any other."""
+    """Verdict on the steps before a job failed; "" for a job that did not."""
     return "" if report.failure is None else f"Before that: {clean(report.verdict.headline)}"
 
 
@@ -99,42 +99,37 @@ def time_words(value_us: float) -> str:
 
 
 def run_words(report: Report) -> str:
-    """What was looked at, in one line: name, ranks, hosts, device, framework, steps."""
+    """One line on the run: name, ranks, hosts, device, framework, steps."""
     run, steps = report.run, report.steps
     hosts = len(set(run.hosts.values()))
     ranks = (
         f"{len(run.ranks)} of {run.world_size} ranks"
         if len(run.ranks) != run.world_size
-        else _count(run.world_size, "rank")
+        else format_count(run.world_size, "rank")
     )
     parts = [
         run.name,
         ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
         run.device_name or (NOT_RECORDED_DEVICE if run.device == "unknown" else run.device),
         " over ".join(filter(None, (" + ".join(run.framework), run.backend))),
-        f"{_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
+        f"{format_count(steps.count, 'step')} of {time_words(steps.wall_us)}" if steps.count else "no steps",
     ]
     return clean(" · ".join(part for part in parts if part.strip()))
 
 
 def trust_words(report: Report) -> str:
     """Why the verdict can be trusted and how far: confidence of the leading finding, spread of steps, replay error."""
-    facts = []
+    facts, finding = [], leading(report)
     spread = step_spread(report)
     if spread is not None:
         facts.append(f"{report.steps.count} steps, spread ±{format_share(spread)}")
-    elif report.steps.count == 1:
-        facts.append("only one step was seen")
+    elif report.steps.count == 1 and not (finding and finding.grounds):
+        facts.append("only one step")
     if report.replay.error is not None:
         facts.append(f"replay within {format_share(report.replay.error)} of the measured step")
     if report.run.missing_ranks:
         facts.append(f"without {format_ranks(report.run.missing_ranks)}")
-    basis = "; ".join(facts)
-    finding = leading(report)
-    if finding is None:
-        return basis
-    word = f"{confidence_word(finding.confidence)} ({format_share(finding.confidence)})"
-    return f"{word}: {basis}" if basis else word
+    return "; ".join(facts if finding is None else [confidence_words(finding), *facts])
 
 
 def step_spread(report: Report) -> float | None:
@@ -152,7 +147,7 @@ def who_words(finding: Finding) -> str:
 
 
 def gain_words(report: Report, finding: Finding) -> str:
-    """What fixing it saves, with range, share, and the step time after."""
+    """Saving of a fix, with range, share, and the step time after."""
     gain, step_us = finding.recoverable_us, report.steps.wall_us
     if not gain.value >= LEAST_SHARE * step_us:
         alone = finding.alone_us
@@ -173,7 +168,7 @@ def gain_words(report: Report, finding: Finding) -> str:
 
 
 def prices_differ(finding: Finding) -> bool:
-    """Whether the second price of a finding is so far off that it is told beside the gain."""
+    """True where the second price of a finding is so far off that it is told beside the gain."""
     return Doubt.PRICES_DIFFER.value in finding.doubts
 
 
@@ -194,7 +189,7 @@ def ledger_words(finding: Finding) -> str:
 
 
 def unprofiled_words(report: Report, finding: Finding) -> str:
-    """The same for a step without the profiler, as the end of a sentence; empty where it is the same or unknown."""
+    """Gain of a step without the profiler, as the end of a sentence; empty where it is alike or unknown."""
     bare_us, gain = report.steps.unprofiled_us, finding.unprofiled_us
     if bare_us is None or gain is None or not report.steps.differ_unprofiled:
         return ""
@@ -202,7 +197,7 @@ def unprofiled_words(report: Report, finding: Finding) -> str:
 
 
 def calibration_words(known: Calibration | None) -> str:
-    """How earlier predictions like it fared, as the end of a sentence; empty where none was verified."""
+    """Record of earlier predictions like it, as the end of a sentence; empty where none was verified."""
     if known is None or not known.total:
         return ""
     were = "prediction was" if known.total == 1 else "predictions were"
@@ -233,20 +228,15 @@ def evidence_words(evidence: Evidence) -> str:
     if evidence.rank is not None and f"rank {evidence.rank}" not in evidence.text:
         where.append(f"rank {evidence.rank}")
     if evidence.start_us is not None:
-        end = "" if evidence.end_us is None else f" to {format_us(evidence.end_us)}"
-        where.append(f"at {format_us(evidence.start_us)}{end}")
-    if evidence.event and evidence.event[:_EVENT_CHARACTERS] not in evidence.text:
-        where.append(shortened(evidence.event))
+        start, end = format_us(evidence.start_us), format_us(evidence.end_us or evidence.start_us)
+        where.append(f"at {start}" + (f" to {end}" if end != start else ""))
+    if evidence.event and format_name(evidence.event) not in evidence.text:
+        where.append(format_name(evidence.event))
     return clean(f"{evidence.text} [{', '.join(where)}]" if where else evidence.text)
 
 
-def shortened(name: str) -> str:
-    """A name from the trace without the tail of its template arguments; JSON has all of it."""
-    return name if len(name) <= _EVENT_CHARACTERS else f"{name[:_EVENT_CHARACTERS]}..."
-
-
 def abstention_words(report: Report) -> list[tuple[str, str]]:
-    """What could not be judged: (finding ids that share a reason, the reason), in the order of the report."""
+    """(finding ids that share a reason, the reason) of what could not be judged, in the order of the report."""
     ids = abstentions_by_reason(report)
     every = not report.checked and not report.findings and len(ids) == 1
     return [("every cause" if every else clean(_few(of)), reason) for reason, of in ids.items()]
@@ -266,7 +256,7 @@ def _few(ids: list[str]) -> str:
 
 
 def nothing_found_words(report: Report) -> str:
-    """What an empty list of findings means: without a verdict it does not mean that all is well."""
+    """Sentence in place of findings: without a verdict, none does not mean that all is well."""
     if not report.checked:
         return "No cause could be checked."
     if report.failure is not None:
@@ -281,7 +271,7 @@ def nothing_found_words(report: Report) -> str:
 
 
 def _lost_words(report: Report) -> str:
-    """How much of the step is no compute, and what it mostly is; "" where that is CRITICAL_SHARE or less."""
+    """Share of the step that is not compute, and its largest causes; "" where that is CRITICAL_SHARE or less."""
     job = report.ledger.job
     wall_us = job.get("wall_us", 0.0)
     lost_us = wall_us - job.get("compute", 0.0)
@@ -304,7 +294,10 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
         lines.append(("Checked, not found", ", ".join(report.checked)))
     elif report.checked:
         lines.append(
-            ("Checked", f"{_count(len(report.checked), 'other cause' if report.findings else 'cause')}, none found")
+            (
+                "Checked",
+                f"{format_count(len(report.checked), 'other cause' if report.findings else 'cause')}, none found",
+            )
         )
     if full or report.verdict.bound == "none":
         return lines + [("Not judged", f"{ids} ({reason})") for ids, reason in abstention_words(report)]
@@ -312,13 +305,13 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
 
 
 def checked_count(report: Report) -> str:
-    """How many causes were looked for and not found: "17 causes"."""
-    return _count(len(report.checked), "cause")
+    """Number of causes that were looked for and not found: "17 causes"."""
+    return format_count(len(report.checked), "cause")
 
 
 def not_judged_count(report: Report) -> str:
-    """How many causes could not be judged: "3 causes"."""
-    return _count(len(report.abstentions), "cause")
+    """Number of causes that could not be judged: "3 causes"."""
+    return format_count(len(report.abstentions), "cause")
 
 
 def health_words(report: Report) -> list[tuple[str, str]]:
@@ -330,7 +323,7 @@ def health_words(report: Report) -> list[tuple[str, str]]:
 
 
 def _file_alone(report: Report, issue: str) -> str:
-    """What is said of a file, without the folders before its name: the run's folder is the same for all of them."""
+    """A note on a file without the folders before its name, which all files of the run share."""
     for folder in sorted({os.path.dirname(path) for path in report.run.paths} - {""}, key=len, reverse=True):
         issue = issue.replace(folder + os.sep, "")
     return issue
@@ -345,7 +338,7 @@ def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:
 
 
 def clock_words(report: Report) -> str:
-    """How the clocks were aligned and how well; "" where there is one clock."""
+    """Method and error of the alignment of clocks; "" where there is one clock."""
     hosts = report.clock.hosts
     if len(hosts) < 2:
         return ""
@@ -354,7 +347,3 @@ def clock_words(report: Report) -> str:
         return f"clocks of {len(hosts)} hosts not aligned: nothing that was recorded connects them"
     within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
     return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

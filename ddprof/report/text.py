@@ -133,7 +133,7 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
     ]
     if severity == "info":
         return lines + _labelled("gain", f"{phrases.gain_words(report, finding)} ({finding.id})", width)
-    who = f"{phrases.who_words(finding)}   ({finding.id}, {_sure(finding)})"
+    who = f"{phrases.who_words(finding)}   ({finding.id}, {phrases.confidence_word(finding)} confidence)"
     lines += _labelled("who", who, width)
     lines += _labelled("gain", phrases.gain_words(report, finding), width)
     if phrases.prices_differ(finding):
@@ -166,10 +166,6 @@ def _training(report: Report, width: int) -> list[Text]:
     if len(remarks) > phrases.MAX_FINDINGS:
         lines.append(Text(f"  ... and {len(remarks) - phrases.MAX_FINDINGS} more (--format json)", style="dim"))
     return lines
-
-
-def _sure(finding: Finding) -> str:
-    return f"{phrases.confidence_word(finding.confidence)} confidence, {format_share(finding.confidence)}"
 
 
 def _limits(report: Report, width: int, full: bool) -> list[Text]:

@@ -57,7 +57,7 @@ def test_an_exception_is_told_first_by_every_screen(tmp_path: Path) -> None:
     assert done.code == 1 and f"the job ended with exit code 1. {sentence}" in done.output
     run = analyze(str(done.folder))
     assert run.report.failure is not None and run.report.failure.sentence.startswith(sentence)
-    assert f"FAILED: {sentence}" in str(run) and json.loads(run.to_json())["failure"]["ranks"] == [1]
+    assert f"Failed: {sentence}" in str(run) and json.loads(run.to_json())["failure"]["ranks"] == [1]
 
 
 def test_a_slow_step_is_no_hang(tmp_path: Path) -> None:

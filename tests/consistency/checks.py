@@ -16,7 +16,7 @@ from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
-from ddprof.units import format_range, format_ranks, format_us
+from ddprof.units import format_range, format_ranks, format_share, format_us
 from tests.consistency.screens import Screens, one_line
 from tests.dashboard.onefile_reader import File, equal_tables
 
@@ -51,6 +51,20 @@ def headline(s: Screens) -> Iterator[str]:
     rule = catalogue().get(lead.id)
     if rule and s.report.verdict.bound not in (rule.bound, "compute"):
         yield f"bound by {s.report.verdict.bound}, but {lead.id} means {rule.bound}"
+
+
+def label(s: Screens) -> Iterator[str]:
+    """The label is the largest share of the step, and the rank that differs most is one that a finding names."""
+    job, told = s.report.ledger.job, phrases.bound_word(s.report)
+    largest = max((job.get(cause, 0.0) for cause in CAUSES), default=0.0)
+    share = format_share(largest / job["wall_us"]) if largest else ""
+    if s.report.failure is None and s.report.verdict.bound != "none" and share not in told:
+        yield f"the label is {told!r}, the largest share of the step {share}"
+    named = {rank for finding in s.report.findings for rank in finding.ranks} & set(s.report.ledger.per_rank)
+    differs = s.exhibits.get("/ rank-causes")
+    rank = re.search(r"Rank (\d+) differs most", differs.reading) if differs else None
+    if rank and named and int(rank[1]) not in named:
+        yield f"rank {rank[1]} differs most, but findings name {sorted(named)}"
 
 
 def offered(s: Screens) -> Iterator[str]:
@@ -148,8 +162,33 @@ def plans(s: Screens) -> Iterator[str]:
             found = predict(prices, [Setting(key, f"{advised:g}")], now)
         except DdprofError:
             continue
-        if abs(found.after_us - plan.advised_us) > SAME * plan.step_us:
-            yield f"{key}={advised:g}: {found.after_us:.1f} us by what-if, {plan.advised_us:.1f} us by the plan"
+        by_plan, replayed = (tuple(getattr(p, k) for k in ("low_us", "high_us")) for p in (plan, found))
+        pairs = zip((found.after_us, *replayed), (plan.advised_us, *by_plan), strict=True)
+        if any(abs(a - b) > SAME * plan.step_us for a, b in pairs):
+            yield f"{key}={advised:g}: {found.after_us:.1f} {replayed} us by what-if, {plan.advised_us:.1f} {by_plan}"
+
+
+def ranges(s: Screens) -> Iterator[str]:
+    """The same change has the same range as a finding and as a what-if, and no range reaches below compute."""
+    if not s.opened.has_traces or s.opened.pricer.error is None:
+        return
+    prices, now, step_us = s.opened.pricer, present(s.opened.measures, {}), s.report.steps.wall_us
+    for row in s.report.what_if:
+        if not 0 < row.low_us <= row.predicted_step_us * (1 + SAME) + 1e-9:
+            yield f"{row.change}: {row.predicted_step_us:.1f} us may be {row.low_us:.1f} us"
+    for offer in s.opened.offers:
+        if offer.suggested is None or offer.because is None:
+            continue
+        finding = s.report.ranked_findings()[offer.because]
+        said, after = finding.alone_us or finding.recoverable_us, predict(prices, [offer.suggested], now)
+        floor_us = min(prices.floor_us(after.changes), after.after_us)
+        if after.low_us < floor_us * (1 - SAME):
+            yield f"{offer.suggested}: {after.low_us:.1f} us is less than the {floor_us:.1f} us that remain"
+        replayed = (after.gain_us, step_us - after.high_us, step_us - after.low_us)
+        if abs(after.gain_us - said.value) > SAME * step_us:
+            continue  # another change with the same purpose
+        if any(abs(a - b) > SAME * step_us for a, b in zip(replayed, (said.value, said.low, said.high), strict=True)):
+            yield f"{finding.id}: {said} in the finding, {replayed} of {offer.suggested} by what-if"
 
 
 def promises(s: Screens) -> Iterator[str]:
@@ -309,5 +348,21 @@ def unknowns(s: Screens) -> Iterator[str]:
                 yield f"{path}: {text[max(0, at.start() - 50) : at.end() + 30]!r}"
 
 
-_ALL = (headline, offered, gains, regimes, settings, blame, critical, plans, promises, compared, onefile, sums, steps)
+_ALL = (
+    headline,
+    label,
+    offered,
+    gains,
+    regimes,
+    settings,
+    blame,
+    critical,
+    plans,
+    ranges,
+    promises,
+    compared,
+    onefile,
+    sums,
+    steps,
+)
 CHECKS: dict[str, Check] = {check.__name__: check for check in (*_ALL, inputs, outcomes, pace, unknowns)}

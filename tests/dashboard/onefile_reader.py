@@ -67,7 +67,7 @@ def equal_tables(file: File, view: View) -> int:
         for exhibit in subject.exhibits(view):
             name = f"{subject.anchor}/{exhibit.id}"
             assert exhibit.question in file.words[name] and exhibit.reading in file.words[name]
-            wanted = [[cell(value)[0] for value in row] for row in exhibit.sheet.rows]
+            wanted = [[c[0] for c in map(cell, row, exhibit.sheet.columns)] for row in exhibit.sheet.rows]
             if wanted:
                 limit = min(MAX_ROWS, MAX_CELLS // len(exhibit.sheet.columns))
                 assert file.rows[name] == [list(exhibit.sheet.columns), *wanted[:limit]], name

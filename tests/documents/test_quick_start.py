@@ -22,7 +22,7 @@ def test_a_reader_who_types_what_it_says_gets_to_the_verified_fix(tmp_path: Path
     assert all(f"ddprof {name} " in commands for name in ("run", "analyze", "report", "compare", "verify", "patch"))
     ended = made(tmp_path, set()).run(f"set -e\n{commands}", programs="nothing")
     assert ended.code == "0", ended.said[-3000:]
-    assert "INPUT-BOUND: Every rank waits for its data loader" in ended.said
+    assert "Largest saving: Every rank waits for its data loader" in ended.said
     assert "Faster by " in ended.said and "mostly data loader" in ended.said
     assert re.search(r"^predicted .*\nmeasured .*\noutcome ", ended.said, re.MULTILINE)
     assert "num_workers=" in (tmp_path / "fix.patch").read_text(encoding="utf-8")

@@ -83,6 +83,7 @@ def test_the_users_file_is_stated_and_a_record_counts_once(tmp_path: Path, monke
     monkeypatch.setenv("DDPROF_DATA_HOME", str(tmp_path / "data"))
     for folder in (tmp_path / "data", tmp_path / "run"):
         calibration.append(folder / calibration.FILE, record())
-    assert len(calibration.of_run([tmp_path / "run"])) == 1
+    assert calibration.of_run([tmp_path]) == [] and len(calibration.of_run([tmp_path / "run"])) == 1
+    assert len(calibration.on_this_machine([tmp_path / "run"])) == 1
     assert calibration.user_file({"XDG_DATA_HOME": "/x"}) == Path("/x/ddprof/calibration.jsonl")
     assert calibration.user_file({"DDPROF_DATA_HOME": "/y", "XDG_DATA_HOME": "/x"}) == Path("/y/calibration.jsonl")

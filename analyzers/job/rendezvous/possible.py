@@ -23,9 +23,7 @@ RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
 DRIFT = 200e-6  # of two quartz clocks against one another: 100 ppm each is their usual limit
 IMPOSSIBLE_SHARE = 0.1  # of shared operations; one in ten may be torn by a clock that was set, or by a lost event
 PARTNERS = 8  # ranks that each rank is compared with; all, where there are fewer
-NOT_THE_SAME = (
-    "the k-th collectives of the files are not the same ones: events were left out, or a file is of another run"
-)
+NOT_THE_SAME = "the collectives of these files do not match: events are missing, or a file is from another run"
 
 
 def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
@@ -83,4 +81,4 @@ def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
 
 def not_matched_note() -> HealthNote:
     """What is said where nothing was matched."""
-    return HealthNote(NOT_THE_SAME, "nothing is matched: no waits, no clock, and ranks are not compared", "error")
+    return HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")

@@ -24,8 +24,8 @@ from ddprof.tables import NULL, Array, Table, concat
 def inferred_note(meetings: Sequence[Meeting]) -> HealthNote:
     """That ranks met without a trace of it."""
     return HealthNote(
-        f"in {len(meetings)} moments ranks stood still and resumed together, and no event says why",
-        "each counts as an inferred rendezvous, and the waiting there is for the rank that came last",
+        f"{len(meetings)} times ranks stopped and resumed together without a recorded event",
+        "counted as inferred rendezvous, where ranks wait for the last one",
         "info",
     )
 

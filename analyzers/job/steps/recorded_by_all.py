@@ -296,5 +296,5 @@ def left_out_ranks_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> Heal
     """What is said of ranks (all but the positions `kept`) that are left out for what they lack."""
     gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
     named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
-    issue = f"{named} recorded too little of the steps that the others recorded"
-    return HealthNote(issue, "not compared, and left out: what was late there is unknown", "warning")
+    issue = f"{named} recorded too few of the common steps"
+    return HealthNote(issue, "left out, and not compared", "warning")

@@ -64,7 +64,7 @@ MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
-OPENED_APART = "recordings that opened apart by"
+OPENED_APART = "ranks started recording apart, by"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
 
@@ -154,12 +154,12 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: 
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
-    effect = f"it occurred once and is not counted in the {format_us(step_ns / 1e3)} step"
+    effect = f"excluded from the {format_us(step_ns / 1e3)} step"
     again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
     if any(step.why.startswith(MOSTLY) for step in left_out):
         mean = format_us((step_ns * kept + sum(again)) / (kept + len(again)) / 1e3)
         effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
-    return [HealthNote(told, "it occurred once, and no other step is left to judge" if is_all else effect, "info")]
+    return [HealthNote(told, "no other step is left to judge" if is_all else effect, "info")]
 
 
 def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:

@@ -5,7 +5,7 @@ A new kind is a row here and a function in the file of its mechanism.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
@@ -14,6 +14,7 @@ from ddprof.analyzers.job.script.hooks import held_by_hooks_us
 from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us
 from ddprof.analyzers.replay.changes import booked
 from ddprof.analyzers.replay.changes.booked import Booked
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
 from ddprof.analyzers.replay.changes.communication.overlap import overlap
 from ddprof.analyzers.replay.changes.communication.retiming import (
@@ -70,6 +71,9 @@ class ChangeKind:
     implies: tuple[str, ...] = ()  # kinds that hold as well, for all ranks
     levels_work: bool = False  # brings the work of its ranks to what it takes their peers, or to the mean
     ledger: Booked | None = None  # None where the gain is no matter of what is booked: formulas, rates
+    # Relative, of the gain: what the change itself leaves uncertain, beside the replay. Judged, not measured; the share
+    # of verified predictions inside their ranges is (docs/accuracy.md).
+    doubt: float = 0.1
 
 
 _ALL_EXPOSED = Booked(booked.nothing, most=booked.all_exposed(booked.SHARDED))  # the ledger knows a bound alone
@@ -79,7 +83,7 @@ _ROWS = (
     ChangeKind("scale_compute", "compute runs `values` times faster", scale_compute, levels_work=True,
                ledger=Booked(levels=("compute",))),
     ChangeKind("balance_compute", "peers compute equally long in every step", balance_compute, levels_work=True,
-               ledger=Booked(booked.of_cause("comm_wait"))),
+               ledger=Booked(booked.of_cause("comm_wait")), doubt=0.2),
     ChangeKind("level_compute", "ranks compute no longer than their peers", level_compute, levels_work=True,
                ledger=Booked(levels=("compute",))),
     ChangeKind("balance_stages", "every pipeline stage has the same work", balance_stages,
@@ -94,50 +98,69 @@ _ROWS = (
     ChangeKind("no_sync", "synchronising calls return at once", no_sync,
                ledger=Booked(booked.of_cause("host_sync"), ("host_sync",), most=booked.of_rank(idle_from_calls_us))),
     ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls,
-               ledger=Booked(booked.starved(lambda measures: measures.stalled_us))),
+               ledger=Booked(booked.starved(lambda measures: measures.stalled_us)), doubt=0.25),
     ChangeKind("no_script", "the script runs `values[0]` of its Python between the phases", no_script,
-               ledger=Booked(booked.less_script)),
+               ledger=Booked(booked.less_script), doubt=0.25),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
-               ledger=Booked(booked.of_rank(held_by_hooks_us))),
-    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(levels=())),
+               ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
+    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,
-               ledger=Booked(booked.starved(lambda measures: measures.launching_us))),
+               ledger=Booked(booked.starved(lambda measures: measures.launching_us)), doubt=0.25),
     ChangeKind("scale_kernels", "kernels of `target` take `values[0]` times as long", scale_kernels,
                ledger=Booked(booked.faster_kernels)),
-    ChangeKind("keep_activations", "`values[0]` of what is computed again in backward is kept", keep_activations),
+    ChangeKind("keep_activations", "`values[0]` of what is computed again in backward is kept", keep_activations,
+               doubt=0.15),
     ChangeKind("hide_copies", "copies come from pinned memory", hide_copies,
-               ledger=Booked(booked.copies(PINNED), ("memcpy",), most=booked.copies(0.0))),
+               ledger=Booked(booked.copies(PINNED), ("memcpy",), most=booked.copies(0.0)), doubt=0.2),
     # Communication.
     ChangeKind("scale_transfer", "transfers of the role `target` take `values[0]` times as long", scale_transfer,
-               ledger=Booked(booked.faster_transfers, most=booked.exposed_first)),
+               ledger=Booked(booked.faster_transfers, most=booked.exposed_first), doubt=0.25),
     ChangeKind("speed_groups", "transfers of the groups `values[1:]` take `values[0]` times as long", speed_groups,
-               ledger=_ALL_COMMUNICATION),
+               ledger=_ALL_COMMUNICATION, doubt=0.2),
     ChangeKind("speed_links", "messages of the pairs of `ranks` take `values[0]` times as long", speed_links,
-               ledger=_ALL_COMMUNICATION),
+               ledger=_ALL_COMMUNICATION, doubt=0.2),
     ChangeKind("drop_meetings", "no barriers and no collectives of Python objects in the step", drop_meetings,
                ledger=Booked(booked.of_rank(held_in_meetings_us))),
     ChangeKind("drop_needless", "no collectives of the kind `target` (analyzers/job/redundant)", drop_needless,
-               ledger=Booked(booked.needless_transfer, most=booked.needless_held)),
+               ledger=Booked(booked.needless_transfer, most=booked.needless_held), doubt=0.2),
     ChangeKind("merge_buckets", "small collectives share buckets of `values[0]` bytes", merge_buckets,
-               ledger=Booked(booked.fewer_messages)),
+               ledger=Booked(booked.fewer_messages), doubt=0.2),
     ChangeKind("overlap", "collectives start with the first gradient; `values[0]` bytes stay exposed", overlap,
-               ledger=Booked(booked.overlapped)),
+               ledger=Booked(booked.overlapped), doubt=0.25),
     ChangeKind("merge_units", "`values[0]` units of sharded parameters are one", retiming=resharded,
-               ledger=_ALL_EXPOSED),
+               ledger=_ALL_EXPOSED, doubt=0.25),
     ChangeKind("prefetch_gathers", "each all-gather starts one unit earlier", retiming=resharded,
-               ledger=_ALL_EXPOSED),
+               ledger=_ALL_EXPOSED, doubt=0.25),
     ChangeKind("keep_parameters", "parameters stay gathered after the forward pass", retiming=resharded,
-               ledger=_ALL_EXPOSED),
-    ChangeKind("scale_volume", "gradients move `values[0]` of their bytes", retiming=scaled_volume),
+               ledger=_ALL_EXPOSED, doubt=0.25),
+    ChangeKind("scale_volume", "gradients move `values[0]` of their bytes", retiming=scaled_volume, doubt=0.25),
     # Last of the retimings: buckets are scheduled with the volume and the speed that the others give.
-    ChangeKind("rebucket", "DDP's buckets hold `values` = (cap, first) bytes", retiming=rebucket),
+    ChangeKind("rebucket", "DDP's buckets hold `values` = (cap, first) bytes", retiming=rebucket, doubt=0.25),
     # Rates.
     ChangeKind("loader_workers", "`values` = (workers, prefetch factor, workers of the run, cores per host or 0)",
-               rate=loader_workers, implies=("instant_loader",)),
-    ChangeKind("pipeline_schedule", "`values` = (microbatches, chunks per stage)", rate=pipeline_schedule),
+               rate=loader_workers, implies=("instant_loader",), doubt=0.15),
+    ChangeKind("pipeline_schedule", "`values` = (microbatches, chunks per stage)", rate=pipeline_schedule, doubt=0.2),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in _ROWS}
+KERNEL_DOUBT = {"fp32_gemm": 0.5, "optimizer": 0.3}  # of scale_kernels, by its target: it depends on shapes
+GUESSED_DOUBT = 0.4  # of rebucket where the run's messages have one size: their latency is assumed
+
+
+def doubt_of(changes: Sequence[Change], measures: Measures) -> float:
+    """The largest relative doubt of some changes."""
+    return max((_doubt(change, measures) for change in changes), default=0.0)
+
+
+def _doubt(change: Change, measures: Measures) -> float:
+    curve = gradient_curve(measures) if change.kind == "rebucket" else None
+    if curve is not None and curve.is_prior:
+        return GUESSED_DOUBT
+    return (
+        KERNEL_DOUBT.get(change.target, kind_of(change).doubt)
+        if change.kind == "scale_kernels"
+        else kind_of(change).doubt
+    )
 
 
 def kind_of(change: Change) -> ChangeKind:

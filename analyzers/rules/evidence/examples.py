@@ -44,7 +44,7 @@ def exposed_transfer(measures: Measures, traffic: Traffic) -> list[Evidence]:
         comm = int(comms[np.argmax(held)])
         took_us, size = (end[comm] - ready[comm]) / 1e3, int(facts.comms["size_bytes"][comm])
         what = traffic.op if size == NULL else f"{traffic.op} of {format_bytes(size)}"
-        text = f"longest exposed: {what} took {format_us(took_us)}, {format_us(held.max() / 1e3)} of it exposed"
+        text = f"longest: {what} took {format_us(took_us)}, {format_us(held.max() / 1e3)} exposed"
         return [at(measures, position, int(ready[comm]), int(end[comm]), text, traffic.op)]
     return []
 
@@ -80,7 +80,7 @@ def _slowest(measures: Measures, position: int, wanted: Array) -> list[Evidence]
     ready, end, instance = int(members["ready_ns"][row]), int(members["end_ns"][row]), int(members["instance"][row])
     op, size = COLLECTIVE_OPS[int(job.instances["op"][instance])], int(job.instances["size_bytes"][instance])
     what = op if size == NULL else f"{op} of {format_bytes(size)}"
-    text = f"slowest: {what} took {format_us((end - ready) / 1e3)} once every member was there"
+    text = f"slowest: {what} took {format_us((end - ready) / 1e3)} after the last rank entered"
     return [at(measures, position, ready, end, text, op)]
 
 
@@ -131,7 +131,7 @@ def optimizer_step(measures: Measures) -> list[Evidence]:
             spans.append((int(end.max() - start.min()), int(start.min()), int(end.max()), len(start)))
         if spans:
             length, first, last, count = max(spans)
-            text = f"longest: {count} kernels one after another for {format_us(length / 1e3)}"
+            text = f"longest run: {count} kernels in {format_us(length / 1e3)}"
             return [at(measures, position, first, last, text, None)]
     return []
 

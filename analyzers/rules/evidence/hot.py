@@ -14,14 +14,14 @@ MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
 def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
     """The begin of the summary."""
     what = "table rows" if shard.kind == "embedding tables" else "tokens"
-    return f"the {shard.kind} of {format_ranks(numbers)} get more {what} than the peers': {shard.ratio:.2f}x the work"
+    return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x the {what} of their peers"
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
     """What takes longer, and what it exchanges."""
     yield Evidence(
-        f"{shard.operator} and what belongs to it take {format_us(shard.excess_us)} per step longer than in the same "
-        "places on the peers; the rest of its compute takes as long as theirs",
+        f"{shard.operator} takes {format_us(shard.excess_us)} per step longer than on the peers; the rest of its "
+        "compute does not",
         rank,
     )
     if shard.received is not None and shard.received >= MORE_BYTES:
@@ -36,7 +36,7 @@ def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
             suggested="re-shard: split the hot table by rows or columns, or place tables by the lookups they get",
             patch='constraints = {"hot_table": ParameterConstraints(sharding_types=["row_wise", "column_wise"])}\n'
             "planner = EmbeddingShardingPlanner(topology=topology, constraints=constraints)",
-            why="all ranks wait for the lookups of one: its device is as fast as the others, its tables are asked more",
+            why="all ranks wait for its lookups: its device is not slower, its tables are used more",
             source="TorchRec documentation: planner and sharding types",
         )
     return Fix(
@@ -44,6 +44,6 @@ def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
         suggested="a load-balancing loss, a capacity factor of 1.0 to 1.25, or hot experts spread over ranks",
         patch="aux_loss = experts * (tokens_per_expert / tokens * router_probability.mean(0)).sum()\n"
         "loss = loss + 0.01 * aux_loss",
-        why="all ranks wait for the experts that get most tokens: the device is as fast as the others",
+        why="all ranks wait for the busiest experts; their device is not slower",
         source="Switch Transformers (JMLR'22) sections 2.2 and 4: capacity factor and load balancing loss",
     )

@@ -33,9 +33,7 @@ class Occurrences:
             return ()
         text = f"in {self.steps} of {self.recorded} steps, {format_us(self.each_us)} each time"
         if self.is_once:
-            text = (
-                f"once in {self.recorded} steps, {format_us(self.each_us)}; how often it comes again was not recorded"
-            )
+            text = f"once in {self.recorded} steps, {format_us(self.each_us)}; how often it recurs is unknown"
         return (Evidence(text, self.rank),)
 
 

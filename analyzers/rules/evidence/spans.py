@@ -11,7 +11,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Table
-from ddprof.units import format_share, format_us
+from ddprof.units import format_name, format_share, format_us
 
 
 def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str, event: str | None) -> Evidence:
@@ -52,7 +52,7 @@ def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]
     event = (
         facts.strings[int(facts.device_ops["name"][following])] if following != NULL and len(facts.device_ops) else None
     )
-    text = f"longest idle piece: {format_us((end - start) / 1e3)}" + (f", ended by {event[:80]}" if event else "")
+    text = f"longest gap: {format_us((end - start) / 1e3)}" + (f", ended by {format_name(event)}" if event else "")
     return [at(measures, position, start, end, text, event)]
 
 
@@ -67,8 +67,8 @@ def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidenc
     order = np.argsort(facts.device_ops["start_ns"], kind="stable")
     following = int(np.searchsorted(at_ns, end[row]))
     event = facts.strings[int(facts.device_ops["name"][order[following]])] if following < len(order) else None
-    text = f"longest idle piece: {format_us((end[row] - start[row]) / 1e3)}"
-    text += f", before {event[:80]}" if event else ""
+    text = f"longest gap: {format_us((end[row] - start[row]) / 1e3)}"
+    text += f", before {format_name(event)}" if event else ""
     return [at(measures, position, int(start[row]), int(end[row]), text, event)]
 
 
@@ -104,7 +104,7 @@ def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) ->
     held = np.minimum(ops["end_ns"], end_ns) - np.maximum(ops["start_ns"], start_ns)
     event = facts.strings[int(ops["name"][held.argmax()])] if len(held) and held.max() > 0 else None
     text = f"others wait for rank {measures.job.rank_ids[position]}" + (
-        f", which is busy in {event[:80]}" if event else ""
+        f", which is busy in {format_name(event)}" if event else ""
     )
     return at(measures, position, start_ns, end_ns, text, event)
 

@@ -49,7 +49,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
 
 
 def _of_model(group: Copies) -> str:
-    return f"parameters of {group.one.name or 'the model'} differ between ranks that are meant to hold the same"
+    return f"parameters of {group.one.name or 'the model'} differ between ranks that should hold the same"
 
 
 def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
@@ -109,7 +109,7 @@ def _outside_fix() -> Fix:
         setting="parameters outside the wrapper",
         suggested="put them into the module that is wrapped, unless each rank is meant to train its own",
         patch="model = DistributedDataParallel(nn.ModuleList([backbone, head]))  # called in one forward",
-        why="their gradients are of this rank's batch alone",
+        why="their gradients come from this rank's batch alone",
         source=SOURCE,
     )
 

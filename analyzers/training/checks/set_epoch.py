@@ -51,7 +51,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
                 current="not called",
                 suggested="called before each pass, on every rank",
                 patch="for epoch in range(epochs):\n    sampler.set_epoch(epoch)\n    for batch in loader:",
-                why="the order, and which rank reads what, then change from epoch to epoch",
+                why="each epoch then has its own order and its own split over ranks",
                 source="torch.utils.data.distributed.DistributedSampler documentation",
             ),
         ),

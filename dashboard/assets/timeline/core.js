@@ -7,7 +7,8 @@
   ddprof.Timeline = class {
     constructor(root, config, info) {
       Object.assign(this, { root, config, info, operators: false, expanded: "" });
-      Object.assign(this, { focus: null, range: null, activeLane: undefined, arrows: [], path: [], showPath: true });
+      Object.assign(this, { focus: null, range: null, activeLane: undefined, arrows: [], path: [] });
+      this.showPath = config.shows_path;
       this.notes = [];
       this.sequence = 0; // of requests for tiles: an answer that has been overtaken is dropped
       this.forget();

@@ -17,6 +17,8 @@
       canvas.addEventListener("mouseleave", () => this.leave());
       canvas.addEventListener("mousedown", (e) => this.press(e));
       canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
+      const letter = (e) => e.target === document.body && e.key.length === 1 && this.key(e);
+      window.addEventListener("keydown", letter, untilClosed);
       window.addEventListener("pointerdown", (e) => this.pressBeside(e), untilClosed);
       window.addEventListener("mouseup", (e) => this.drop(e), untilClosed);
       window.addEventListener("hashchange", () => this.readNotes(), untilClosed);

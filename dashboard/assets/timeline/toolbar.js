@@ -24,6 +24,12 @@
     return element("label", [tick, " " + words]);
   }
 
+  function legendEntry([color, words]) {
+    const swatch = element("span", "", { class: "tl-swatch" });
+    swatch.style.background = `var(--${color})`;
+    return element("li", [swatch, " " + words]);
+  }
+
   const part = (content, kind) => element("span", content, { class: `tl-part ${kind || ""}`.trim() });
 
   Object.assign(Timeline.prototype, {
@@ -39,16 +45,17 @@
       this.panel = element("div", "", { class: "tl-panel" });
       this.sheets = element("div", "", { class: "tl-paper" });
       const help = element("details", [element("summary", "Keys and mouse"), element("p", HELP)], { class: "tl-help" });
+      const legend = element("ul", this.config.legend.map(legendEntry), { class: "tl-legend" });
       const status = element("p", this.say, { class: "quiet tl-say" });
-      const above = [...this.buildBar(this.searchPart(), this.toolParts(), this.toolSections()), this.buildMap()];
+      const above = [...this.buildBar(this.searchPart(), this.toolParts(), this.toolSections()), this.buildMap(), legend];
       this.root.replaceChildren(...above, this.scroller, this.tip, status, this.buildNotes(), help);
       this.root.append(this.sheets, this.panel);
     },
 
     searchPart() {
-      const find = "Search: kernel, operator, module, collective, or rank 7, step 12";
+      const find = "Search: kernel, operator, module, collective, or rank 7, step 12, or several of them";
       this.box = element("input", "", { type: "search", "aria-label": find, title: find, maxlength: 200 });
-      this.box.placeholder = "Search (/)";
+      this.box.placeholder = "Search (/): all_reduce rank 5";
       this.said = element("output", "", { class: "quiet", "aria-label": "Hits of the search" });
       const found = [button("‹", "Previous hit (Shift+N)", () => this.stepHit(-1)), this.said];
       found.push(button("›", "Next hit (N)", () => this.stepHit(1)));

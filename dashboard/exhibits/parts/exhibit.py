@@ -13,6 +13,7 @@ from typing import Any
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.report.export.columns import text_cell
 from ddprof.tables import Array
+from ddprof.units import format_bytes
 
 NAME = "text name"  # CSS class of a cell that holds a shortened name
 SHORT_CHARS = 24  # of a text in a table that is kept in one line
@@ -136,14 +137,17 @@ class Nested(Named):
         return self if len(self) <= MOST_CHARS else f"…{self[1 - MOST_CHARS :]}"
 
 
-def cell(value: object) -> tuple[str, str]:
-    """Text and CSS class of a value in a table."""
+def cell(value: object, column: str = "") -> tuple[str, str]:
+    """Text and CSS class of a value in a table, below the heading `column`."""
     if isinstance(value, Named):
         return value.short, NAME
     if value is None:
         return "–", ""
+    if isinstance(value, (int, float)) and "bytes" in column:
+        return format_bytes(value), ""
     if isinstance(value, float):
-        return (f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"), ""
+        digits = ".4g" if 1e-3 <= abs(value) < 1e4 or not value else ",.0f" if abs(value) >= 1e4 else ".3f"
+        return f"{value:{digits}}", ""
     if isinstance(value, str):
         return value, "text short" if len(value) <= SHORT_CHARS else "text"
     return str(value), ""

@@ -21,6 +21,8 @@ from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array
 
 MAX_LINES = 32  # ranks in one picture; its table has all of them
+FEW_LINES = 16  # each of them is drawn
+APART = 5.0  # times the median distance to the median line: 1 in 1,000 of normally spread lines is farther off
 LEAST_MS = 0.1
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
 MAX_STEPS_SHOWN = 200
@@ -34,6 +36,19 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
     median = np.array([np.median(c[k]) if k.any() else 0.0 for c, k in zip(values.T, known.T, strict=True)])
     distance = np.where(known, np.abs(values - median), 0.0).max(axis=1)
     return sorted(np.argsort(-distance, kind="stable")[:limit].tolist())
+
+
+def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[Array, list[str]]:
+    """Lines of (lines, columns) with their names for a picture: those that stand out, in order, and one line, their
+    median, for the others where there are more than `FEW_LINES`."""
+    if len(values) <= FEW_LINES:
+        return values, names
+    known = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
+    distance = np.abs(known - np.median(known, axis=0)).max(axis=1)
+    apart = [i for i in most_different(values, limit) if distance[i] > APART * float(np.median(distance))]
+    others = np.setdiff1d(np.arange(len(values)), apart)
+    rest = f"{len(others)} other ranks (median)"
+    return np.vstack([values[apart], np.median(known[others], axis=0)]), [*(names[i] for i in apart), rest]
 
 
 def shown_words(shown: int, of: int) -> str:

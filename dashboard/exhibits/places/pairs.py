@@ -11,16 +11,17 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.matrix import OUTSIDE, Pairs, pairs_of
 from ddprof.analyzers.job.whole_run.hardware import gpu_links
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
-from ddprof.dashboard.exhibits.parts.numbers import readable_times
+from ddprof.dashboard.exhibits.parts.numbers import FEW_LINES, condensed, readable_times
 from ddprof.dashboard.exhibits.places.by_host import hosts_of
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
 from ddprof.hardware import device_link
 from ddprof.tables import Array
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 MOST_RANKS = 64  # in a matrix that can be read; of more ranks the hosts are compared
 MIB = 2**20
+LEAST_COLUMN = 0.01  # of the longest wait: a rank waited for less is no column among many
 ALIKE = 0.05  # of a rate: groups that do the same differ by a few per cent
 _WAITS, _SHARED = "Who waits for whom?", "Which ranks communicate with which, and how much?"
 _SENT, _RATE = "Which rank sends to which?", "Between which ranks is communication slow?"
@@ -82,18 +83,24 @@ def _waits(view: View, units: MatrixLines, pairs: Pairs) -> Exhibit:
     values = pairs.waits_us / 1e3
     table = matrix(("waits (ms/step)", *(f"for {name}" for name in units.names)), units.names, values)
     if not values.any():
-        reading = "No exposed waiting is charged to any of these."
+        reading = "None of these makes others wait."
         return Exhibit("waits", _WAITS, reading, sheet(table.columns, []))
     line, column = _largest(values)
     whose = ", mean over its ranks" if units.are_hosts else ""
     reading = (
         f"{_capital(units.names[line])} waits longest for {units.names[column]}: "
-        f"{format_us(values[line, column] * 1e3)} per step. A line is what one waits, exposed{whose}, by whom that is "
-        "charged to."
+        f"{format_us(values[line, column] * 1e3)} per step. A line is the exposed time that one waits{whose}, "
+        "a column the rank waited for."
     )
     times, unit, critical = readable_times(values, view.opened.measures.step_us / 1e3)
     times = np.where(times > 0, times, np.nan)  # nothing stands where nobody waits
-    return Exhibit("waits", _WAITS, reading, table, _heat(units, times, unit, critical, "waited for"))
+    if len(times) <= FEW_LINES or len(set(units.blocks)) > 1:
+        return Exhibit("waits", _WAITS, reading, table, _heat(units, times, unit, critical, "waited for"))
+    most = np.nan_to_num(times).max(axis=0)
+    columns = np.flatnonzero(most >= LEAST_COLUMN * most.max())
+    lines, names = condensed(np.nan_to_num(times[:, columns]), list(units.names))
+    chart = Heat(lines, [units.names[c] for c in columns], names, unit, critical, axis="waited for")
+    return Exhibit("waits", _WAITS, reading, table, chart)
 
 
 def _shared(units: MatrixLines, pairs: Pairs) -> Exhibit:
@@ -101,8 +108,13 @@ def _shared(units: MatrixLines, pairs: Pairs) -> Exhibit:
     question = _SHARED.replace("ranks", "hosts") if units.are_hosts else _SHARED
     table = matrix(("MiB/step", *units.names), units.names, values)
     if not np.isfinite(values).any():
-        reading = "No collective with a recorded size has two of them as members."
+        reading = "No collective of two of these ranks has a recorded size."
         return Exhibit("shared", question, reading, sheet(table.columns, []))
+    pairs_mib = values[np.isfinite(values) & ~np.eye(len(values), dtype=bool)]
+    if len(pairs_mib) > 2 and pairs_mib.min() > (1 - ALIKE) * pairs_mib.max():
+        reading = f"All pairs are alike: {format_bytes(float(pairs_mib.max()) * MIB)} per step in common collectives."
+        alike = sheet(("pairs", "least (MiB)", "most (MiB)"), [(len(pairs_mib) // 2, pairs_mib.min(), pairs_mib.max())])
+        return Exhibit("shared", question, reading, alike)
     line, column = _largest(values)
     reading = (
         f"{_capital(units.names[line])} and {units.names[column]} take part in collectives of "
@@ -130,17 +142,17 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     question = _RATE.replace("ranks", "hosts") if units.are_hosts else _RATE
     table = matrix(("GB/s", *units.names), units.names, values)
     if not np.isfinite(values).any():
-        reading = "How large messages are was not recorded: their speed is not known."
+        reading = "Message sizes were not recorded, so their speed is unknown."
         return Exhibit("rates", question, reading, sheet(table.columns, []))
     known = np.isfinite(values) & ~np.eye(len(values), dtype=bool)
     stated = _stated_gbps(job)
     reference = stated or float(np.nanmax(values))
     line, column = np.unravel_index(int(np.nanargmin(values)), values.shape)
     slow = float(values[line, column])
-    pair = f"{_capital(units.names[int(line)])} and {units.names[int(column)]} are slowest, {slow:.3g} GB/s"
+    pair = f"{_capital(units.names[int(line)])} and {units.names[int(column)]} are slowest, {format_rate(slow * 1e9)}"
     if slow > (1 - ALIKE) * float(np.nanmax(values)):
-        pair = f"All pairs are alike to {format_share(ALIKE)}, {slow:.3g} GB/s"
-    against = f"the {stated:.3g} GB/s of NVLink in one direction" if stated else "the fastest pair"
+        pair = f"All pairs are alike to {format_share(ALIKE)}, {format_rate(slow * 1e9)}"
+    against = f"the {format_rate(stated * 1e9)} of NVLink in one direction" if stated else "the fastest pair"
     unknown = "" if stated else " The rate of the link itself is not recorded."
     reading = (
         f"{pair}, {format_share(max(0.0, 1 - slow / reference))} below {against}. Bytes over transfer time of what "
@@ -152,7 +164,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
         )
         return Exhibit("rates", question, reading, least_most)
     below = np.maximum(0.0, 100 * (1 - values / reference))
-    chart = _heat(units, below, f"% below {reference:.3g} GB/s", 100.0, "")
+    chart = _heat(units, below, f"% below {format_rate(reference * 1e9)}", 100.0, "")
     return Exhibit("rates", question, reading, table, chart)
 
 

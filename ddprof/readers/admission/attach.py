@@ -51,7 +51,7 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
 def _packed_notes(ours: list[Source]) -> list[HealthNote]:
     """Of each archive of a run folder: what it holds beside the traces, which is not looked up inside."""
     counts = Counter(file.path for file in ours if file.member is not None)
-    effect = "not used: unpack the archive, and settings, step timers and machines are known"
+    effect = "not used: unpack the archive to add settings, step timers and machines"
     return [
         HealthNote(f"{path}: {count} files of ddprof beside the traces, inside an archive", effect, where=path)
         for path, count in counts.items()

@@ -47,7 +47,7 @@ class Found:
     looked_bytes: int  # unpacked to find that out
 
 
-def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
+def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None) -> Inventory:
     """Everything readable under `paths`: files, folders (recursively), archives, fsspec URLs, run folders.
 
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace: OnlyLogs where
@@ -65,7 +65,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> Inventory:
         raise OnlyLogs(f"{logs[0].label}: a training log, which holds no events: `ddprof analyze` alone reads it", logs)
     if not sources:
         raise NoUsableInput(_nothing(paths, found, notes))
-    runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths])
+    runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths], window)
     runs, part_notes = together(runs)
     kept = tuple(source for _, members_ in runs for source in members_)
     return Inventory(kept, (*notes, *run_notes, *part_notes), tuple(runs))
@@ -228,7 +228,7 @@ def _holds_events(file: Found) -> bool | None:
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
     """What each log says of the whole run, beside the traces of some steps."""
-    effect = "not used for the verdict; `ddprof analyze` tells more where the log is named alone"
+    effect = "not used for the verdict; `ddprof analyze LOG` reads it"
     notes = []
     for log in logs:
         aside = formats()[log.format].aside

@@ -91,7 +91,7 @@ def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recordin
         why = "no stated rank, process group or collective connects them"
         why += ", and they were recorded at different times" if _apart(jobs, recordings) else ""
     issue = f"the {len(recordings)} files of this folder are not of one job: {why}"
-    effect = f"analyzed as {len(jobs)} runs, each alone; ddprof compare A B sets two beside each other"
+    effect = f"analyzed as {len(jobs)} separate runs; `ddprof compare A B` compares two"
     return [HealthNote(issue, effect)]
 
 

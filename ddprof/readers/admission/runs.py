@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
+from ddprof.errors import UsageError
 from ddprof.model import HealthNote
 from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.formats import formats
 from ddprof.readers.source import Source
+from ddprof.units import format_count
 from ddprof.untrusted.plain_text import encodable
 
 _PER_RANK_FOLDER = re.compile(
@@ -26,10 +28,13 @@ Run = tuple[str, tuple[Source, ...]]
 _LEAST_STEM = 4  # letters that two forms of a word share: "profiles", "profiler"
 
 
-def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list[HealthNote]]:
+def group_runs(
+    sources: list[Source], roots: list[str], window: int | None = None
+) -> tuple[list[Run], list[HealthNote]]:
     """Sources by run, labelled by folder relative to what was given.
 
-    Of several windows of a rank the last is kept, and said.
+    Of several windows of a rank the last is kept, or the one with the number `window` (from 1), and said. Raises
+    UsageError where no rank has that one.
     """
     by_key: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
@@ -37,7 +42,7 @@ def group_runs(sources: list[Source], roots: list[str]) -> tuple[list[Run], list
     notes: list[HealthNote] = []
     runs = []
     for (folder, own), members in by_key.items():
-        kept = _last_windows(members, notes)
+        kept = _one_window(members, window, notes)
         below = _label(folder, roots)
         runs.append(("/".join(p for p in (below, own) if p and p != "."), tuple(kept)))
     named = labels([label for label, _ in runs], [_given(members) for _, members in runs])
@@ -74,22 +79,24 @@ def _label(folder: str, roots: list[str]) -> str:
     return os.path.basename(folder)
 
 
-def _last_windows(members: list[Source], notes: list[HealthNote]) -> list[Source]:
-    """Of files that one rank wrote one after another (windows, restarts), the last."""
+def _one_window(members: list[Source], window: int | None, notes: list[HealthNote]) -> list[Source]:
+    """Of files that one rank wrote one after another (windows, restarts), the last, or that of the given number."""
     by_writer: dict[tuple[str, str | None], list[Source]] = {}
     for source in members:
         by_writer.setdefault((_writer(source), source.part), []).append(source)
     kept, dropped = [], 0
     for written in by_writer.values():
         written.sort(key=_order)
-        kept.append(written[-1])
-        dropped += len(written) - 1
+        kept += written[-1:] if window is None else written[window - 1 : window]
+        dropped = max(dropped, len(written) - 1)
+    if not kept:
+        raise UsageError(f"--window {window}: this run has {format_count(dropped + 1, 'window')}")
     if dropped:
-        issue = f"{os.path.dirname(members[0].path)}: {dropped} earlier windows or restarts of the same ranks"
+        issue = f"{os.path.dirname(members[0].path)}: {dropped + 1} trace windows"
         notes.append(
             HealthNote(
                 issue,
-                "only the last is analyzed; give the files of another one to see it",
+                f"only {'the last' if window is None else f'window {window}'} is analyzed; --window chooses one",
                 "info",
                 where=members[0].path,
             )

@@ -12,7 +12,12 @@ from ddprof.readers.formats import formats
 _EXECUTION_TRACE = re.compile(
     rb'"nodes"\s*:.{0,4000}"(?:fw_parent|op_schema|ctrl_deps|rf_id)"|"workload_graph"\s*:.{0,4000}"data_deps"', re.S
 )
-_FETCHES = re.compile(rb'\{"worker":\s*\d+,\s*"start_ns":')  # each line of `.workers.jsonl` begins so
+# How `.workers.jsonl`, `control.json`, counters and the truth of a sample begin, which state no schema.
+_RUN_FILE = re.compile(
+    rb'\{"worker":\s*\d+,\s*"start_ns":|\{"id":\s*\d+,\s*"action":|\{"at_ns":\s*\d+,"|'
+    rb'\{[^{]{0,400}"findings":.{0,4000}"expected_bound":',
+    re.S,
+)
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
@@ -78,8 +83,8 @@ def sniff(sample: Sample) -> Sniffed:
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")
-    if _FETCHES.match(sample.text):
-        return Sniffed("run_file", "what DataLoader workers fetched, of ddprof")
+    if _RUN_FILE.match(sample.text):
+        return Sniffed("run_file", "a file of ddprof")
     if sample.is_object and sample.has(_EXECUTION_TRACE, (b'"nodes"', b'"workload_graph"')) and not sample.has_events:
         return Sniffed("execution_trace", "an execution trace (Chakra)")
     for name, candidate in formats().items():

@@ -229,7 +229,7 @@ def overlap_note(events: Table, label: str) -> list[HealthNote]:
     if overlapping <= OVERLAP_SHARE * len(rows):
         return []
     issue = f"{label}: {overlapping} of {len(rows)} device operations overlap their predecessor on the same stream"
-    return [HealthNote(issue, "busy time is taken as the union, so it is not counted twice", "info")]
+    return [HealthNote(issue, "overlapping time counts once", "info")]
 
 
 def lengthless_note(events: Table, label: str) -> list[HealthNote]:
@@ -250,4 +250,4 @@ def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, la
     if not calls and not arrows:
         return []
     issue = f"{label}: {calls or arrows} kernel launches but no device events"
-    return [HealthNote(issue, "what the device did is unknown: this rank cannot be compared with the others", "error")]
+    return [HealthNote(issue, "device time is unknown: this rank cannot be compared with the others", "error")]

@@ -38,7 +38,7 @@ def load_plain(content: bytes) -> Any:
 
 
 def plain_value(content: bytes) -> Any:
-    """The same as it was written, what is shared being shared, of a pickle whose size somebody else has judged."""
+    """Content of a pickle whose size the caller has judged, as it was written: shared objects stay shared."""
     return _guarded(lambda: _PlainUnpickler(io.BytesIO(content)).load())
 
 

@@ -134,7 +134,7 @@ def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: in
     notes = []
     if devices and not used:
         issue = f"{source.label}: {len(devices)} devices but no device events"
-        notes.append(HealthNote(issue, "what the devices did is unknown", "error"))
+        notes.append(HealthNote(issue, "device time is unknown", "error"))
     if unpaired:
         notes.append(HealthNote(f"{source.label}: {unpaired} begins or ends without a partner", "left out"))
     return notes

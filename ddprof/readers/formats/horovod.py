@@ -181,15 +181,15 @@ def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[H
     notes: list[HealthNote] = []
     if rank == timeline.ranks[0]:  # once per file
         notes += timeline.notes
-        issue = f"{source.path}: a Horovod timeline holds no computation"
+        issue = f"{source.path}: a Horovod timeline records no compute"
         notes.append(HealthNote(issue, "only waiting for late ranks can be judged", "info"))
         notes += _once_note(source, timeline.negotiations)
     missing, all_ = len(timeline.negotiations) - named, len(timeline.negotiations)
     if missing:
-        issue = f"{source.label}: the timeline does not say when rank {rank} was ready in {missing} of {all_}"
-        notes.append(
-            HealthNote(issue, "it is neither the first nor the last there; its waiting is unknown", "info", rank)
+        issue = (
+            f"{source.label}: the timeline does not say when rank {rank} was ready for {missing} of {all_} operations"
         )
+        notes.append(HealthNote(issue, "its waiting there is unknown", "info", rank))
     return notes
 
 
@@ -202,7 +202,7 @@ def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[He
     took = format_us((max(n.end_ns for n in once) - once[0].start_ns) / 1e3)
     kinds = " and ".join(sorted({n.op for n in once}))
     issue = f"{source.path}: before the first step {len(once)} operations ({kinds}) took {took}"
-    return [HealthNote(issue, "they occur once and are in no step", "info")]
+    return [HealthNote(issue, "not part of a step", "info")]
 
 
 def _recognise(sample: Sample) -> bool:

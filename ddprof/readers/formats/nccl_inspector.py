@@ -157,7 +157,7 @@ def _losses(
     if logged < called - overwritten:
         issue = f"{source.label}: {logged} of {called} collectives are in the log"
         effect = (
-            "a sample: how much of the time is communication is not told (v4.0 and RCCL keep the latest of each "
+            "a sample: the share of communication is unknown (v4.0 and RCCL keep the latest of each "
             "interval; NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES leaves small ones out)"
         )
         yield HealthNote(issue, effect)

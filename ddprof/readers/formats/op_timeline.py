@@ -195,8 +195,8 @@ def _first_rank(whole: TimelineOperations) -> int:
 
 
 _WAITS_NOTE = HealthNote(
-    "the timeline states transfers only, without the waits before them",
-    "each call is taken to start when the worker's previous operation ended",
+    "the timeline records transfers only, no waits",
+    "each call is assumed to start when the worker's previous operation ended",
     "info",
 )
 
@@ -321,7 +321,7 @@ def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
             notes.append(HealthNote(f"{source.label}: a simulated timeline, not a measured one", "left out", "info"))
         elif os.path.dirname(source.path) in with_waits and not source.path.endswith(".parquet"):
             issue = f"{source.label}: the parquet file beside it also states the waits"
-            notes.append(HealthNote(issue, "that one is used", "info"))
+            notes.append(HealthNote(issue, "used instead", "info"))
         else:
             kept.append(source)
     return kept, notes

@@ -61,7 +61,7 @@ class Damage:
             notes.append(mended_note(label, self.mended))
         if self.replaced:
             issue = f"{label}: bytes that are not UTF-8 in {_events(self.replaced)}"
-            notes.append(HealthNote(issue, "replaced in the names they are in", "info"))
+            notes.append(HealthNote(issue, "replaced by a placeholder", "info"))
         return notes
 
     def _lost(self, label: str) -> HealthNote:
@@ -79,9 +79,7 @@ class Damage:
 
 def mended_note(label: str, events: int) -> HealthNote:
     """What to say of events that are kept without one of their values."""
-    return HealthNote(
-        f"{label}: {_events(events)} with a value that is no JSON or of the wrong type", "kept without it", "info"
-    )
+    return HealthNote(f"{label}: {_events(events)} with an invalid value", "kept without that value", "info")
 
 
 def _events(count: int) -> str:

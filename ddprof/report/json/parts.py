@@ -24,7 +24,7 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def evidence_from(item: EvidenceDocument) -> Evidence:
-    """The same, read."""
+    """Evidence of a saved report."""
     return Evidence(item.text, item.rank, item.start_us, item.end_us, item.event)
 
 
@@ -63,7 +63,7 @@ def training_document(training: Training) -> dict[str, Any]:
 
 
 def training_from(item: TrainingDocument) -> Training:
-    """The same, read."""
+    """Remarks and facts on the training of a saved report."""
     return Training(
         item.samples_per_rank,
         item.samples_per_step,
@@ -79,7 +79,7 @@ def applied_document(setting: AppliedSetting) -> dict[str, Any]:
 
 
 def applied_from(item: AppliedDocument) -> AppliedSetting:
-    """The same, read."""
+    """A setting that `ddprof run` applied, of a saved report."""
     return AppliedSetting(
         item.setting, item.value, item.at, item.object, item.before, item.applied, item.why, item.ranks
     )

@@ -22,7 +22,7 @@ from ddprof.slices.comparison.compare_page import render_html
 @click.command("compare")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )

@@ -108,7 +108,7 @@ def command(
     record = _record(loaded, measured, predicted, settings or (finding or "",), before, folder)
     if not no_record:
         _keep(record, before)
-    known = calibration.like(calibration.of_run([before]), record.findings, record.kinds)
+    known = calibration.like(calibration.on_this_machine([before]), record.findings, record.kinds)
     if form == "json":
         document = {"schema": SCHEMA, **asdict(record), "like_this": asdict(known)}
         click.echo(json.dumps(document, indent=1, allow_nan=False))

@@ -74,7 +74,7 @@ def _who(ranks: Sequence[LiveRank]) -> str:
         return f"{words} No step for a while on {format_ranks(stuck)}."
     late = latest_late(ranks)
     if late is None:
-        return f"{words} No rank is behind. Backward holds the waiting for peers."
+        return f"{words} No rank is behind. Waiting for peers counts as backward."
     return f"{words} Rank {late.rank} is {format_us(late.late_ns / 1e3)} late per step, in {late.phase}."
 
 

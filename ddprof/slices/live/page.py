@@ -13,10 +13,7 @@ from ddprof.slices.live.exhibits import exhibits, has_data
 
 def _now(view: View) -> list[Component]:
     if not has_data(view):
-        words = (
-            "No rank of this run runs now. While a job started by ddprof run is training, serve its run folder: "
-            "ddprof serve ddprof-runs/latest."
-        )
+        words = "This job is not running. While a job runs, serve its folder: ddprof serve ddprof-runs/latest."
         return [notice(words)]
     return [exhibit_card(e, "/live", view) for e in exhibits(view)]
 

@@ -33,7 +33,7 @@ SCHEMA = "ddprof.memory/1"
 
 @click.command("memory")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT...")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or what the suffix of -o means.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )

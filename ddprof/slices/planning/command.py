@@ -17,7 +17,7 @@ from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import UsageError
 from ddprof.slices.planning.document import format_option, print_plan
 from ddprof.slices.planning.layout_commands import scale, sharding
-from ddprof.units import format_share, format_us
+from ddprof.units import MIB, format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
@@ -123,10 +123,10 @@ def bucket_text(plan: BucketPlan) -> list[str]:
         "",
         *_curve_lines(plan.firsts),
         "",
-        f"gradients: {plan.gradient_mb:.3g} MiB in {plan.recorded_buckets:.3g} buckets per backward pass; ready times: "
-        f"{plan.source}",
-        f"cost of an all-reduce: {format_us(plan.latency_us)} + size / {plan.gb_per_s:.3g} GB/s, from messages of "
-        f"{plan.measured_mb[0]:.3g} to {plan.measured_mb[1]:.3g} MiB in this run",
+        f"gradients: {format_bytes(plan.gradient_mb * MIB)} in {plan.recorded_buckets:.3g} buckets per backward pass; "
+        f"ready times: {plan.source}",
+        f"cost of an all-reduce: {format_us(plan.latency_us)} + size / {format_rate(plan.gb_per_s * 1e9)}, from "
+        f"messages of {format_bytes(plan.measured_mb[0] * MIB)} to {format_bytes(plan.measured_mb[1] * MIB)}",
     ]
     if plan.is_guess:
         lines.append("the run's messages have one size: their latency is assumed, and the curve is a guess beyond it")

@@ -25,7 +25,7 @@ SHAPE_OPTIONS = (
     click.option("--vocab", type=click.IntRange(1), default=51_200, show_default=True, help="Vocabulary."),
     click.option("--gpu", default="A100-80GB", show_default=True, help="Device, as A100-80GB."),
     click.option("--per-node", type=click.IntRange(1), help="Devices of a node (default: the device's usual node)."),
-    click.option("--node-gbps", type=float, help="All network ports of a node, gigabit per second."),
+    click.option("--node-gbps", type=float, help="Network bandwidth of a node, gigabits per second."),
     click.option("--batch", type=click.IntRange(1), help="Sequences of a step, all devices (default: 4 per device)."),
     click.option(
         "--optimizer", default="adam", show_default=True, help="adam, adam8bit, adam-bf16, sgd-momentum, sgd."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ddprof.slices.planning.cluster import Cluster
 from ddprof.slices.planning.layout import BAND, Estimate
 from ddprof.slices.planning.shape import Shape
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:  # `ddprof plan --help` needs no replay
     from ddprof.slices.planning.scale_out import ScalePlan
@@ -48,8 +48,8 @@ def estimate_text(shape: Shape, on: Cluster, world: int, batch: int, kinds: list
         "",
         f"memory per device: Psi x (2 + 2 + {shape.optimizer_bytes:g}), each part divided where the stage shards it, "
         "+ activations 34 s b h per layer (2 s b h recomputed)",
-        f"assumed: {on.per_node} devices a node, {on.link_bytes_per_s / 1e9:.3g} GB/s between them, "
-        f"{on.node_bytes_per_s / 1e9:.3g} GB/s out of a node, 80 % of that reached; range {format_share(BAND)}",
+        f"assumed: {on.per_node} devices a node, {format_rate(on.link_bytes_per_s)} between them, "
+        f"{format_rate(on.node_bytes_per_s)} out of a node, 80 % of that reached; range {format_share(BAND)}",
     ]
     return lines
 

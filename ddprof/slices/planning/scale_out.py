@@ -13,6 +13,7 @@ import numpy as np
 
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 from ddprof.units import format_share
@@ -67,7 +68,7 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
         late_us = jitter_us * (_expected_maximum(world) - _expected_maximum(now))
         reached = prices.step_us((Change("scale_transfer", (), (factor,), traffic.role),)) if world != now else step_us
         reached = max(reached + late_us, 1e-9)
-        low_us, high_us = prices.range_us(reached, (FAR_BAND if leaves else NEAR_BAND) * abs(reached - step_us))
+        low_us, high_us = of_step(prices, (), reached, (FAR_BAND if leaves else NEAR_BAND) * abs(reached - step_us))
         points.append(WorldPoint(world, reached, low_us, high_us, step_us / reached))
     return ScalePlan(
         points=tuple(points),

@@ -19,6 +19,7 @@ from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_F
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic, reductions
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 from ddprof.model import element_bytes
@@ -103,7 +104,7 @@ def plan_sharding(prices: Pricer) -> ShardingPlan:
     for name, formula, parts in _formulas(element, optimizer, ranks):
         state = params * parts
         reached = compute_us + exposed[name] - now_us + (whole_us if name == "DDP" else whole_us / ranks)
-        low_us, high_us = prices.range_us(reached, BAND * exposed[name])
+        low_us, high_us = of_step(prices, (), reached, BAND * exposed[name])
         fits = None if memory is None or other is None else state + other <= USABLE * memory
         options.append(Option(name, formula, state, fits, reached, low_us, high_us, exposed[name], is_now=name == now))
     return ShardingPlan(

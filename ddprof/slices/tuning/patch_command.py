@@ -14,7 +14,13 @@ from ddprof.errors import NoUsableInput
 
 @click.command("patch")
 @click.argument("fixes", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("-o", "--write-patch", "output", type=click.Path(path_type=Path, dir_okay=False), help="Write it here.")
+@click.option(
+    "-o",
+    "--write-patch",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the diff to this file.",
+)
 @click.option(
     "--root",
     default=".",

@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def gain(self) -> Gain | None:
-        """What it saves of the base's step."""
+        """Saving of the base's step."""
         return gain(self.pairs, self.error)
 
 
@@ -168,23 +168,23 @@ def runs_of(entries: int) -> int:
 
 
 def _ahead(entry: Entry) -> float:
-    found = entry.gain
-    return -(found.share if found is not None else entry.candidate.predicted.share)
+    gain = entry.gain
+    return -(gain.share if gain is not None else entry.candidate.predicted.share)
 
 
 def _why_lost(entry: Entry) -> str:
-    found = entry.gain
-    assert found is not None
-    if found.high is not None and found.high < LEAST_GAIN:
+    gain = entry.gain
+    assert gain is not None
+    if gain.high is not None and gain.high < LEAST_GAIN:
         return f"gains less than {format_share(LEAST_GAIN)} of the step"
-    if found.pairs >= MOST_PAIRS:
-        return f"undecided after {found.pairs} pairs of runs"
-    return f"gained less than {format_share(LEAST_GAIN)} of the step in each of {found.pairs} pairs"
+    if gain.pairs >= MOST_PAIRS:
+        return f"undecided after {gain.pairs} pairs of runs"
+    return f"gained less than {format_share(LEAST_GAIN)} of the step in each of {gain.pairs} pairs"
 
 
 def _is_clearly_better(rival: Entry, entry: Entry) -> bool:
-    """Of two values of one thing: it was faster in every round in which both ran, two at least, and on the whole by
-    more than findings are told for; or it has won, and this one is no faster."""
+    """True where the rival, another value of the same setting, was faster in every common round, two at least, and on
+    the whole by more than findings are told for; or where it has won, and this one is no faster."""
     if rival is entry or rival.candidate.group != entry.candidate.group or rival.state not in (OPEN, WON):
         return False
     both = sorted(set(rival.logs) & set(entry.logs))

@@ -40,7 +40,7 @@ def conclude(journal: TrialJournal, record: bool = True) -> tuple[TuningAnswer, 
     left = handover.hand_over(found, state, journal.folder)
     if record:
         handover.keep(handover.records(found, state, journal.folder, state.compute_us), journal.folder)
-    known = calibration.of_run([journal.folder])
+    known = calibration.on_this_machine([journal.folder])
     ids = dict.fromkeys(tried.finding for tried in found.tried if tried.finding)
     fared = {name: calibration.like(known, (name,), ()) for name in ids}
     known_like = {name: one for name, one in fared.items() if one.total}

@@ -46,15 +46,20 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.command("tune", context_settings={"allow_interspersed_args": False})
 @click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time for all runs together.")
 @click.option("--steps", default=40, show_default=True, type=click.IntRange(10), help="Timed steps of each run.")
-@click.option("--only", multiple=True, metavar="SETTING", help="Try this setting alone (num_workers, ...); repeatable.")
+@click.option("--only", multiple=True, metavar="SETTING", help="Try only this setting (num_workers, ...). Repeatable.")
 @click.option("--yes", is_flag=True, help="Do not ask before the command is run.")
 @click.option(
     "--dry-run", is_flag=True, help="End after the diagnosis: show what would be tried, with predicted gains."
 )
-@click.option("--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="RUN", help="Go on.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="RUN",
+    help="Continue an interrupted tuning.",
+)
 @click.option("--allow-numerics", is_flag=True, help="Also keep settings that change what is trained.")
 @click.option("--write-patch", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write the patch.")
-@click.option("--out", default="ddprof-runs", show_default=True, help="Folder for the folder of this tuning.")
+@click.option("--out", default="ddprof-runs", show_default=True, help="Folder in which this tuning gets its own.")
 @click.option("--no-record", is_flag=True, help="Do not append predictions and outcomes to the calibration files.")
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_context

@@ -36,20 +36,23 @@ def test_the_generators_step_after_it(labelled: Runs, name: str, change: Change,
     assert run.pricer.step_us((change,)) == pytest.approx(run.label[truth], rel=within)
 
 
-def test_gains_keep_to_their_ceiling_and_ranges_grow_with_the_doubt_but_not_below_nothing(labelled: Runs) -> None:
+def test_gains_keep_to_their_ceiling(labelled: Runs) -> None:
     prices = labelled("straggler.compute").pricer
     slower = Candidate("x", "", (), 0.0, (Change("scale_compute", (), (0.5,)),), Basis.RECORDED)
     capped = Candidate("x", "", (), 0.0, (Change("scale_compute", (2,), (1.3,)),), Basis.RECORDED, ceiling_us=100.0)
-    assert prices.gain_us(slower) == 0.0
-    assert prices.gain_us(capped) == 100.0
-    interval = prices.interval(capped, 100.0)
-    assert 0.0 <= interval.low <= interval.value <= interval.high <= prices.measures.step_us
-    prices = labelled("clean.ddp").pricer
-    step_us = prices.step_us(())
-    narrow, wide = (prices.range_us(step_us / 2, doubt_us) for doubt_us in (0.0, 100.0))
-    assert narrow[0] < step_us / 2 < narrow[1]
-    assert (narrow[0] - wide[0], wide[1] - narrow[1]) == pytest.approx((100.0, 100.0))
-    assert prices.range_us(step_us / 2, step_us)[0] == 0.0
+    assert (prices.gain_us(slower), prices.gain_us(capped)) == (0.0, 100.0)
+
+
+def test_the_floor_is_compute_as_the_changes_leave_it_and_transfers_that_they_leave_alone(labelled: Runs) -> None:
+    prices = labelled("comm.bandwidth_bound").pricer
+    compute_us, transfer_us = (float(prices.measures.cause_us(c).mean()) for c in ("compute", "comm_transfer"))
+    for change, floor_us in (
+        (Change("no_sync"), compute_us + transfer_us),
+        (Change("scale_transfer", (), (0.5,)), compute_us),
+        (Change("scale_compute", (), (2.0,)), compute_us / 2 + transfer_us),
+    ):
+        assert prices.floor_us((change,)) == pytest.approx(floor_us, rel=1e-3)
+        assert prices.step_us((change,)) >= floor_us
 
 
 def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(tmp_path: Path) -> None:

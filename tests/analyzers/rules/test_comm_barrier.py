@@ -19,7 +19,7 @@ ID = "comm.barrier"
 def test_it_is_priced_by_the_step_without_the_calls(labelled: Runs) -> None:
     run = labelled("barriers in every step")
     (found,) = (f for f in run.report.findings if f.id == ID)
-    assert "barrier calls" in found.summary and "20 of barrier per step" in found.evidence[0].text
+    assert "barrier calls" in found.summary and "20 barrier calls per step" in found.evidence[0].text
     (truth,) = run.label["faults"]
     predicted_us = run.report.steps.wall_us - found.recoverable_us.value
     assert predicted_us == pytest.approx(truth["counterfactual_step_us"], rel=0.01)

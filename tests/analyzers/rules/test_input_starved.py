@@ -21,7 +21,7 @@ def test_blames_the_job_and_names_workers_where_loaders_have_ranges(labelled: Ru
     assert said.lost_us == pytest.approx(truth, rel=0.02)
     measures = labelled("clean.ddp").measures
     none = replace(measures, host_counts={**measures.host_counts, "dataloader": np.zeros(4)})
-    assert "no loader range" in abstains(ID, none)
+    assert "no DataLoader range" in abstains(ID, none)
 
 
 @pytest.mark.parametrize(("longest_of_others", "starved"), [(0.05, False), (0.6, True)])

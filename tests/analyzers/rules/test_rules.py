@@ -61,7 +61,7 @@ def test_rules_on_what_holds_a_host_say_for_how_long_each_rank_has_it(labelled: 
     [
         *(("input.straggler", "only one rank"), ("straggler.compute", "only one rank")),
         *(("straggler.host", "only one rank"), ("straggler.unexplained", "only one rank")),
-        ("straggler.imbalance", "no two ranks"),
+        ("straggler.imbalance", "no two traced ranks"),
     ],
 )
 def test_one_rank_has_nobody_to_be_compared_with(labelled: Runs, rule_id: str, reason: str) -> None:

@@ -106,9 +106,9 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "rank", "words", "cure"),
     [
-        ("hot expert", 3, "the experts of rank 3 get more tokens", "load-balancing loss"),
-        ("hot expert, with shapes", 0, "the experts of rank 0 get more tokens", "capacity factor"),
-        ("hot table", 1, "the embedding tables of rank 1 get more table rows", "re-shard"),
+        ("hot expert", 3, "the experts of rank 3 get", "load-balancing loss"),
+        ("hot expert, with shapes", 0, "the experts of rank 0 get", "capacity factor"),
+        ("hot table", 1, "the embedding tables of rank 1 get", "re-shard"),
     ],
 )
 def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, cure: str) -> None:

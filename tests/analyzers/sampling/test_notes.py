@@ -44,7 +44,7 @@ def test_a_sample_says_what_it_shows_what_it_cannot_and_what_to_read_next(tmp_pa
     assert len(report.run.ranks) == 8
     shown = "8 of 32 ranks were read (--ranks sample:8), which show all 4 hosts, all 8 tensor-parallel groups"
     (note,) = [issue for issue in notes if issue.startswith(shown)]
-    assert "charged to nobody" in notes[note]
+    assert "charged to no rank" in notes[note]
     assert not [issue for issue in notes if issue.startswith("read rank")]
     _, notes = told(healthy, "0,1")
     assert notes["read rank 10 next: it shows a host of which no rank was read"] == "--ranks 0,1,10"

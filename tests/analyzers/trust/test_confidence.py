@@ -22,12 +22,12 @@ TABLE = Precision("", {}, {"host.gc": {"recorded": Tally(20, 19)}}, {"two_steps"
 def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
     sure = confidence("host.gc", Basis.RECORDED, (), TABLE)
     assert sure.value == pytest.approx(19 / 20, abs=0.03)
-    assert sure.grounds == "right in 19 of 20 labelled runs"
+    assert sure.grounds == "such findings were right in 19 of 20 labelled runs (at least 78 %)"
     assert confidence("host.new", Basis.TIMED, (), TABLE).grounds == "never measured on labelled runs"
     doubted = confidence("host.gc", Basis.RECORDED, (Doubt.TWO_STEPS, Doubt.ONE_STEP, Doubt.MISSING_RANKS), TABLE)
     factor = TABLE.factor("one_step")  # under two steps nothing was wrong
     assert doubted.value == pytest.approx(sure.value * factor * factor)
-    assert doubted.grounds.endswith("; less, as only one step was seen and ranks are missing")
+    assert doubted.grounds.endswith("; thin recording: only two steps, only one step, ranks are missing")
     # Which of two gains is true says nothing of the cause: the range is widened (tests/analyzers/test_prices.py).
     assert confidence("host.gc", Basis.RECORDED, (Doubt.PRICES_DIFFER,), TABLE) == sure
 

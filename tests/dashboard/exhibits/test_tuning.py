@@ -170,5 +170,5 @@ def test_the_dashboard_quotes_predictions_that_were_verified(tmp_path: Path, mon
             f"2026-01-0{number + 1}", "a", "b", (), (), ("comm.latency_bound",), 2.0, 1.0, 0.5, 1.5, 1.0, None, None,
             (0.0, 0.0), outcome,
         )  # fmt: skip
-        calibration.append(calibration.user_file(), record)
+        calibration.append(run / calibration.FILE, record)
     assert "2 of 3 similar predictions were within range" in _words(load([str(run)])[0], "/findings")

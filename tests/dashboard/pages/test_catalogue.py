@@ -37,7 +37,7 @@ def test_the_overview_and_the_ranks_name_the_culprit_and_the_way_to_the_evidence
     finding = view.opened.report.ranked_findings()[0]
     content = page_content(view, "/")
     words = " ".join(texts(content))
-    assert view.opened.report.verdict.headline in words and f"rank {finding.ranks[0]}" in words
+    assert view.opened.report.verdict.headline in words and f"rank {finding.ranks[0]}" in words.lower()
     assert "/timeline?finding=0" in serialised(content)
     culprit = view.opened.report.ranked_findings()[0].ranks[0]
     late = lateness_us(view.opened.job)

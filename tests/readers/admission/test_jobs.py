@@ -67,7 +67,7 @@ def test_other_world_sizes_and_silent_files_are_jobs_of_their_own_and_thousands_
     recordings = [stated(0), stated(0, 8), stated(1), stated(1, 8)]
     assert split_jobs(recordings) == [[0, 2], [1, 3]]
     (note,) = admission_notes(split_jobs(recordings), recordings)
-    assert "different world sizes (4, 8)" in note.issue and "each alone" in note.effect
+    assert "different world sizes (4, 8)" in note.issue and "separate runs" in note.effect
     recordings = [silent("amp.json"), silent("fp32.json", at_s=2)]
     assert split_jobs(recordings) == [[0], [1]]
     (note,) = admission_notes(split_jobs(recordings), recordings)

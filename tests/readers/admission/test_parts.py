@@ -57,7 +57,7 @@ def test_parts_may_be_called_alike_one_asks_for_the_other_and_those_of_several_j
     (report,) = analyzed(*(node(tmp_path / f"node{rank}" / "train", rank) for rank in (0, 1)))
     assert (report.run.ranks, report.run.name) == ((0, 1), "train")
     (report,) = analyzed(node(tmp_path / "x", 0))
-    assert any("a folder of its own, give both" in item.effect for item in report.health)
+    assert any("another folder, give both" in item.effect for item in report.health)
     reports = analyzed(*(node(tmp_path / name, int(name[1]), job="") for name in ("a0", "a1", "b0", "b1")))
     assert len(reports) == 4
     assert any("may be parts of more than one job" in item.issue for item in reports[0].health)

@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
+import pytest
 from reading import our_run, rank_file, ranks_of, read_all
 
+from ddprof.errors import UsageError
 from ddprof.readers import discover
 from ddprof.readers.admission.runs import labels
 
@@ -25,7 +27,11 @@ def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) 
     traces = read_all(inventory)
     assert [[e.collective_seq_id for e in t.flight_recorder] for t in traces] == [[1], [1]]
     assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
-    assert any("6 earlier windows or restarts" in h.issue for h in inventory.health)
+    assert any("4 trace windows" in h.issue for h in inventory.health)
+    first = discover([tmp_path / "run"], window=1)
+    assert [Path(s.path).name for s in first.sources] == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in (0, 1)]
+    with pytest.raises(UsageError, match="--window 5: this run has 4 windows"):
+        discover([tmp_path / "run"], window=5)
 
 
 def test_the_latest_link_is_one_run(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(server: Any, call: Call, s
 def test_it_speaks_on_stdio_and_ends_with_its_client() -> None:
     program = StdioServerParameters(command=sys.executable, args=["-m", "ddprof.cli.main", "mcp", str(SAMPLES)])
     ((refused, text),) = asked(program, [("verdict", {"run": "healthy"})])
-    assert not refused and "COMPUTE-BOUND" in text
+    assert not refused and "Compute-bound" in text
 
 
 def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _candidate(
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
     evidence = Evidence(
         f"{told.calls:.0f} {told.op} calls per step{told.of_bytes(told.calls, ' each')} could go, "
-        f"{format_us(transfer_us)} of transfer; with waiting for late ranks they hold the ranks for "
+        f"{format_us(transfer_us)} of transfer; with waits they hold the ranks for "
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
     )
     summary, fix = _WORDS[kind]

@@ -27,6 +27,6 @@ def keep_gathered(measures: Measures) -> Fix:
         suggested="False",
         applies=(("reshard_after_forward", False),),
         patch="fully_shard(module, reshard_after_forward=False)",
-        why="parameters stay gathered between forward and backward: one all-gather pass less",
+        why="parameters stay gathered between forward and backward, which saves one all-gather pass",
         source="ZeRO paper; torch.distributed.fsdp.fully_shard documentation",
     )

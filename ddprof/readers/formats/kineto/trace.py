@@ -85,8 +85,8 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
     if header.unbelievable:
-        issue = f"{source.label}: the header states what cannot be as {' and '.join(header.unbelievable)}"
-        notes.append(HealthNote(issue, "left out, as if it were not stated"))
+        issue = f"{source.label}: the header has impossible values for {' and '.join(header.unbelievable)}"
+        notes.append(HealthNote(issue, "ignored"))
     if not len(events):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
     has_device = device_index is not None or arrows > 0
@@ -130,7 +130,7 @@ def _add_samples(
     step_ns = int(np.median(lengths)) if lengths else None
     if any(is_coarse(process, step_ns) for process in processes if process.worker is None):
         issue = f"{source.label}: stacks were sampled less than {MIN_PER_STEP} times a step, so that they cost little"
-        notes.append(HealthNote(issue, "the trace does not say which line of the script ran when", "info"))
+        notes.append(HealthNote(issue, "lines of the script are not placed in time", "info"))
     traced = Script(tables["script_spans"], tables["script_stacks"], tables["script_frames"])
     script = with_samples(traced, processes, tables["tracks"], step_ns)
     tables.update({f"script_{what}": table for what, table in script._asdict().items()})

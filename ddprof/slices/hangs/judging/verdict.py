@@ -118,4 +118,4 @@ def _nothing(ranks: Sequence[RankEvidence], stuck: Sequence[Stuck]) -> str:
         return (
             "No collective is stuck: every one that was recorded has ended, or all ranks were in the middle of a step."
         )
-    return "No rank left a record of its collectives, and no stack shows one: what is stuck cannot be said."
+    return "No rank left a record of its collectives, and no stack shows one: the stuck call is unknown."

@@ -187,7 +187,7 @@ def _not_entered(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapp
 
 
 def _ended_early(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    text = f"{_who(cause.ranks)} ended in order, without the last call of the others"
+    text = f"{_who(cause.ranks)} ended normally, without the last call of the others"
     return _ended(text, _waiters(cause.stuck, groups, cause.ranks))
 
 

@@ -81,7 +81,7 @@ def test_a_rank_with_too_few_or_nowhere_whole_steps_is_left_out_and_said(labelle
     a, b, *rest = labelled("clean.ddp").job.ranks  # three steps
     found = comparable([a, with_steps(b, 0), *rest])
     assert kept(found) == [(rank, [0, 1, 2]) for rank in (0, 2, 3)]
-    assert found.notes[0].issue.startswith("rank 1 recorded too little")
+    assert found.notes[0].issue.startswith("rank 1 recorded too few")
     job = job_facts([a, with_steps(b, 0), *rest])
     assert (job.rank_ids, job.missing_ranks) == ((0, 2, 3), (1,))
     assert comparable([replace(a, counts={**a.counts, "whole": 0}), b]).why_not == NOTHING_WHOLE
@@ -131,7 +131,7 @@ def test_files_without_an_end_are_left_out(labelled: Runs, counts: dict[str, int
     cut = [replace(with_steps(f, 0), counts={**f.counts, **counts}, torn_steps=torn_steps) for f in ranks]
     found = comparable([*ranks[:-1], cut[-1]])
     assert [f.identity.rank for f in found.ranks] == [f.identity.rank for f in ranks[:-1]]
-    assert "recorded too little" in found.notes[0].issue
+    assert "recorded too few" in found.notes[0].issue
     assert comparable([with_steps(f, *range(1 + p % 2)) for p, f in enumerate(ranks)]).why_not == ""
     assert comparable([ranks[0], cut[-1]] if counts else cut).why_not == NOTHING_WHOLE
 
@@ -172,4 +172,4 @@ def test_ranks_that_count_their_own_steps_are_paired_once_a_rank_without_steps_i
     alone = replace(d, step_source="inferred", steps=d.steps.replace(index=d.steps["index"] - first + 900))
     found = comparable([blind, b, c, alone])
     assert kept(found) == [(rank, [0, 1, 2, 3, 4]) for rank in (1, 2, 3)]
-    assert "recorded too little" in found.notes[0].issue
+    assert "recorded too few" in found.notes[0].issue

@@ -65,7 +65,7 @@ def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Pat
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
     assert run.report.steps.count == 2
     assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
-    (note,) = [item for item in run.report.health if "occurred once" in item.effect]
+    (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert note.severity == "info" and words in note.issue
 
 
@@ -143,7 +143,7 @@ def test_a_first_step_that_ranks_began_apart_is_left_out_and_lateness_all_along_
         kept, told = steady_steps(ranks, job.clock)
         assert [step.number - int(ranks[0].steps["index"][0]) for step in told] == expected
         assert len(kept[0].steps) == len(ranks[0].steps) - len(expected)
-        assert all("recordings that opened apart" in step.why for step in told)
+        assert all("ranks started recording apart" in step.why for step in told)
     starts = [f.steps["start_ns"] + p * 2_000_000 for p, f in enumerate(job.ranks)]
     late = [replace(f, steps=f.steps.replace(start_ns=start)) for f, start in zip(job.ranks, starts, strict=True)]
     assert steady_steps(late, job.clock)[1] == ()
@@ -156,7 +156,7 @@ def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank
     assert "kernels that no other step runs" in run.job.left_out[-1].why  # and the step before it is alone
     assert run.report.steps.wall_us == pytest.approx(run.label["step_us"], rel=0.01)
     assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
-    (note,) = [item for item in run.report.health if "occurred once" in item.effect]
+    (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "kernels that no other step runs" in note.issue
     run = labelled("validation on one rank")
     assert run.job.left_out == ()
@@ -179,7 +179,7 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
     assert run.report.verdict.bound == "none"
     assert "occurred once" in run.report.verdict.headline
     assert not loud(run)
-    (note,) = [item for item in run.report.health if "occurred once" in item.effect]
+    (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "no other step is left" in note.effect
 
 

@@ -7,6 +7,7 @@ from step_timers import LOAD_US, STEP_US, TRANSFER_US, WORK_US, loaded, priced
 
 from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios
+from ddprof.analyzers.trust.believed import of_candidate
 from ddprof.findings import Basis, Candidate, Change
 
 LOADER = Change("instant_loader")
@@ -22,7 +23,7 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
     after = prices.unprofiled_us((LOADER,))
     assert after == pytest.approx(21_000.0 - LOAD_US, rel=0.03)
     candidate = Candidate("input.starved", "", (), LOAD_US, (LOADER,), Basis.RECORDED)
-    gain = prices.unprofiled_gain(candidate, prices.interval(candidate, prices.gain_us(candidate)))
+    gain = prices.unprofiled_gain(candidate, of_candidate(prices, candidate, prices.gain_us(candidate)))
     assert gain is not None and gain.value == pytest.approx(LOAD_US, rel=0.05)
     assert gain.low <= gain.value <= gain.high <= 21_000.0
 

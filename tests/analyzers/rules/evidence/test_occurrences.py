@@ -11,7 +11,7 @@ from ddprof.analyzers.rules.evidence.occurrences import occurrences
 def test_a_save_in_one_step_of_three_is_told_and_doubted(labelled: Runs) -> None:
     run = labelled("host.checkpoint")
     told = fires(run, "host.checkpoint").evidence[0].text
-    found = re.search(r"per traced step: once in 3 steps, ([\d.]+) (µs|ms|s); how often it comes again was not", told)
+    found = re.search(r"per traced step: once in 3 steps, ([\d.]+) (µs|ms|s); how often it recurs", told)
     assert found is not None, told
     each_us = float(found[1]) * {"µs": 1, "ms": 1e3, "s": 1e6}[found[2]]
     assert each_us / 3 == pytest.approx(float(run.measures.host_spans_us["checkpoint"].max()), rel=0.02)

@@ -71,7 +71,7 @@ def test_a_defect_of_many_ranks_is_one_line_and_a_table_of_zeros_is_not_shown(st
     ranks = tuple(replace(f, gaps=f.gaps.take(nothing)) for f in straggler.job.ranks)
     idle = with_job(straggler, ranks=ranks, ledger=straggler.job.ledger.take(nothing))
     loader = next(e for e in host_exhibits(View(idle, {}, (idle,))) if e.id == "loader")
-    assert loader.sheet.rows == () and loader.reading.startswith("No:")
+    assert loader.sheet.rows == () and loader.reading.startswith("No rank")
 
 
 def test_steps_have_the_number_of_every_other_page(straggler: OpenRun) -> None:

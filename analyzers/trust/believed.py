@@ -1,0 +1,78 @@
+"""The range that a prediction is believed in, one for every command, page and file that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.changes.table import doubt_of
+from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.findings import Basis, Candidate, Change, Recoverable
+
+
+def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone: bool = True) -> Recoverable:
+    """The range of what a finding gains; `is_alone`: nothing else is changed, so that the ledger prices it too."""
+    if candidate.ceiling_us == 0:
+        return Recoverable(0.0, 0.0, 0.0)
+    by_ledger = ledger_price(prices.measures, candidate.changes) if is_alone else None
+    doubt_us = gain_us * max(candidate.band, doubt_of(candidate.changes, prices.measures))
+    # What was timed and not replayed has neither the replay's error nor the spread of the traced steps in it.
+    if candidate.basis is not Basis.TIMED or candidate.changes:
+        doubt_us += _replay_us(prices, gain_us)
+    return believed(prices, candidate.changes, gain_us, doubt_us, by_ledger)
+
+
+def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:
+    """Least and most (us) that the predicted step after some changes is believed to be."""
+    by_ledger = ledger_price(prices.measures, changes) if len(changes) == 1 else None
+    gain_us = prices.measures.step_us - step_us
+    gain = believed(prices, changes, gain_us, doubt_us + _replay_us(prices, gain_us), by_ledger)
+    return prices.measures.step_us - gain.high, prices.measures.step_us - gain.low
+
+
+def believed(
+    prices: Pricer,
+    changes: Sequence[Change],
+    gain_us: float,
+    doubt_us: float,
+    by_ledger: LedgerPrice | None = None,
+) -> Recoverable:
+    """A gain (us, negative for a loss) with its range, which holds the doubt of the prediction and, on CPU ranks, what
+    else changes.
+
+    It reaches the ledger's price, if that is another; a gain is no loss at its lower end, and takes no more of the step
+    than what is not compute or unavoidable transfer.
+    """
+    measures = prices.measures
+    margin = doubt_us + _drift_us(measures, gain_us)
+    low, high = gain_us - margin, gain_us + margin
+    gain = Recoverable(gain_us, max(0.0, low) if gain_us >= 0 else low, high)
+    if by_ledger is not None and gain_us >= 0 and not by_ledger.agrees(gain):
+        gain = by_ledger.widened(gain)
+    most = max(gain.value, measures.step_us - prices.floor_us(tuple(changes)))
+    return Recoverable(gain.value, gain.low, min(most, gain.high))
+
+
+def _replay_us(prices: Pricer, gain_us: float) -> float:
+    """Doubt of a replayed gain: the error of the replay, and the spread of the steps it replays."""
+    error_us = (prices.error or 0.0) * prices.measures.step_us
+    spread_us = _step_spread_us(prices.measures) / np.sqrt(max(1, prices.measures.steps))
+    return float(error_us + min(spread_us, 0.25 * abs(gain_us)))
+
+
+def _drift_us(measures: Measures, gain_us: float) -> float:
+    """Doubt about what else changes on CPU ranks when so much of the step goes; grows with it."""
+    step_us = measures.step_us
+    if step_us <= 0 or gain_us <= 0:
+        return 0.0
+    drift = execution_of(measures.job).limits.drift
+    return drift * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
+
+
+def _step_spread_us(measures: Measures) -> float:
+    steps = np.array(measures.job.per_step_ns, float) / 1e3
+    return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0

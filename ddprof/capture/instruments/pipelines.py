@@ -14,8 +14,7 @@ from ddprof.capture.instruments.base import Instrumentor
 def begins(hub: Hub) -> None:
     """A schedule begins: a step does so here, because every stage but the first receives before its first forward. To
     begin there would put that receipt into the step before, and no two ranks' messages would match."""
-    timers = hub.tracker
-    timers.end(FORWARD, timers.begin(FORWARD, "ddprof::pipeline"))
+    hub.end(FORWARD, hub.begin(FORWARD, "ddprof::pipeline"))
 
 
 class PipelineSchedules(Instrumentor):
@@ -69,11 +68,10 @@ class MegatronSchedules(Instrumentor):
 
     def _looked_at(self, module: ModuleType, name: str) -> Any:
         original, look = getattr(module, name), self.hub.guard.wrap(self._look)
-        begin = self.hub.guard.wrap(begins)
 
         @wraps(original)
         def run(*args: Any, **kwargs: Any) -> Any:
-            begin(self.hub)
+            begins(self.hub)
             if not self._is_described and not kwargs.get("forward_only"):
                 look(module, name, kwargs)
             return original(*args, **kwargs)

@@ -18,10 +18,9 @@ def test_a_schedule_of_megatron_is_described_by_its_first_training_call(model: A
     one_of_four = {"get_pipeline_model_parallel_rank": lambda: 1, "get_pipeline_model_parallel_world_size": lambda: 4}
     module.parallel_state = SimpleNamespace(**one_of_four)
     began: list[int] = []
-    timers = SimpleNamespace(begin=lambda phase, name: began.append(phase), end=lambda phase, token: None)
-    hooks = MegatronSchedules(
-        SimpleNamespace(guard=Guard(), observed=SimpleNamespace(saw_pipeline=seen.append), tracker=timers)
-    )  # type: ignore[arg-type]
+    timers = {"begin": lambda phase, name: began.append(phase), "end": lambda phase, token: None}
+    hub: Any = SimpleNamespace(guard=Guard(), observed=SimpleNamespace(saw_pipeline=seen.append), **timers)
+    hooks = MegatronSchedules(hub)
     hooks.install(module)
     for microbatches, forward_only in ((2, True), (16, False), (8, False)):
         call = getattr(module, name)

@@ -1,7 +1,5 @@
 """A DDP loop of which one rank goes astray in step 8, however late it starts: `hanging.py FAULT [RANK] [TIMEOUT_S]`."""
 
-import ctypes
-import os
 import sys
 import time
 from datetime import timedelta
@@ -9,7 +7,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 FAULT = sys.argv[1]
 BAD = int(sys.argv[2]) if len(sys.argv) > 2 else 1
@@ -18,33 +16,10 @@ STEP = 8
 PATIENCE_S = 600  # until step 8
 
 
-class Samples(Dataset):
-    """One of its samples never comes, as long as the rank is there to wait for it."""
-
-    def __init__(self, bad: int) -> None:
-        self.bad = bad
-        self.rank_process = os.getpid()
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        while index == self.bad and os.getppid() == self.rank_process:
-            time.sleep(0.1)
-        return torch.randn(4, 8)
-
-
 def prepare() -> None:
     """Never returns."""
     while True:
         time.sleep(0.1)
-
-
-def keep_lock() -> None:
-    """C code that never lets go of the interpreter."""
-    mutex = ctypes.create_string_buffer(128)
-    while not ctypes.PyDLL(None).pthread_mutex_lock(mutex):
-        pass  # the second time it waits for itself
 
 
 def evaluate(model: torch.nn.Module) -> None:
@@ -60,13 +35,9 @@ def synchronise(step: int, astray: bool) -> None:
     """Exchanges of a step beside its gradients."""
     if not (astray and FAULT == "skipped"):
         dist.all_reduce(torch.ones(4))
-    dist.all_reduce(torch.ones(2 if astray and FAULT == "shape" else 1))
-    if astray and FAULT == "order":
-        dist.barrier()
-        dist.broadcast(torch.ones(1), 0)
-    else:
-        dist.broadcast(torch.ones(1), 0)
-        dist.barrier()
+    dist.all_reduce(torch.ones(1))
+    dist.broadcast(torch.ones(1), 0)
+    dist.barrier()
 
 
 def message(step: int) -> None:
@@ -92,21 +63,14 @@ def main() -> None:
     net = torch.nn.Linear(8, 8)
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    bad = STEP if FAULT == "loader" and rank == BAD else -1
-    loader = DataLoader(Samples(bad), batch_size=None, num_workers=1 if FAULT == "loader" else 0)
+    loader = DataLoader(torch.randn(40, 4, 8), batch_size=None)
     for step, batch in enumerate(loader):
         astray = step == STEP and rank == BAD
         loss = model(batch).sum()
-        if astray and FAULT == "python":
-            prepare()
-        if astray and FAULT == "lock":
-            keep_lock()
         if astray and FAULT in ("evaluation", "slow"):
             evaluate(net)
         if astray and FAULT == "exception":
             raise ValueError("bad sample 17")
-        if astray and FAULT == "killed":
-            os.kill(os.getpid(), 9)
         loss.backward()
         synchronise(step, astray)
         message(step)

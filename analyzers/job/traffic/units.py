@@ -270,11 +270,11 @@ class _Timeline:
             mine, own = slice(unit, unit + one.count), slice(row, row + len(one.gathers))
             unit, row = mine.stop, own.stop
             gather, reduction, gather_ns, reduce_ns, needed, late, late_reduction, kinds = (c[mine] for c in by_unit)
-            beside = (_padded(values[own].astype(float), one.count) for values in (unhidden, queued))
+            idle_beside, behind = (_padded(values[own].astype(float), one.count) for values in (unhidden, queued))
             found.append(
                 Units(
                     one.is_backward, gather, reduction, gather_ns, reduce_ns, _like_before(needed, kinds),
-                    late, late_reduction, *beside, kinds,
+                    late, late_reduction, idle_beside, behind, kinds,
                 )
             )  # fmt: skip
         return found

@@ -145,7 +145,7 @@ def calibrated(report: Report, records: Sequence[Record]) -> Report:
 def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
     """What the user's file and the run folders' own files hold, each record once."""
     here = [Path(path) for path in paths if "://" not in os.fspath(path)]  # a store keeps no predictions
-    folders = {path if path.is_dir() else path.parent for path in here}
+    folders = {path if os.path.isdir(path) else path.parent for path in here}
     found = read(user_file())
     for folder in sorted(folders):
         found += read(folder / FILE)

@@ -70,7 +70,14 @@ def end_of(options: tuple[str, ...] | None, name: str, to: str, how: str, after_
     """How a job ends: bare where `options` of `ddprof run` are None."""
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "job.py").write_text(SCRIPT)
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts"]
+        command = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            "--max-restarts",
+        ]
         command += ["1" if how == "restart" else "0", f"{place}/job.py", place, how, name]
         if options is not None:
             ours = [sys.executable, "-m", "ddprof.cli.run", "--out", f"{place}/runs", "--mode", *options, "--"]

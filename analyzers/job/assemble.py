@@ -98,11 +98,11 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
 
 def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """What capture left out of windows, because others had made steps too long."""
-    windows = max((facts.sidecar.windows for facts in ranks), key=len, default=())
-    less = [window.left_out for window in windows if window.left_out]
+    windows = next((facts.sidecar.windows for facts in ranks if facts.sidecar.windows), ())
+    less = sorted((window.left_out for window in windows if window.left_out), key=len)
     if not less:
         return []
-    issue = f"{len(less)} of {len(windows)} trace windows were recorded without {' and '.join(max(less, key=len))}"
+    issue = f"{len(less)} of {len(windows)} trace windows were recorded without {' and '.join(less[-1])}"
     return [HealthNote(issue, "steps in earlier ones took longer than --max-overhead allows", "info")]
 
 

@@ -9,8 +9,9 @@ cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held
 node's power brake) and more often than its peers, and the fix is that.
 Limits: kernels beside communication are compared only with their like. Against other stages of a pipeline kernels must
 be slower alike by 5 % at least: a stage with more layers launches more of them, and is pipeline.imbalance.
-With one step, work that happens to be unequal cannot be told from a slow device. A rank that is fed more (elements of
-its batches, bytes copied to its device) is straggler.imbalance.
+With one step, work that happens to be unequal cannot be told from a slow device; of CPU ranks one step, and what is
+left of a damaged file, are not judged. A rank that is fed more (elements of its batches, bytes copied to its device) is
+straggler.imbalance.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
 """
 
@@ -115,6 +116,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
+        return
+    if execution_of(job).computes_on_host and any(facts.torn_steps or len(facts.steps) == 1 for facts in job.ranks):
+        yield Abstention(RULE.id, "one step, or what is left of a damaged file, shows no slow core: chance is as large")
         return
     slow = slow_devices(measures)
     if not np.isfinite(slowdown.factor).any() and not np.isfinite(measures.pace.factor).any():

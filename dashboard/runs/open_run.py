@@ -201,7 +201,7 @@ def load(
 
 def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
     """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
-    folder = next((path for path in paths if Path(path).is_dir()), "")
+    folder = next((path for path in paths if os.path.isdir(path)), "")
     try:
         known, runs = of_run(paths), list(load_runs(paths, options))
         named = zip(runs, arguments(paths, runs), strict=True)

@@ -145,7 +145,7 @@ def calibrated(report: Report, records: Sequence[Record]) -> Report:
 def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
     """Records in the run folders' own files: what a report may quote, which others are given too."""
     here = [Path(path) for path in paths if "://" not in os.fspath(path)]  # a store keeps no predictions
-    folders = {path if path.is_dir() else path.parent for path in here}
+    folders = {path if os.path.isdir(path) else path.parent for path in here}
     return distinct(record for folder in sorted(folders) for record in read(folder / FILE))
 
 

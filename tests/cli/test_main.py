@@ -66,6 +66,13 @@ def test_a_misspelt_name_is_answered_in_one_line(ddprof, arguments: tuple[str, .
     assert (code, out) == (2, "") and words in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["analyze", "report", "export", "hang", "memory", "history", "status"])
+def test_a_name_longer_than_a_file_can_have_is_answered_in_one_line(ddprof, name: str, tmp_path: Path) -> None:
+    output = ("-o", str(tmp_path / "out.pftrace")) if name == "export" else ()
+    code, out, err = ddprof(name, "x" * 5_000, *output)
+    assert (code, out) == (4, "") and "internal error" not in err
+
+
 def test_what_is_completed_and_the_status_of_a_folder_that_is_missing(
     ddprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

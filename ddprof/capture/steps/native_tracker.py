@@ -40,7 +40,8 @@ def outside(function: Callable[..., object]) -> Callable[..., object] | None:
     on as soon as other code runs. None where it was not built or is not wanted: nothing in Python can do it.
     """
     hand_on: Callable[..., Any] = getattr(_native(), "outside", lambda _: None)  # one that was built before lacks it
-    return hand_on(function)
+    callback: Callable[..., object] | None = hand_on(function)
+    return callback
 
 
 def _native() -> Any:

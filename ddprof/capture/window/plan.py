@@ -17,7 +17,7 @@ class Less(NamedTuple):
     """How many of INSTRUMENTS windows from a step on leave out, and why; more than there are: no window opens."""
 
     first_step: int
-    count: int = 0
+    left_out: int = 0
     reason: str = ""
 
 

@@ -51,10 +51,10 @@ class TraceWindow:
         """Start recording at a step boundary. False, with a note, where another profiler is already running, or windows
         cost too much.
         """
-        if less.count > len(INSTRUMENTS):
+        if less.left_out > len(INSTRUMENTS):
             self._note(f"no trace windows from step {less.first_step} on: {less.reason}")
             return False
-        self.left_out = INSTRUMENTS[: less.count]
+        self.left_out = INSTRUMENTS[: less.left_out]
         torch = sys.modules["torch"]
         if torch.autograd._profiler_enabled():
             self._note(f"no trace window at step {first_step}: the script's own profiler was running")

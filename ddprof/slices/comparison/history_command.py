@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 
 import click
 
@@ -37,7 +37,7 @@ def command(folder: str, form: str, redact: bool, reading: Reading) -> None:
     """
     key = key_of_redaction(redact)
     with redacted_errors(key):
-        if not Path(folder).exists() and "://" not in folder:
+        if not os.path.exists(folder) and "://" not in folder:
             raise NoUsableInput(f"{folder}: no such folder")
         reports = redacted_reports(load_reports([folder], reading), key)
         entries = history(list(zip(run_names(reports), reports, strict=True)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
 from ddprof.cli.output import chosen_format
@@ -15,7 +15,7 @@ from ddprof.slices.memory.format import FORMAT
 
 def _claims(paths: Sequence[str]) -> Sequence[Source]:
     """Snapshots have no steps, and are answered where all paths are files of them."""
-    if not all(Path(path).is_file() and _begins_as_pickle(path) for path in paths):
+    if not all(os.path.isfile(path) and _begins_as_pickle(path) for path in paths):
         return ()
     sources = files_of(list(paths), FORMAT.name)
     return sources if len(sources) == len(paths) else ()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from ddprof.untrusted.secrets import masked
+from ddprof.untrusted.plain_text import clean
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -151,7 +151,7 @@ def say(line: str) -> None:
     Python's own stderr keeps what could not be written and fails again as the process ends, with exit code 120: there
     the line passes by its buffer.
     """
-    text = f"ddprof: {masked(line)}\n"
+    text = f"ddprof: {clean(line)}\n"
     stream = sys.stderr
     try:
         stream.flush()

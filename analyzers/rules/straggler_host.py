@@ -41,6 +41,7 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
+TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
 MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
 SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
 UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
@@ -66,10 +67,15 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
 
 
+def _is_held(measures: Measures, position: int) -> bool:
+    """Whether one line of the script, or one place between two operators, holds a rank."""
+    return position in measures.alone or held_between(measures.job.ranks, position, measures.cpu_stops) is not None
+
+
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """Whether a host is slower in nearly every step; two are too few to tell."""
+    """Whether a host is slower in nearly every step, by much of its excess or by TWICE; two are too few to tell."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
-    return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= STICKY_SHARE * np.median(more))
+    return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -99,8 +105,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[~other_work[slow]]  # straggler.imbalance
     chosen = slow
     if execution.computes_on_host:
-        # What stops a thread comes in some steps; a line that comes so is told as one.
-        slow = np.array([p for p in slow.tolist() if p in measures.alone or _is_steady(measures.host, p)], np.int64)
+        # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.
+        slow = np.array([p for p in slow.tolist() if _is_held(measures, p) or _is_steady(measures.host, p)], np.int64)
         # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures)))

@@ -105,7 +105,7 @@ def test_a_schedule_is_named_with_the_bubble_of_its_kind(labelled: Runs, name: s
     measures = with_pipeline(labelled(ID).measures, schedule=f"Schedule{name}", interleave=2)
     words = {"InterleavedZeroBubble": "interleaved zero-bubble"}.get(name, name if name in NAMED else "")
     found = candidate(ID, measures)
-    assert found.evidence[0].text.startswith(f"{words and words + ': '}2 stages, 2 microbatches, 2 chunk(s)")
+    assert found.evidence[0].text.startswith(f"{words and words + ': '}2 stages, 2 microbatches, 2 chunks")
     assert f"the bubble is {share} % of a stage's work" in found.evidence[0].text
     work_us = float(np.mean(measures.stage_work_us))
     assert schedule_gain_us(measures, 4, 2) < float(share) / 100 * work_us / 2

@@ -13,7 +13,7 @@ def test_a_range_grows_with_the_doubt_up_to_the_floor_and_down_to_nothing(labell
     prices = labelled("host.sync").pricer
     step_us, floor_us = prices.measures.step_us, prices.floor_us(CHANGES)
     gain_us = (step_us - floor_us) / 2
-    narrow, wide, widest = (believed(prices, CHANGES, gain_us, doubt_us) for doubt_us in (0.0, 100.0, step_us))
+    narrow, wide, widest = (believed(prices, CHANGES, gain_us, doubt_us) for doubt_us in (50.0, 150.0, step_us))
     assert narrow.low < gain_us < narrow.high
     assert (narrow.low - wide.low, wide.high - narrow.high) == pytest.approx((100.0, 100.0))
     assert (widest.low, widest.high) == pytest.approx((0.0, step_us - floor_us))

@@ -129,8 +129,6 @@ def test_a_busy_machine_is_noted_and_ranks_stopped_by_chance_are_not_accused(lab
     # Recorded without any counter: the operators of both ranks tell that their threads were stopped.
     (report,) = analyze([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
     assert [f.id for f in report.ranked_findings() if f.ranks] == []
-    words = {a.reason for a in report.abstentions if a.id == "straggler.host"}.pop()
-    assert "the machine is busy" in words and "on rank 1 for 6 ms per step, on the other ranks for 2.67 ms" in words
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_what_recurs_or_may_recur_stays_in_the_average(labelled: Runs, name: str
 def test_a_long_step_that_start_up_does_not_explain_is_told_with_both_readings() -> None:
     waited, cold = LeftOut(8, 194_000_000, "mostly waiting for the next batch"), LeftOut(7, 900_000_000, "loading code")
     (note,) = left_out_note((cold, waited), 27_000_000, 1, is_all=False)
-    assert "not counted in the 27 ms step; if it comes again as often, a step takes 110 ms" in note.effect
+    assert "excluded from the 27 ms step; if it comes again as often, a step takes 110 ms" in note.effect
     assert "again" not in left_out_note((cold,), 27_000_000, 1, is_all=False)[0].effect
 
 

@@ -157,11 +157,11 @@ PRINTED = (
     ("cold_first_step_loader", ("data loader",), ("882 ms", "waits for the host to launch")),
     ("cold_with_collectives", ("only start-up was recorded",), ("waits for the host to launch",)),
     ("stream_busy_before_recording", ("93 %",), ("98 %", "loss_sum", "learning rate")),
-    ("sampled_events", ("not the same ones",), ("aligned within", "high (", "waiting for late ranks")),
+    ("sampled_events", ("do not match",), ("aligned within", "high (", "waiting for late ranks")),
     ("already_compiled", ("waits for the host to launch",), ("eager ->", "learning rate")),
     ("text_log_long_preamble", ("takes 32.1 s", "39.3 s", "leave 32.2 s"), ("no trace found", "not a trace")),
     ("text_log_running_mean", ("takes 508 ms", "leave 752 ms"), ("77 %", "critical")),
-    ("unmarked_last_tail", ("82 % of each 121 ms step is compute",), ("137 ms", "torch.compile(")),
+    ("unmarked_last_tail", ("Compute-bound (82 %)", "Step of 121 ms"), ("137 ms", "torch.compile(")),
     ("unrecorded_host_code", ("no event",), ("37 %", "as_strided")),
 )
 LARGE = ("one_slow_worker_64",)

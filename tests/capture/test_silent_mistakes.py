@@ -52,7 +52,8 @@ def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
     gated = [violation.key for violation in parse_gate("critical").violations(report)]
     assert gated[0] == "training.replicas_differ" and from_contract(document).training == report.training
     for screen in (render_text(report), render_markdown(report), render_summary(report)):
-        assert all(name.split(".")[1] in screen.replace("\\", "") for name in places)
-        assert 0 <= screen.find("Check the result first: ") < screen.find(phrases.bound_word(report))
+        words = screen.replace("\\", "")  # Markdown escapes
+        assert all(name.split(".")[1] in words for name in places)
+        assert 0 <= words.find("Check the result first: ") < words.find(phrases.bound_word(report))
     hidden = render_text(redacted(report, b"key"))
     assert "left_over" not in hidden and SCRIPT.name not in hidden and "training.set_epoch" in hidden

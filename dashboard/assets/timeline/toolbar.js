@@ -47,8 +47,9 @@
       const help = element("details", [element("summary", "Keys and mouse"), element("p", HELP)], { class: "tl-help" });
       const legend = element("ul", this.config.legend.map(legendEntry), { class: "tl-legend" });
       const status = element("p", this.say, { class: "quiet tl-say" });
-      const above = [...this.buildBar(this.searchPart(), this.toolParts(), this.toolSections()), this.buildMap(), legend];
-      this.root.replaceChildren(...above, this.scroller, this.tip, status, this.buildNotes(), help);
+      const bar = this.buildBar(this.searchPart(), this.toolParts(), this.toolSections());
+      const above = [...bar, this.buildMap(), this.scroller, this.tip];
+      this.root.replaceChildren(...above, legend, status, this.buildNotes(), help);
       this.root.append(this.sheets, this.panel);
     },
 

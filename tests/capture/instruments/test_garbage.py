@@ -30,9 +30,14 @@ def test_what_a_handler_raises_in_the_callback_ends_the_script() -> None:
         if ending:
             raise ending.pop()
 
+    def another(*_: object) -> None:  # Python code in which the interpreter looks for what is pending, as jax has it
+        for _each in range(2):
+            pass
+
     callback = outside(handled)
     assert callback is not None
     gc.callbacks.append(callback)
+    gc.callbacks.insert(0, another)
     try:
         with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit, match="4"):
             patch.setattr(sys, "unraisablehook", dropped.append)
@@ -40,7 +45,7 @@ def test_what_a_handler_raises_in_the_callback_ends_the_script() -> None:
             for _ in range(2):  # where the interpreter looks for what is pending
                 pass
     finally:
-        gc.callbacks.remove(callback)
+        gc.callbacks[:] = [each for each in gc.callbacks if each not in (callback, another)]
     assert dropped == []
 
 

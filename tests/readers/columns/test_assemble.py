@@ -44,7 +44,7 @@ def test_no_time_of_an_event_changes_those_of_others(tmp_path: Path, field: str,
 def test_a_clock_base_that_is_no_time_is_left_out_and_said(tmp_path: Path, base: Any) -> None:
     trace = trace_of(tmp_path / "t.json", GOOD, header={"baseTimeNanoseconds": base})
     assert len(trace.events) == 8 and not trace.has_base_time
-    assert "the header states what cannot be as baseTimeNanoseconds" in issues(trace)
+    assert "the header has impossible values for baseTimeNanoseconds" in issues(trace)
 
 
 def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:

@@ -395,29 +395,41 @@ static PyType_Spec spec = {"ddprof.capture.steps._phases.StepTracker", sizeof(St
 /* ------------------------------------------------------------------------------------------- callbacks
 
    What the collector calls may raise nothing: the interpreter prints and drops it. A signal that came while it collected
-   is handled in the first Python code that runs after, which is our callback, and its handler may end the script. */
+   is handled in the first Python code that runs after, which is our callback, and its handler may end the script. What it
+   raised is kept until the collection ends: raised earlier, in a finalizer or in another's callback, it would be dropped
+   there. */
 
-typedef struct {
-    PyObject *type, *value, *traceback;
-} Raised;
+enum { FUNCTION, OWNER, RAISED };
 
 static int raise_again(void *kept) {
-    Raised raised = *(Raised *)kept;
-    free(kept);
-    PyErr_Restore(raised.type, raised.value, raised.traceback);
+    PyErr_SetObject((PyObject *)Py_TYPE(kept), kept);
+    Py_DECREF(kept);
     return -1;
 }
 
+static PyObject *taken(void) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
 static PyObject *hand_on(PyObject *held, PyObject *args) {
-    PyObject *function = PyTuple_GetItem(held, 0), *owner = PyTuple_GetItem(held, 1);
-    PyObject *answer = function && owner ? PyObject_CallObject(function, args) : NULL;
-    if (answer || PyLong_AsUnsignedLong(owner) != PyThread_get_thread_ident()) return answer;
-    Raised *kept = malloc(sizeof *kept);
-    if (!kept) return NULL;
-    PyErr_Fetch(&kept->type, &kept->value, &kept->traceback);
-    if (Py_AddPendingCall(raise_again, kept)) { /* there is no room */
-        raise_again(kept);
-        return NULL;
+    PyObject *answer = PyObject_CallObject(PyList_GetItem(held, FUNCTION), args);
+    if (PyLong_AsUnsignedLong(PyList_GetItem(held, OWNER)) != PyThread_get_thread_ident()) return answer;
+    if (!answer) PyList_SetItem(held, RAISED, taken());
+    Py_XDECREF(answer);
+    PyObject *kept = PyList_GetItem(held, RAISED), *phase = PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : NULL;
+    if (kept != Py_None && phase && PyUnicode_Check(phase) && !PyUnicode_CompareWithASCIIString(phase, "stop")) {
+        Py_INCREF(kept);
+        PyList_SetItem(held, RAISED, Py_NewRef(Py_None));
+        if (Py_AddPendingCall(raise_again, kept)) { /* there is no room */
+            raise_again(kept);
+            return NULL;
+        }
     }
     return Py_NewRef(Py_None);
 }
@@ -425,7 +437,7 @@ static PyObject *hand_on(PyObject *held, PyObject *args) {
 static PyMethodDef handing_on = {"handing_on", hand_on, METH_VARARGS, NULL};
 
 static PyObject *outside(PyObject *module, PyObject *function) {
-    PyObject *held = Py_BuildValue("(Ok)", function, PyThread_get_thread_ident());
+    PyObject *held = Py_BuildValue("[OkO]", function, PyThread_get_thread_ident(), Py_None);
     PyObject *callback = held ? PyCFunction_New(&handing_on, held) : NULL;
     Py_XDECREF(held);
     return callback;

@@ -113,8 +113,8 @@ def trains(line: str) -> bool:
 
 
 def takes_long(line: str) -> bool:
-    """Whether the line asks a store, a cluster or a tracker: seconds each, and other tests hold the parts."""
-    return re.search(r"s3://|dask|--to wandb", line) is not None
+    """Whether the line asks a store, a cluster, a tracker or pytest: seconds each, and other tests hold the parts."""
+    return re.search(r"s3://|dask|--to wandb|^pytest ", line) is not None
 
 
 def has_to_train(line: str) -> bool:

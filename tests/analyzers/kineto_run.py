@@ -93,7 +93,6 @@ class Script:
         self.add(f"ProfilerStep#{number}", "user_annotation", begin_us, self.now_us - begin_us, 1, {})
 
     def add(self, name: str, cat: str, ts: float, dur: float, tid: int, args: dict[str, Any]) -> None:
-        """Any event."""
         where = {"pid": 0 if cat in ("kernel", "gpu_memcpy") else 77, "tid": tid}
         self.events.append({"ph": "X", "cat": cat, "name": name, **where, "ts": ts, "dur": dur, "args": args})
 
@@ -137,5 +136,4 @@ def in_step(ranks: int, steps: int, work: Callable[[Script, int, int], None]) ->
 
 
 def loaded(scripts: list[Script], folder: Path) -> LoadedRun:
-    """The run of these ranks."""
     return LoadedRun("made", job_facts([s.facts(folder, rank, len(scripts)) for rank, s in enumerate(scripts)]), ())

@@ -36,7 +36,6 @@ def _write(folder: Path, ranks: int = 1, first_us: int = 1) -> Path:
 
 @pytest.fixture
 def kept_in(tmp_path: Path) -> Recall:
-    """What is kept in a folder of its own."""
     found = recall_of(str(tmp_path / "kept"))
     assert found is not None
     return found
@@ -44,7 +43,6 @@ def kept_in(tmp_path: Path) -> Recall:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    """The trace of a run of one rank."""
     return _source(_write(tmp_path / "run"))
 
 

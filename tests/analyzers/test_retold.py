@@ -77,9 +77,7 @@ def test_without_runtime_calls_no_host_is_accused(fault: str, tmp_path: Path) ->
     assert any(a["id"] == "straggler.host" and "launch calls" in a["reason"] for a in said["abstentions"])
 
 
-@pytest.mark.parametrize(
-    ("fault", "finding"), [("no_overlap", "comm.no_overlap"), ("small_buckets", "comm.latency_bound")]
-)
+@pytest.mark.parametrize("fault,finding", [("no_overlap", "comm.no_overlap"), ("small_buckets", "comm.latency_bound")])
 def test_without_runtime_calls_a_fix_of_communication_wins_as_much(fault: str, finding: str, tmp_path: Path) -> None:
     """Which step an operation belongs to, and what a backward pass takes, is then read off the device's own times."""
     source = SAMPLES / fault / "traces"

@@ -49,8 +49,6 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
         pytest.param(lambda calls, step: (step == 1) & (calls % 4 == 0), id="one step launches less than the others"),
     ],
 )
-def test_a_program_that_launches_more_in_one_step_is_whole(
-    trace: RankTrace, is_lost: Callable[[Array, Array], Array]
-) -> None:
+def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
     other = without(trace, is_lost)
     assert lost_pairs_note(other, find_steps(other)[0]) == []

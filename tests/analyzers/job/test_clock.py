@@ -17,7 +17,6 @@ from ddprof.tables import NULL
 
 
 def shifted(facts: RankFacts, by_ns: int) -> RankFacts:
-    """The same rank on a clock that is ahead by `by_ns`."""
     names = ("steps", "device_ops", "comms", "exposed", "gaps", "host_spans", "phases", "stream_waits", "host_work")
     tables = {}
     for name in names:

@@ -114,7 +114,7 @@ def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) 
 @pytest.mark.parametrize(
     ("passes", "update", "identifier"), [(1.8, 1.0, "straggler.imbalance"), (1.8, 1.8, "straggler.compute")]
 )
-def test_a_larger_batch_leaves_the_optimizer_as_it_is(
+def test_a_larger_batch_leaves_the_optimizer_alone(
     tmp_path: Path, passes: float, update: float, identifier: str
 ) -> None:
     run = two_ranks(tmp_path / "run", passes, update)

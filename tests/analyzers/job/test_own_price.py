@@ -30,9 +30,8 @@ def test_late_ranks_cost_what_they_take_longer_however_they_meet(labelled: Runs,
 
 def test_ranks_that_are_not_late_cost_nothing_nor_do_all_of_them(labelled: Runs) -> None:
     measures = labelled("straggler.compute").measures
-    late = np.flatnonzero(
-        np.isin(measures.job.rank_ids, labelled("straggler.compute").label["faults"][0]["culprit_ranks"])
-    )
+    culprits = labelled("straggler.compute").label["faults"][0]["culprit_ranks"]
+    late = np.flatnonzero(np.isin(measures.job.rank_ids, culprits))
     everybody = np.arange(len(measures.job.ranks))
     assert levelled_us(measures, np.setdiff1d(everybody, late)[:1], ("compute",)) == 0
     assert levelled_us(measures, everybody, ("compute",)) == 0 == levelled_us(measures, late[:0], ("compute",))

@@ -13,9 +13,7 @@ ID = "comm.latency_bound"
 
 
 def test_suggests_larger_buckets_but_not_of_messages_between_layers(labelled: Runs) -> None:
-    run = labelled(ID)
-    said, (fault,) = fires(run, ID), run.label["faults"]
-    assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
+    said = fires(labelled(ID), ID)
     assert said.changes[0].kind == "merge_buckets"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
     measures = labelled(ID).measures

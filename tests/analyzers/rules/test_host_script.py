@@ -18,9 +18,7 @@ ID = "host.script"
 FORWARD = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
 
-def run(
-    folder: Path, own_us: list[float], frames: bool = True, function: str = "train.py(60): update_ema"
-) -> LoadedRun:
+def run(folder: Path, own_us: list[float], frames: bool = True, function: str = "train.py(6): update_ema") -> LoadedRun:
     """Ranks that run `own_us` of Python after the optimizer in every step, inside a frame of the script."""
 
     def work(script: Script, rank: int, step: int) -> None:
@@ -44,11 +42,11 @@ def test_names_the_line_its_share_and_what_to_do(tmp_path: Path) -> None:
     made = run(tmp_path, [6_000.0, 6_000.0])
     (found,) = candidates(ID, made.measures)
     assert found.ranks == ()
-    assert "train.py:60 update_ema()" in found.summary
+    assert "train.py:6 update_ema()" in found.summary
     assert "per step" in found.evidence[0].text
     assert "_foreach_lerp_" in (found.fixes[0].patch or "")
     assert made.report.findings[0].id == ID
-    assert "train.py:60 update_ema()" in made.report.verdict.headline
+    assert "train.py:6 update_ema()" in made.report.verdict.headline
     assert "compile" not in made.report.verdict.headline
     gain = made.report.findings[0].recoverable_us
     assert 0.7 * 3_000.0 < gain.value <= 6_100.0

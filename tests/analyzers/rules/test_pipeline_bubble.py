@@ -20,7 +20,6 @@ ID = "pipeline.bubble"
 
 
 def pipeline_of(measures: Measures) -> Pipeline:
-    """The pipeline of a job that has one."""
     assert measures.job.pipeline is not None
     return measures.job.pipeline
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from captured import fed, sidecar_of
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, candidate, fires
+from labelled_runs import Runs, candidate, fires, serious
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
@@ -32,10 +32,6 @@ def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labe
 def unequal(folder: Path, work: Work, ranks: int = 4) -> LoadedRun:
     """Ranks that do `work` (script, rank, step) and meet in an all-reduce, step by step."""
     return loaded(in_step(ranks, 5, work), folder)
-
-
-def serious(made: LoadedRun) -> dict[str, tuple[int, ...]]:
-    return {f.id: f.ranks for f in made.report.findings if made.report.severity_of(f) != "info"}
 
 
 def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -> None:
@@ -71,7 +67,7 @@ def scattered(script: Script, rank: int, step: int) -> None:
     ],
 )
 def test_more_work_is_told_from_a_slow_device(tmp_path: Path, work: Work, found: dict[str, tuple[int, ...]]) -> None:
-    assert serious(unequal(tmp_path, work)) == found
+    assert serious(unequal(tmp_path, work).report) == found
 
 
 def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:
@@ -81,7 +77,7 @@ def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) 
             layers(script, 180.0, "evaluation kernel")
 
     made = unequal(tmp_path, work)
-    assert serious(made) == {ID: (0,)}
+    assert serious(made.report) == {ID: (0,)}
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert finding.recoverable_us.value == pytest.approx(20 * 180.0 / 5, rel=0.15)
 
@@ -97,7 +93,7 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
                     script.idle(3_000.0)
 
     made = unequal(tmp_path, work)
-    assert serious(made)[ID] == (0,)
+    assert serious(made.report)[ID] == (0,)
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert "histograms()" in finding.summary
     assert finding.recoverable_us.value == pytest.approx(5 * 400.0 + 3_000.0, rel=0.05)

@@ -45,17 +45,14 @@ def test_findings_say_what_they_stand_on_and_no_rule_states_a_number(labelled: R
 
 
 def changed(measures: Measures, change: Callable[[JobFacts], JobFacts]) -> Measures:
-    """The measures with another job."""
     return replace(measures, job=change(measures.job))
 
 
 def first_rank(job: JobFacts, **values: object) -> JobFacts:
-    """The job with its first rank recorded otherwise."""
     return replace(job, ranks=(replace(job.ranks[0], **values), *job.ranks[1:]))  # type: ignore[arg-type]
 
 
 def unconnected(job: JobFacts) -> JobFacts:
-    """No operation connects the clock of the host."""
     domains = dict.fromkeys(job.clock.domains, HostClock(0, 0.0, None))
     return replace(job, clock=replace(job.clock, domains=domains))
 

@@ -26,7 +26,6 @@ def facts(labelled: Runs) -> RankFacts:
 
 @pytest.fixture(scope="module")
 def kept(facts: RankFacts) -> bytes:
-    """The content of the file that holds them."""
     return b"".join(encode(facts, KEY))
 
 

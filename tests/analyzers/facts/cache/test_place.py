@@ -16,7 +16,6 @@ KEYS = [f"{number:020x}" for number in range(8)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """An empty one, with room for 400 bytes."""
     return Folder(str(tmp_path / "facts"), 400)
 
 

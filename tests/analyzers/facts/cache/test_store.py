@@ -28,7 +28,6 @@ def memory() -> Iterator[Store]:
 
 @pytest.fixture(params=["memory", "s3", "s3 itself"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Stores of both kinds: a folder, and a bucket without one."""
     if request.param == "memory":
         found: Store = request.getfixturevalue("memory")
         return found
@@ -89,8 +88,6 @@ def test_objects_of_other_names_are_nobodys_to_remove(store: Store) -> None:
 
 
 class _OutOfReach(MemoryFileSystem):
-    """A store whose driver raises errors of its own."""
-
     protocol = "outofreach"
 
     def _refuse(self, *_: Any, **__: Any) -> Any:

@@ -48,7 +48,6 @@ def told(labelled: Runs, folder: Path, change: Callable[[Events], None], name: s
 
 
 def assert_steps(run: Labelled, source: str, wall_us: float, rel: float) -> None:
-    """Three steps of that length, found by that."""
     assert {facts.step_source for facts in run.job.ranks} == {source}
     assert run.report.steps.count == 3
     assert run.report.steps.wall_us == pytest.approx(wall_us, rel=rel)

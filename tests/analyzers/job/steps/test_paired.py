@@ -34,9 +34,7 @@ def opened(labelled: Runs, folder: Path, first_steps: Sequence[float], name: str
 
 
 @pytest.mark.parametrize("first_steps", [(0, 0, 1, 1), (0, 1, 0, 0), (1, 0, 2, 0)])
-def test_windows_apart_are_compared_where_shared(
-    labelled: Runs, tmp_path: Path, first_steps: tuple[float, ...]
-) -> None:
+def test_windows_apart_are_compared_in_common(labelled: Runs, tmp_path: Path, first_steps: tuple[float, ...]) -> None:
     run = opened(labelled, tmp_path, first_steps)
     truth = labelled("straggler.imbalance")
     assert {f.step_source for f in run.job.ranks} == {"annotation"}

@@ -27,14 +27,12 @@ STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 
 
 def told(labelled: Runs, folder: Path, *changes: retold.Change, name: str = "clean.ddp") -> Labelled:
-    """A labelled run with changes made to its files."""
     source = labelled(name)
     place = Path(tempfile.mkdtemp(dir=folder)) / "traces"
     return Labelled(name, source.label, retold.retell(source.traces, place, *changes))
 
 
 def left_out(run: Labelled) -> list[int]:
-    """Positions of the steps that were left out."""
     numbers = [step.number for step in run.job.left_out]
     first = min([*numbers, int(run.job.ranks[0].steps["index"][0])])
     return [number - first for number in numbers]
@@ -164,7 +162,6 @@ def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank
 
 
 def loud(run: Labelled) -> list[str]:
-    """What is said above "info"."""
     return [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]
 
 
@@ -265,9 +262,7 @@ def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) ->
         (5, 11.0, False),  # what comes again is another thing: nearer to the usual step
     ],
 )
-def test_a_long_step_recurs_where_steps_outside_are_as_long(
-    labelled: Runs, every: int, long_ms: float, recurs: bool
-) -> None:
+def test_a_long_step_recurs_where_others_are_as_long(labelled: Runs, every: int, long_ms: float, recurs: bool) -> None:
     found = recurring(timed(labelled, every, long_ms), TRACED_MS * 1e6, IS_LEFT_OUT)
     assert found.tolist() == [recurs, False, False, False, False]
 

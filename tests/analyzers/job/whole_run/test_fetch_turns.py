@@ -85,9 +85,7 @@ def test_workers_of_a_remote_store_do_not_fetch_in_turn(seed: int) -> None:
     assert in_turn(pool) is None and all(in_turn([rank]) is None for rank in pool)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "ranks", "turn_ms"), [(("a", "a"), 2, 200), (("a", "b"), 1, None), ((None, None), 1, None)]
-)
+@pytest.mark.parametrize("hosts,ranks,turn_ms", [(("a", "a"), 2, 200), (("a", "b"), 1, None), ((None, None), 1, None)])
 def test_a_host_shares_a_lock(labelled: Runs, hosts: tuple[str | None, ...], ranks: int, turn_ms: int | None) -> None:
     a, b, c, d = under_a_lock(4, 100, 40)
     given = [

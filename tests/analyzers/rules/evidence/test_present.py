@@ -40,9 +40,8 @@ def test_only_what_a_program_does_not_do_yet_is_advised_to_it(tmp_path: Path) ->
     words = text(advice(replace(given, device=replace(given.device, kind="rocm"))))
     assert "torch.compile" in words
     assert "CUDA" not in words and "reduce-overhead" not in words
-    words = text(
-        advice(replace(given, strings=tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)))
-    )
+    foreign = tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)
+    words = text(advice(replace(given, strings=foreign)))
     assert "torch" not in words
 
 
@@ -55,8 +54,6 @@ def test_a_compiled_one_is_not_called_eager(tmp_path: Path, name: str) -> None:
     assert "eager" not in text(advice(given))
 
 
-@pytest.mark.parametrize(
-    ("current", "suggested", "expected"), [("25", "25.0", False), ("2", "4", True), (None, "4", True)]
-)
+@pytest.mark.parametrize("current,suggested,expected", [("25", "25.0", False), ("2", "4", True), (None, "4", True)])
 def test_a_fix_suggests_another_value(current: str | None, suggested: str, expected: bool) -> None:
     assert is_new(Fix("bucket_cap_mb", suggested, "", "", current)) is expected

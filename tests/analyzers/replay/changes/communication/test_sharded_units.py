@@ -52,8 +52,6 @@ def test_changes_of_units_hold_together_and_what_nothing_hides_adds_up(labelled:
         (KEPT_NS, 5 * FOUR, FOUR, True, [0, 2, 0, 0], 1),  # nothing launches the first gather early
     ],
 )
-def test_what_is_exposed(
-    gather: Array, compute: Array, reduce: Array, is_ahead: bool, stalls: list[int], tail: int
-) -> None:
+def test_exposed(gather: Array, compute: Array, reduce: Array, is_ahead: bool, stalls: list[int], tail: int) -> None:
     found = scheduled(gather, compute, reduce, is_ahead=is_ahead)
     assert (found.stalls_ns.tolist(), found.tail_ns) == (stalls, tail)

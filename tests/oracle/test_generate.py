@@ -43,7 +43,6 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_same_seed_same_bytes(tmp_path: Path) -> None:
-    """Two runs of the generator write identical files; another seed writes others."""
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
         assert generate.main([str(tmp_path / name), "--count", "1", "--seed", str(seed), "--kinds", "host.gc"]) == 0
     first, second = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab")
@@ -66,7 +65,6 @@ def test_kinds_are_listed_and_an_unknown_one_is_an_error(tmp_path: Path, capsys:
 
 
 def test_the_ledger_sums_to_the_wall_and_counterfactuals_do_not_exceed_the_step(written: Written) -> None:
-    """Per rank and for the job the causes sum to the wall time, and no cause is negative."""
     book = written.label["ledger"]
     for row in (*book["per_rank"].values(), book["job"]):
         assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], abs=ROUNDING_US * len(CAUSES))

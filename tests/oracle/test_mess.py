@@ -34,7 +34,6 @@ Events = list[dict[str, Any]]
 
 
 def messy(name: str, scenario: Scenario = BASE) -> Scenario:
-    """The run with one mess."""
     found = add(generator(scenario.seed, "test"), scenario, (name,))
     assert found is not None
     return found
@@ -48,27 +47,22 @@ def simulated(name: str) -> Run:
 
 @cache
 def labelled(name: str) -> dict[str, Any]:
-    """Its label."""
     return label(simulated(name))
 
 
 def text(run: Run, rank: int = 0) -> str:
-    """A rank's file."""
     return TraceWriter(run, run.ranks[rank], partial(changed, run.scenario)).text()
 
 
 def events(name: str, rank: int = 0) -> Events:
-    """The complete events of a rank's file."""
     return [e for e in json.loads(text(simulated(name), rank))["traceEvents"] if e["ph"] == "X"]
 
 
 def of(rows: Events, *categories: str) -> Events:
-    """Those of some categories."""
     return [e for e in rows if e["cat"] in categories]
 
 
 def marks(rows: Events) -> Events:
-    """The host's step ranges."""
     return [e for e in of(rows, "user_annotation") if e["name"].startswith("ProfilerStep")]
 
 

@@ -26,7 +26,6 @@ def model(arch: str) -> Model:
 
 
 def run_of(finding: str, strength: float, *ranks: int, parallel: Parallel | None = None, model: Model = MODEL) -> Run:
-    """A run of three ranks with one fault."""
     one = fault(finding, strength, *ranks)
     return simulate(small_run(one, ranks=3, steps=4, model=model, loader_us=9_000.0, parallel=parallel))
 

@@ -31,7 +31,6 @@ def written(path: Path, lines: list[Any]) -> Path:
 
 
 def read_one(path: Path, lines: list[Any]) -> tuple[SampledProcess, list[str]]:
-    """The one process of a file, and what was noted."""
     (process,), notes = read_stacks([str(written(path, lines))])
     return process, [note.issue.removeprefix(f"{path}: ") for note in notes]
 

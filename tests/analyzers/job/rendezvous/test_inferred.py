@@ -90,12 +90,8 @@ def many_pauses(script: Script, rank: int, step: int) -> None:
 @pytest.mark.parametrize("more", [nothing, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
 def test_ranks_that_do_not_meet_wait_for_nobody(tmp_path: Path, ranks: int, more: Work) -> None:
     assert met(job_of(train(ranks, more, meets=False), tmp_path)) == []
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("more", [equal_python, own_fetch, many_pauses])
-def test_pauses_of_its_own_are_no_meeting_beside_one(tmp_path: Path, ranks: int, more: Work) -> None:
-    assert len(met(job_of(train(ranks, more), tmp_path))) <= STEPS
+    if more in (equal_python, own_fetch, many_pauses):  # nor is a pause of its own a meeting beside one
+        assert len(met(job_of(train(ranks, more), tmp_path))) <= STEPS
 
 
 def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path) -> None:

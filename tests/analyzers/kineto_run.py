@@ -100,16 +100,9 @@ class Script:
         """The facts of the rank whose trace this is; `on_cpu`: it has no device."""
         path = folder / f"rank{rank}.json"
         device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
-        info = {"backend": "nccl", "rank": rank, "world_size": world_size}
-        if on_cpu:
-            info["backend"] = "gloo"
-        text = {
-            "schemaVersion": 1,
-            "deviceProperties": [] if on_cpu else [device],
-            "distributedInfo": info,
-            "traceEvents": self.events,
-        }
-        path.write_text(json.dumps(text))
+        info = {"backend": "gloo" if on_cpu else "nccl", "rank": rank, "world_size": world_size}
+        head = {"schemaVersion": 1, "deviceProperties": [] if on_cpu else [device], "distributedInfo": info}
+        path.write_text(json.dumps({**head, "traceEvents": self.events}))
         ((_, sources),) = discover([str(path)]).runs
         return rank_facts(read(sources[0]))
 

@@ -30,13 +30,9 @@ def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
         for words in ("wrapped", "made", "iterated")
         if text.endswith(f"# {words}")
     }
-    places = {
-        "training.batch_norm": "",
-        "training.buffers_differ": line["wrapped"],
-        "training.replicas_differ": line["wrapped"],
-        "training.set_epoch": line["iterated"],
-        "training.unused_parameters": line["made"],
-    }
+    places = dict.fromkeys(("training.buffers_differ", "training.replicas_differ"), line["wrapped"])
+    places |= {"training.set_epoch": line["iterated"], "training.unused_parameters": line["made"]}
+    places["training.batch_norm"] = ""
     assert set(found) == set(places)
     for name, place in places.items():
         assert place in found[name].evidence[-1].text, found[name]

@@ -21,18 +21,11 @@ def comms(early: int, steps: int, period: int = PERIOD) -> Table:
     columns = {c.name: np.full(count, NULL if c.nullable else 0) for c in COMMS.columns}
     group = np.array((7, 8, 7))[place % 3]
     seq = np.where(group == 7, 2 * step + 100 + (place == 2), step + 50)
-    return COMMS.table(
-        {
-            **columns,
-            "op": np.where(launched, 1 + place, 0),
-            "group": np.where(launched, group, NO_STRING),
-            "seq": np.where(launched, seq, NULL),
-            "start_ns": 200 * order,
-            "end_ns": 200 * order + 100,
-            "launch_ns": np.where(launched, step * STEP_NS + 10 * place, NULL),
-            "name": 40 + place,
-        }
-    )
+    of_launch = {"op": (1 + place, 0), "group": (group, NO_STRING), "seq": (seq, NULL)}
+    of_launch["launch_ns"] = (step * STEP_NS + 10 * place, NULL)
+    told = {name: np.where(launched, value, unknown) for name, (value, unknown) in of_launch.items()}
+    times = {"start_ns": 200 * order, "end_ns": 200 * order + 100}
+    return COMMS.table({**columns, **told, **times, "name": 40 + place})
 
 
 def steps_of(count: int) -> Table:

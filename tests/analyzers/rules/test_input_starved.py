@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate, fires
+from labelled_runs import Runs, abstains, candidate, candidates, fires
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.rules.input_starved import workers_fix
-from ddprof.findings import Candidate
 
 ID = "input.starved"
 
@@ -32,18 +30,10 @@ def test_loaders_that_run_dry_in_turn(labelled: Runs, longest_of_others: float, 
     loader, longest = np.full(ranks, 0.02 * step), np.full(ranks, longest_of_others * 0.1 * step)
     loader[:-1], loader[-1], longest[-1] = 0.003 * step, 0.1 * step, 0.1 * step
     loader[0] = 0.012 * step if starved else loader[0]
-    given = replace(
-        measures,
-        host_spans_us={**measures.host_spans_us, "dataloader": loader},
-        longest_fetch_us=longest,
-        host_counts={**measures.host_counts, "dataloader": np.ones(ranks)},
-    )
-    said = {
-        c.id: c.ranks
-        for id in (ID, "input.straggler")
-        for c in catalogue()[id].detect(given)
-        if isinstance(c, Candidate)
-    }
+    spans_us = {**measures.host_spans_us, "dataloader": loader}
+    counts = {**measures.host_counts, "dataloader": np.ones(ranks)}
+    given = replace(measures, host_spans_us=spans_us, longest_fetch_us=longest, host_counts=counts)
+    said = {c.id: c.ranks for rule_id in (ID, "input.straggler") for c in candidates(rule_id, given)}
     assert said == ({ID: ()} if starved else {"input.straggler": (measures.job.rank_ids[-1],)})
 
 

@@ -171,12 +171,8 @@ def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:
     columns = {name: [value] * (1 + len(lines)) for name, value in frames.items()}
     names = {"function": ["main", *["report"] * len(lines)], "line": [1, *lines]}
     stacks = {"frame": list(range(1 + len(lines))), "outer": [NULL, *[0] * len(lines)]}
-    return replace(
-        facts,
-        script_frames=SCRIPT_FRAMES.table({**columns, **names}),
-        script_stacks=SCRIPT_STACKS.table(stacks),
-        script_spans=SCRIPT_SPANS.empty(),
-    )
+    tables = {"script_stacks": SCRIPT_STACKS.table(stacks), "script_spans": SCRIPT_SPANS.empty()}
+    return replace(facts, script_frames=SCRIPT_FRAMES.table({**columns, **names}), **tables)
 
 
 def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
@@ -219,11 +215,7 @@ def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp
     stack[of_it] = np.arange(len(stacks), len(stacks) + count)
     each_ns = 4_000_000 * 5 // 4
     sampled = late.script_spans.replace(stack=stack, resolution_ns=np.full(len(stack), each_ns))
-    late = replace(
-        late,
-        script_frames=concat(SCRIPT_FRAMES, [frames, row]),
-        script_stacks=concat(SCRIPT_STACKS, [stacks, outer]),
-        script_spans=sampled,
-    )
+    frames, stacks = concat(SCRIPT_FRAMES, [frames, row]), concat(SCRIPT_STACKS, [stacks, outer])
+    late = replace(late, script_frames=frames, script_stacks=stacks, script_spans=sampled)
     found = runs_alone([late, *others], 0, 4_000.0)
     assert found is not None and found.words.startswith("train.py:9") and "report_samples()" in found.words

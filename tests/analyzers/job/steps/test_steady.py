@@ -11,7 +11,7 @@ import pytest
 import retold
 from captured import sidecar_of
 from corpus import MODEL
-from labelled_runs import Labelled, Runs
+from labelled_runs import Labelled, Runs, serious
 from retold import Events
 
 from benchmarks.oracle.simulate import simulate
@@ -62,7 +62,7 @@ def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Pat
     assert words in run.job.left_out[0].why
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
     assert run.report.steps.count == 2
-    assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
+    assert not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert note.severity == "info" and words in note.issue
 
@@ -117,7 +117,6 @@ def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled
     source = "straggler.imbalance"  # five steps
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, "cudaMalloc") for step in (1, 3)), name=source)
     assert not [number for number in left_out(run) if number in (1, 3)]
-    source = "straggler.imbalance"
     run = told(labelled, tmp_path, retold.held_up(2, 0.4 * STEP_US, "close"), name=source)
     assert 2 in left_out(run)
     assert "a pause of every rank's host" in next(step.why for step in run.job.left_out if "pause" in step.why)
@@ -153,16 +152,12 @@ def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank
     run = labelled("validation in one step")
     assert "kernels that no other step runs" in run.job.left_out[-1].why  # and the step before it is alone
     assert run.report.steps.wall_us == pytest.approx(run.label["step_us"], rel=0.01)
-    assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
+    assert not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "kernels that no other step runs" in note.issue
     run = labelled("validation on one rank")
     assert run.job.left_out == ()
     assert any(f.ranks == (0,) for f in run.report.findings if run.report.severity_of(f) != "info")
-
-
-def loud(run: Labelled) -> list[str]:
-    return [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]
 
 
 @pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
@@ -175,7 +170,7 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
     assert [left.number for left in run.job.left_out] == [first]
     assert run.report.verdict.bound == "none"
     assert "occurred once" in run.report.verdict.headline
-    assert not loud(run)
+    assert not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "no other step is left" in note.effect
 
@@ -199,11 +194,11 @@ def test_ranks_without_a_common_step_keep_their_own_steady_ones(labelled: Runs, 
     assert run.job.not_compared
     assert [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
     assert left_out(run) == [0]
-    assert not loud(run)
+    assert not serious(run.report)
     changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
     run = told(labelled, tmp_path, *changes)
     assert left_out(run) == [1]
-    assert not loud(run)
+    assert not serious(run.report)
 
 
 def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labelled: Runs, tmp_path: Path) -> None:
@@ -217,7 +212,7 @@ def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labell
     assert run.job.not_compared
     assert run.job.rank_ids == (0,)
     assert left_out(run) == [0]
-    assert not loud(run)
+    assert not serious(run.report)
 
 
 def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:

@@ -20,10 +20,7 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
     for a, b, transfer, size in links:
         for _ in range(6):
             at = 1_000_000 * len(sizes)
-            rows += [
-                (len(sizes), a, len(sizes), at - late_ns, at + transfer),
-                (len(sizes), b, len(sizes), at, at + transfer),
-            ]
+            rows += [(len(sizes), p, len(sizes), begun, at + transfer) for p, begun in ((a, at - late_ns), (b, at))]
             sizes.append(size)
     count = len(sizes)
     names = ("instance", "rank", "comm", "start_ns", "end_ns")

@@ -15,10 +15,8 @@ Mutation = Callable[[Files, Files, random.Random], Texts]
 
 def load(folder: Path) -> Files:
     """The traces of a folder, by file name without its packing."""
-    return {
-        path.name.removesuffix(".gz"): json.loads(gzip.decompress(path.read_bytes()))
-        for path in sorted(folder.glob("*.json.gz"))
-    }
+    packed = sorted(folder.glob("*.json.gz"))
+    return {path.name.removesuffix(".gz"): json.loads(gzip.decompress(path.read_bytes())) for path in packed}
 
 
 def write(texts: Texts, folder: Path) -> None:

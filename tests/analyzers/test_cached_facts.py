@@ -111,8 +111,7 @@ def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kep
     _keep(_source(here), kept_in)
     assert not _is_known(_source(there), kept_in)
     source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
-    assert kept_in.keys_of([source]) == [None]
-    assert kept_in.all_of([source], [None], Alike()) == [None]
+    assert kept_in.keys_of([source]) == [None] and kept_in.all_of([source], [None], Alike()) == [None]
 
 
 def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
@@ -203,8 +202,7 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
             _keep(source, kept_in)
         return known
 
-    assert known() == [False, False]
-    assert known() == [True, True]
+    assert known() == [False, False] and known() == [True, True]
     (first, *_) = discover([f"{remote}/run"]).sources
     stem = str(first.sidecar_path).rpartition("/")[2].removesuffix(".sidecar.json")
     for name in (f"{stem}.workers.jsonl", f"{stem}.stacks.jsonl", f"{stem}.worker0.9.stacks.jsonl"):
@@ -213,8 +211,7 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
             assert known() == [False, True], (name, content)
     trace = first.path.rpartition("/")[2]
     files.pipe_file(f"{root}/{trace}", files.cat_file(f"{root}/{trace}").replace(b"aten::mm", b"aten::mv", 1))
-    assert known() == [False, True]
-    assert known() == [True, True]
+    assert known() == [False, True] and known() == [True, True]
 
 
 def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +281,5 @@ def test_equal_names_and_groups_are_one_object_and_others_stay_apart(tmp_path: P
     other = replace(first, strings=("a", "c"))
     alike = Alike()
     held = [alike.shared(facts) for facts in (first, equal, other)]
-    assert held[0].strings is held[1].strings
-    assert held[0].process_groups is held[1].process_groups
+    assert held[0].strings is held[1].strings and held[0].process_groups is held[1].process_groups
     assert [facts.strings for facts in held] == [("a", "b"), ("a", "b"), ("a", "c")]

@@ -22,8 +22,7 @@ def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
     report = report_of(labelled, "straggler.compute", 0)  # it waits for another, which bytes do not explain
     reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
     for rule_id in TRAFFIC:
-        assert "the partner was not traced" in reasons[rule_id]
-        assert rule_id not in report.checked
+        assert "the partner was not traced" in reasons[rule_id] and rule_id not in report.checked
     assert "moving data, or waiting" in report.verdict.headline
 
 

@@ -178,14 +178,9 @@ def test_what_was_measured_by_hand(shared_run: Callable[[str], Path], case: Case
     assert case.check(reports_of(shared_run(f"wild/recordings/{case.folder}"))), case.claim
 
 
-@pytest.mark.parametrize(("folder", "must", "must_not"), PRINTED, ids=[folder for folder, *_ in PRINTED])
-def test_what_is_printed(
-    shared_run: Callable[[str], Path],
-    ddprof: Callable[..., tuple[int, str, str]],
-    folder: str,
-    must: tuple[str, ...],
-    must_not: tuple[str, ...],
-) -> None:
+@pytest.mark.parametrize("printed", PRINTED, ids=[folder for folder, *_ in PRINTED])
+def test_what_is_printed(shared_run: Callable[[str], Path], ddprof, printed: tuple[Any, ...]) -> None:
+    folder, must, must_not = printed
     _, out, err = ddprof("analyze", "--no-cache", str(shared_run(f"wild/recordings/{folder}")))
     told = " ".join((out + err).split())
     assert [word for word in must if word not in told] == []

@@ -22,8 +22,7 @@ def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest
         raise KeyError("broken")
 
     guarded = guard.wrap(work)
-    assert guarded() is None
-    assert guarded() is None
+    assert guarded() is None and guarded() is None
     assert (len(calls), len(guard.faults), guard.enabled) == (1, 1, False)
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -34,10 +33,8 @@ def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest
         Guard().wrap(interrupted)()
     guard = Guard()
     hook = guard.wrap_hook(lambda first, second: first / (second or 1))
-    assert hook(6) == 6
-    assert hook(6, 3) == 2
-    assert hook("x", 1) is None
-    assert hook(6, 3) is None
+    assert hook(6) == 6 and hook(6, 3) == 2
+    assert hook("x", 1) is None and hook(6, 3) is None
     assert len(guard.faults) == 1
     assert capsys.readouterr().err.count("capture is off") == 1
 
@@ -74,8 +71,7 @@ def test_import_hook_calls_back_after_the_import_and_leaves(tmp_path: Path, monk
     module = importlib.import_module("hooked_module_x")
     assert seen == [42]
     assert sys.meta_path == before
-    assert module.__spec__ is not None
-    assert "exec_module" not in vars(module.__spec__.loader)
+    assert module.__spec__ is not None and "exec_module" not in vars(module.__spec__.loader)
     ImportHook().when_imported("hooked_module_x", lambda module: seen.append(module.value))
     assert seen == [42, 41]
 

@@ -24,12 +24,8 @@ def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
     assert run.code == 0, run.output
     (report,) = analyze([run.folder])
     found = {remark.id: remark for remark in report.training.remarks}
-    line = {
-        words: f":{number}"
-        for number, text in enumerate(SCRIPT.read_text().splitlines(), 1)
-        for words in ("wrapped", "made", "iterated")
-        if text.endswith(f"# {words}")
-    }
+    marked = [text.rpartition("# ")[2] for text in SCRIPT.read_text().splitlines()]
+    line = {words: f":{marked.index(words) + 1}" for words in ("wrapped", "made", "iterated")}
     places = dict.fromkeys(("training.buffers_differ", "training.replicas_differ"), line["wrapped"])
     places |= {"training.set_epoch": line["iterated"], "training.unused_parameters": line["made"]}
     places["training.batch_norm"] = ""

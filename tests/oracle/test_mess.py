@@ -155,8 +155,7 @@ def test_marks_may_be_missing_and_a_rendezvous_leaves_its_waits_in_the_ledger_al
     for name, host in (("nomarks", 0), ("renamed", 0), ("nested", steps), ("devicemarks", 0)):
         assert len(marks(events(name))) == host, name
     device = [e for e in of(events("devicemarks"), "gpu_user_annotation") if e["name"].startswith("ProfilerStep")]
-    assert len(device) == steps
-    assert sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
+    assert len(device) == steps and sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
 
 
 @pytest.mark.parametrize(("mode", "call"), [("inductor", "cuLaunchKernel"), ("graphs", "cudaGraphLaunch")])

@@ -19,8 +19,7 @@ from ddprof.tables import NULL
 def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(labelled: Runs) -> None:
     job = labelled("clean.tpdp").job
     turned = job_facts(job.ranks[::-1])
-    assert turned.rank_ids == job.rank_ids
-    assert turned.step_ns == job.step_ns
+    assert turned.rank_ids == job.rank_ids and turned.step_ns == job.step_ns
     assert turned.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
     job = labelled("clean.ddp").job
     note = HealthNote("rank1.json: the file ends early", "later events are missing")
@@ -81,8 +80,7 @@ def test_waiting_for_hosts_is_shared_out_by_the_reason_of_each_culprit(labelled:
         if every_us[culprit]
     )
     found = waited_for_part_us(measures, part_us, np.array(culprits))
-    assert found.max() > 0
-    assert found.tolist() == np.asarray(wanted).tolist()
+    assert found.max() > 0 and found.tolist() == np.asarray(wanted).tolist()
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,6 @@ def test_small_units_are_to_be_fewer(labelled: Runs, name: str) -> None:
     """Nested wrapping: the fix is a unit per block; resharding and prefetching are no answers to latency."""
     run = labelled(name)
     said = fires(run, ID)
-    assert said.fixes[0].setting == "FSDP units"
-    assert "3 for each of 4 equal blocks" in said.summary
-    assert run.said("comm.sharding") == run.said("comm.no_overlap") == []
-    assert run.score.right
+    assert said.fixes[0].setting == "FSDP units" and "3 for each of 4 equal blocks" in said.summary
+    assert run.said("comm.sharding") == run.said("comm.no_overlap") == [] and run.score.right
     assert run.report.ranked_findings()[0].id == ID

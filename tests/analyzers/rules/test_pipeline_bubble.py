@@ -44,8 +44,7 @@ def test_more_microbatches_or_chunks_are_suggested_where_peers_and_records_agree
     """Two microbatches in two stages: four win 16 % of the step, eight 7 % more, sixteen too little."""
     run = labelled(ID)
     said = fires(run, ID)
-    assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8")
-    assert said.is_bound
+    assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8") and said.is_bound
     said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
     assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
@@ -65,8 +64,7 @@ def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Run
     gained_us = best_microbatches(measures, pipeline_of(measures))[-1][1]
     assert gained_us == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
     cheap = scheduled(labelled, 0.0)
-    assert counts(cheap) == [8, 16, 32]
-    assert counts(scheduled(labelled, 4_000.0)) == [8]
+    assert counts(cheap) == [8, 16, 32] and counts(scheduled(labelled, 4_000.0)) == [8]
     eight = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
     assert counts(on_every_rank(cheap, sidecar=eight)) == [8]
 

@@ -110,17 +110,14 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
 def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, cure: str) -> None:
     run = labelled(name)
     said = fires(run, ID, rank)
-    assert said.summary.startswith(words)
-    assert cure in said.fixes[0].suggested
-    assert run.said("straggler.compute") == []
-    assert run.score.right
+    assert said.summary.startswith(words) and cure in said.fixes[0].suggested
+    assert run.said("straggler.compute") == [] and run.score.right
 
 
 @pytest.mark.parametrize("name", ["slow device among experts", "device short of power among experts"])
 def test_a_slow_device_among_experts_is_no_hot_expert(labelled: Runs, name: str) -> None:
     run = labelled(name)
-    assert run.said(ID) == []
-    assert run.score.right
+    assert run.said(ID) == [] and run.score.right
 
 
 def test_a_hot_expert_of_two_ranks_counts_by_what_the_other_waits(labelled: Runs) -> None:
@@ -147,8 +144,7 @@ def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> 
         ranks.append(replace(facts, sidecar=sidecar_of({"batches": fed})))
     report = LoadedRun("made", job_facts(ranks), ()).report
     found = next(finding for finding in report.findings if finding.id == ID)
-    assert found.ranks == (1,)
-    assert "batches of 192 samples against 64" in found.summary
+    assert found.ranks == (1,) and "batches of 192 samples against 64" in found.summary
     assert found.fixes[0].setting == "batch size of rank 1"
     assert found.recoverable_us.value == pytest.approx(2_000.0 + 20 * 200.0, rel=0.2)
     assert not [finding for finding in report.findings if finding.id in ("straggler.host", "straggler.compute")]

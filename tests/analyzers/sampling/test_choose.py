@@ -64,8 +64,7 @@ def test_stages_come_first_then_hosts(inner: str, count: int, stages: int, hosts
     chosen = greedy(shown, [], count)
     assert len(set(chosen)) == count
     seen = counts([shown[at] for at in chosen])
-    assert (seen[STAGE], seen[HOST]) == (stages, hosts)
-    assert seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
+    assert (seen[STAGE], seen[HOST]) == (stages, hosts) and seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
     assert counts(shown)[STAGE] == STAGES
 
 
@@ -82,8 +81,7 @@ def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(tot
     for block in (size for size in range(1, total + 1) if total % size == 0 and total // size <= 128):
         shown = {position // block for position in spread(total, total // block)}
         assert shown == set(range(total // block)) or total // block == 1
-    assert spread(total, 0) == []
-    assert spread(total, 1) == [0]
+    assert spread(total, 0) == [] and spread(total, 1) == [0]
 
 
 @pytest.fixture(scope="module")

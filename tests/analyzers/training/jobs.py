@@ -31,19 +31,13 @@ def said(name: str, job: Any) -> list[Remark]:
 
 
 def held(
-    checksums: Sequence[str],
-    kind: str = "ddp",
-    values: Sequence[float | None] = (),
-    buffers: Sequence[int] = (),
-    step: int = 9,
-    ranks: Sequence[int] = (0, 1),
-    **more: Any,
+    checksums: Sequence[str], kind: str = "ddp", step: int = 9, ranks: Sequence[int] = (0, 1), **more: Any
 ) -> dict[str, Any]:
     """A sidecar of a rank that held tensors of 64, 128, ... bytes with these checksums after a step."""
     names = [f"layer{at}.weight" for at in range(len(checksums))]
     of_ranks = {"class": "Net", "kind": kind, "ranks": list(ranks) if kind == "ddp" else []}
     sizes_bytes = [64 << at for at in range(len(checksums))]
-    tensors = {"names": names, "sizes_bytes": sizes_bytes, "values": list(values) or [0.5] * len(checksums)}
-    sums = {"checksums": "".join(f"{sum_:>08}" for sum_ in checksums), "buffers": list(buffers)}
+    tensors = {"names": names, "sizes_bytes": sizes_bytes, "values": [0.5] * len(checksums), "buffers": []}
+    tensors["checksums"] = "".join(f"{sum_:>08}" for sum_ in checksums)
     line = {"file": "train.py", "line": 7, "function": "main"}
-    return {"replicas": {"step": step, "models": [{**of_ranks, **tensors, **sums, "line": line, **more}]}}
+    return {"replicas": {"step": step, "models": [{**of_ranks, **tensors, "line": line, **more}]}}

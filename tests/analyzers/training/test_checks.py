@@ -78,8 +78,7 @@ def uneven(**missing: list[int]) -> dict[str, Any]:
 def test_gradients_on_some_ranks_only_of_models_that_ranks_share() -> None:
     (remark,) = said("gradients_missing", job(uneven(layer1=[5, 6]), uneven()))
     assert remark.summary == "1 parameter tensor had a gradient on some ranks only: layer1.weight"
-    assert remark.ranks == (0,)
-    assert remark.evidence[0].text == "step 5: none for layer1.weight on rank 0"
+    assert remark.ranks == (0,) and remark.evidence[0].text == "step 5: none for layer1.weight on rank 0"
     (remark,) = said("gradients_missing", job(uneven(layer1=[5]), uneven(layer2=[6])))
     assert remark.ranks == ()
 

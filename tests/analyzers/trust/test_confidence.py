@@ -39,8 +39,7 @@ def test_findings_say_what_they_stand_on_and_no_rule_states_a_number(labelled: R
         assert "confidence" not in given, file
     for name in ("host.gc", "straggler.compute", "comm.no_overlap"):
         for finding in labelled(name).report.findings:
-            assert finding.basis in {basis.value for basis in Basis}
-            assert finding.doubts == ()
+            assert finding.basis in {basis.value for basis in Basis} and finding.doubts == ()
             assert "labelled runs" in finding.grounds
 
 
@@ -80,5 +79,4 @@ def test_every_doubt_is_told_from_what_was_recorded(run: Labelled) -> None:
         Doubt.REPLAY_ERROR: doubts_of(measures, 0.2),
     }
     of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_prices.py, rules/evidence/test_occurrences.py
-    assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings}
-    assert set(WORDS) == set(Doubt)
+    assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings} and set(WORDS) == set(Doubt)

@@ -26,6 +26,5 @@ def test_few_counts_and_doubts_weigh_what_was_measured_of_them() -> None:
 
 def test_the_table_that_ships_was_measured_on_findings_that_exist() -> None:
     table = measured()
-    assert sum(table.runs.values()) >= 100
-    assert set(table.findings) <= set(catalogue())
+    assert sum(table.runs.values()) >= 100 and set(table.findings) <= set(catalogue())
     assert all(tally.right <= tally.said for row in table.findings.values() for tally in row.values())

@@ -12,8 +12,7 @@ from ddprof.readers import Source
 
 
 def test_memory_bounds_the_processes() -> None:
-    assert processes(8, None) == 8
-    assert processes(8, 4 * WORKER_BYTES) == 3
+    assert processes(8, None) == 8 and processes(8, 4 * WORKER_BYTES) == 3
     assert processes(8, 1) == 1
 
 

@@ -37,8 +37,7 @@ def test_of_a_recording_of_start_up_nothing_is_said_to_recur(labelled: Runs, tmp
     run = cold(labelled, tmp_path, retold.held_up(0, 2e6, where))
     facts = run.job.ranks[0]
     assert intervals.length(start_up(facts.once, facts.steps)) / 1e9 == pytest.approx(2.0, rel=0.01)
-    assert not run.report.findings
-    assert run.report.verdict.bound == "none"
+    assert not run.report.findings and run.report.verdict.bound == "none"
     assert "only start-up was recorded" in run.report.verdict.headline
     assert run.report.ledger.job["other"] == pytest.approx(2e6, rel=0.01)
     assert run.report.ledger.job["allocator"] < 1e4
@@ -53,8 +52,7 @@ def test_without_start_up_or_with_a_short_or_repeated_one_a_window_is_judged(lab
     assert not intervals.length(start_up(facts.once, facts.steps))
     assert run.report.ledger.job["allocator"] > 2e4
     run = cold(labelled, tmp_path / "none")
-    assert run.report.ledger.job["other"] < 100
-    assert run.report.verdict.bound == "compute"
+    assert run.report.ledger.job["other"] < 100 and run.report.verdict.bound == "compute"
 
 
 def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tmp_path: Path) -> None:
@@ -67,8 +65,7 @@ def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tm
     alone = cold(labelled, tmp_path / "batch", late_batch)
     assert alone.report.ledger.job["dataloader"] > 25e3
     run = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc"))
-    assert run.report.ledger.job["dataloader"] == 0
-    assert run.report.ledger.job["other"] > 30e3
+    assert run.report.ledger.job["dataloader"] == 0 and run.report.ledger.job["other"] > 30e3
     assert not run.report.findings
 
 

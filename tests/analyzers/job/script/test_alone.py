@@ -48,8 +48,7 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     made = run(tmp_path, REPORTS)
     found = runs_alone(made.job.ranks, 0, 4_000.0)
     assert found is not None and found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
-    assert found.time_us == pytest.approx(4_000.0, rel=0.01)
-    assert found.peers_us == 0.0
+    assert found.time_us == pytest.approx(4_000.0, rel=0.01) and found.peers_us == 0.0
     report = run(tmp_path, REPORTS).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.")
@@ -66,8 +65,7 @@ def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: P
     """A rank that is slow everywhere runs nothing alone."""
     assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
     little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
-    assert runs_alone(little, 0, 4_000.0) is None
-    assert runs_alone(little, 0, 1_500.0) is not None
+    assert runs_alone(little, 0, 4_000.0) is None and runs_alone(little, 0, 1_500.0) is not None
     made = run(tmp_path, REPORTS, frames=False)
     assert runs_alone(made.job.ranks, 0, 4_000.0) is None
     assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
@@ -178,10 +176,8 @@ def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:
 def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
     report = run(tmp_path, [("train.py(88): evaluate", 4_000.0)]).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
-    assert first.id == "host.checkpoint"
-    assert "train.py:88 evaluate()" in first.summary
-    assert first.summary.count("evaluate()") == 1
-    assert "saving state" not in first.summary
+    assert first.id == "host.checkpoint" and "train.py:88 evaluate()" in first.summary
+    assert first.summary.count("evaluate()") == 1 and "saving state" not in first.summary
 
 
 def test_a_function_seen_often_is_named_with_one_of_its_lines(tmp_path: Path) -> None:

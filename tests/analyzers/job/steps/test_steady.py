@@ -58,11 +58,9 @@ ONCE = {
 def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Path, cost: str, length_us: float) -> None:
     where, step, words = ONCE[cost]
     run = told(labelled, tmp_path, retold.held_up(step, length_us, where))
-    assert left_out(run) == [step]
-    assert words in run.job.left_out[0].why
+    assert left_out(run) == [step] and words in run.job.left_out[0].why
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
-    assert run.report.steps.count == 2
-    assert not serious(run.report)
+    assert run.report.steps.count == 2 and not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert note.severity == "info" and words in note.issue
 
@@ -70,8 +68,7 @@ def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Pat
 def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs, tmp_path: Path) -> None:
     changes = [retold.held_up(0, 9e5, "launch"), retold.held_up(0, 6e4, "open"), retold.held_up(2, 1e5, "close")]
     run = told(labelled, tmp_path, *changes)
-    assert left_out(run) == [0, 2]
-    assert run.report.steps.count == 1
+    assert left_out(run) == [0, 2] and run.report.steps.count == 1
     held = retold.held_up(1, 30 * STEP_US, "cudaStreamSynchronize")
     run = told(labelled, tmp_path, held)
     assert left_out(run)[0] in (0, 1) and 1 in left_out(run)
@@ -86,8 +83,7 @@ def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs
 @pytest.mark.parametrize("where", ["launch", "cudaFree", "cudaMalloc"])
 def test_a_cost_of_every_step_stays(labelled: Runs, tmp_path: Path, where: str) -> None:
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, where) for step in range(3)))
-    assert not run.job.left_out
-    assert run.report.steps.count == 3
+    assert not run.job.left_out and run.report.steps.count == 3
 
 
 @pytest.mark.parametrize(("length_us", "out"), [(1.5 * STEP_US, []), (2.5 * STEP_US, [1])])
@@ -167,10 +163,8 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
     run = told(labelled, tmp_path, held, *saving, retold.windows((0, 1, 2), (step,)))
     first = int(run.job.ranks[0].steps["index"][0])
     assert [facts.steps["index"].tolist() for facts in run.job.ranks] == [[first]] * len(run.job.ranks)
-    assert [left.number for left in run.job.left_out] == [first]
-    assert run.report.verdict.bound == "none"
-    assert "occurred once" in run.report.verdict.headline
-    assert not serious(run.report)
+    assert [left.number for left in run.job.left_out] == [first] and run.report.verdict.bound == "none"
+    assert "occurred once" in run.report.verdict.headline and not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "no other step is left" in note.effect
 
@@ -193,12 +187,10 @@ def test_ranks_without_a_common_step_keep_their_own_steady_ones(labelled: Runs, 
     run = _two_ranks(told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1), (2,))))
     assert run.job.not_compared
     assert [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
-    assert left_out(run) == [0]
-    assert not serious(run.report)
+    assert left_out(run) == [0] and not serious(run.report)
     changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
     run = told(labelled, tmp_path, *changes)
-    assert left_out(run) == [1]
-    assert not serious(run.report)
+    assert left_out(run) == [1] and not serious(run.report)
 
 
 def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labelled: Runs, tmp_path: Path) -> None:
@@ -209,10 +201,8 @@ def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labell
 
     changes = retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1, 2), (0,)), without_collectives
     run = _two_ranks(told(labelled, tmp_path, *changes))
-    assert run.job.not_compared
-    assert run.job.rank_ids == (0,)
-    assert left_out(run) == [0]
-    assert not serious(run.report)
+    assert run.job.not_compared and run.job.rank_ids == (0,)
+    assert left_out(run) == [0] and not serious(run.report)
 
 
 def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:

@@ -88,12 +88,9 @@ def test_workers_of_a_remote_store_do_not_fetch_in_turn(seed: int) -> None:
 @pytest.mark.parametrize("hosts,ranks,turn_ms", [(("a", "a"), 2, 200), (("a", "b"), 1, None), ((None, None), 1, None)])
 def test_a_host_shares_a_lock(labelled: Runs, hosts: tuple[str | None, ...], ranks: int, turn_ms: int | None) -> None:
     a, b, c, d = under_a_lock(4, 100, 40)
-    given = [
-        replace(facts, identity=replace(facts.identity, host=host), sidecar=Sidecar(fetching=timed))
-        for facts, host, timed in zip(
-            labelled("clean.ddp").job.ranks, hosts, [loader([*a, *b]), loader([*c, *d])], strict=False
-        )
-    ]
+    known = [Sidecar(fetching=loader([*first, *second])) for first, second in ((a, b), (c, d))]
+    ranks_of_two = zip(labelled("clean.ddp").job.ranks, hosts, known, strict=False)
+    given = [replace(f, identity=replace(f.identity, host=host), sidecar=sidecar) for f, host, sidecar in ranks_of_two]
     for facts in with_turns(given):
         timed = facts.sidecar.fetching
         assert timed is not None and timed.turn_ranks == ranks

@@ -100,8 +100,7 @@ def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, k
     _keep(source, kept_in)
     assert _is_known(source, kept_in)
     os.utime(tmp_path / "run" / changed, ns=(1, 1))
-    found = replace(_source(tmp_path / "run"), sidecar_path=source.sidecar_path)
-    assert not _is_known(found, kept_in)
+    assert not _is_known(replace(_source(tmp_path / "run"), sidecar_path=source.sidecar_path), kept_in)
 
 
 def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kept_in: Recall) -> None:

@@ -59,8 +59,7 @@ def test_messages_connect_the_stages_of_a_pipeline_that_has_no_collectives(label
     ranks = labelled("clean.pp").job.ranks
     assert all(np.isin(facts.comms["op"], POINT_TO_POINT).all() for facts in ranks)
     silent = [recording(replace(facts, identity=Identity(None, "order"))) for facts in ranks]
-    assert all(each.communications and each.group_ranks for each in silent)
-    assert split_jobs(silent) == [[0, 1]]
+    assert all(each.communications and each.group_ranks for each in silent) and split_jobs(silent) == [[0, 1]]
 
 
 @pytest.mark.parametrize("name", ["ab_pair", "unrelated_two_runs"])

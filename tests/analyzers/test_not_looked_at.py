@@ -14,8 +14,7 @@ RANKS = ("straggler.compute", "straggler.imbalance", "straggler.unexplained")
 
 def report_of(runs: Runs, name: str, *positions: int) -> Report:
     """The report on the run as if only these ranks had been traced."""
-    ranks = [runs(name).job.ranks[p] for p in positions]
-    return LoadedRun("part", job_facts(ranks), ()).report
+    return LoadedRun("part", job_facts([runs(name).job.ranks[p] for p in positions]), ()).report
 
 
 def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:

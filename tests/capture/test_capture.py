@@ -33,8 +33,7 @@ def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest
         Guard().wrap(interrupted)()
     guard = Guard()
     hook = guard.wrap_hook(lambda first, second: first / (second or 1))
-    assert hook(6) == 6 and hook(6, 3) == 2
-    assert hook("x", 1) is None and hook(6, 3) is None
+    assert hook(6) == 6 and hook(6, 3) == 2 and hook("x", 1) is None and hook(6, 3) is None
     assert len(guard.faults) == 1
     assert capsys.readouterr().err.count("capture is off") == 1
 

@@ -83,8 +83,7 @@ def without_kernels(trace: RankTrace, in_step: int, which: slice) -> RankTrace:
 def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTrace) -> None:
     """A sixteenth of the kernels of a step: lost one by one by a tracer that loses one in twenty, or all at once."""
     scattered, at_once = without_kernels(trace, 2, slice(None, None, 16)), without_kernels(trace, 2, slice(30, 38))
-    assert whole_steps(scattered) == (list(range(STEPS)), True)
-    assert whole_steps(at_once) == ([0, 1, 3, 4], True)
+    assert whole_steps(scattered) == (list(range(STEPS)), True) and whole_steps(at_once) == ([0, 1, 3, 4], True)
     assert whole_steps(without_kernels(trace, 2, slice(None, None, 6))) == ([0, 1, 3, 4], True)  # too many by chance
 
 

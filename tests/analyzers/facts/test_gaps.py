@@ -46,8 +46,7 @@ def test_device_time_is_compute_exposed_communication_or_a_gap(labelled: Runs, n
         lo, hi = int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1])
         compute = intervals.length(intervals.clip(busy(facts.device_ops, Work.COMPUTE), lo, hi))
         exposed = intervals.length(intervals.clip((facts.exposed["start_ns"], facts.exposed["end_ns"]), lo, hi))
-        gaps = int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum())
-        assert compute + exposed + gaps == hi - lo
+        assert compute + exposed + int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum()) == hi - lo
 
 
 def idle_ms(facts: RankFacts, cause: str) -> float:

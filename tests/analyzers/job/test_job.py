@@ -56,8 +56,7 @@ def test_every_member_of_every_operation_is_matched(labelled: Runs, name: str) -
     pairs = np.stack((job.members["instance"], job.members["rank"], job.members["comm"]))
     assert np.unique(pairs, axis=1).shape[1] == pairs.shape[1]
     matched = {(int(r), int(c)) for r, c in zip(job.members["rank"], job.members["comm"], strict=True)}
-    everything = {(p, row) for p, facts in enumerate(job.ranks) for row in range(len(facts.comms))}
-    assert matched == everything
+    assert matched == {(p, row) for p, facts in enumerate(job.ranks) for row in range(len(facts.comms))}
 
 
 @pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp"])

@@ -21,8 +21,7 @@ def test_pieces_follow_one_another_from_first_mark_to_last_end(labelled: Runs, n
     path, run = _path(labelled, name), labelled(name)
     assert (path["start_ns"][1:] == path["end_ns"][:-1]).all() and (path["end_ns"] > path["start_ns"]).all()
     graph = run.pricer.graph
-    span = int(path["end_ns"][-1] - path["start_ns"][0])
-    assert span == pytest.approx(graph.measured_ns, rel=0.02)
+    assert int(path["end_ns"][-1] - path["start_ns"][0]) == pytest.approx(graph.measured_ns, rel=0.02)
     assert int(path["start_ns"][0]) in {rank.origin_ns - rank.offset_ns for rank in graph.ranks}
 
 

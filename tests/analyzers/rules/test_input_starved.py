@@ -15,8 +15,7 @@ ID = "input.starved"
 def test_blames_the_job_and_names_workers_where_loaders_have_ranges(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert "num_workers" in [fix.setting for fix in said.fixes]
-    truth = labelled(ID).label["ledger"]["job"]["dataloader"]
-    assert said.lost_us == pytest.approx(truth, rel=0.02)
+    assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["dataloader"], rel=0.02)
     measures = labelled("clean.ddp").measures
     none = replace(measures, host_counts={**measures.host_counts, "dataloader": np.zeros(4)})
     assert "no DataLoader range" in abstains(ID, none)

@@ -31,7 +31,6 @@ def test_recomputing_with_memory_free_is_needless_in_whole_or_in_part(labelled: 
     said = candidate(ID, on_every_rank(measures, memory=half))
     assert said.changes[0].values[0] == pytest.approx(0.5)
     whole = run.pricer.step_us(fires(run, ID).changes)
-    part = run.pricer.step_us(said.changes)
-    assert part == pytest.approx((measures.step_us + whole) / 2, rel=0.02)
+    assert run.pricer.step_us(said.changes) == pytest.approx((measures.step_us + whole) / 2, rel=0.02)
     reason = abstains(ID, labelled("recomputation of unknown use").measures)
     assert "activation checkpointing" in reason and "cannot be told" in reason

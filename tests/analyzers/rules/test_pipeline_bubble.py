@@ -85,8 +85,7 @@ def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> Non
 def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs, name: str, chunks: int) -> None:
     run = labelled(name)
     said = fires(run, ID)
-    pipeline = pipeline_of(run.measures)
-    assert pipeline.interleave == chunks
+    assert pipeline_of(run.measures).interleave == chunks
     assert (f"in {chunks} chunks per stage" in said.summary) == (chunks > 1)
     assert said.lost_us == pytest.approx(run.label["ledger"]["job"]["pipeline_bubble"], rel=0.03)
     (more,) = (fix for fix in said.fixes if fix.setting == "chunks per stage")

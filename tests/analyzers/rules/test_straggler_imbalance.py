@@ -18,8 +18,7 @@ Work = Callable[[Script, int, int], None]
 
 
 def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
-    assert said.changes[0].kind == "balance_compute"
+    assert fires(labelled(ID), ID).changes[0].kind == "balance_compute"
     run = labelled(ID)
     text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
     assert "3.00x the elements" in text and "moves between ranks" in text

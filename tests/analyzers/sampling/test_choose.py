@@ -72,8 +72,7 @@ def test_named_ranks_are_in_the_sample_and_unreadable_files_are_chosen_by_name(t
     chosen = greedy(mesh("tensor"), [13, 14], 6)
     assert len(chosen) == 6 and {13, 14} <= set(chosen)
     sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
-    found = sample(sources, parse_ranks("sample:4"))
-    assert counts(found.read) == {HOST: 4}
+    assert counts(sample(sources, parse_ranks("sample:4")).read) == {HOST: 4}
 
 
 @pytest.mark.parametrize("total", [7, 8, 64, 96, 1000, 4096])
@@ -109,8 +108,7 @@ def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_
 
 def test_files_that_cannot_be_read_are_chosen_by_their_names(tmp_path: Path) -> None:
     sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
-    found = sample(sources, parse_ranks("sample:4"))
-    assert counts(found.read) == {HOST: 4}
+    assert counts(sample(sources, parse_ranks("sample:4")).read) == {HOST: 4}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from ddprof.readers import Source
 
 
 def test_memory_bounds_the_processes() -> None:
-    assert processes(8, None) == 8 and processes(8, 4 * WORKER_BYTES) == 3
-    assert processes(8, 1) == 1
+    assert processes(8, None) == 8 and processes(8, 4 * WORKER_BYTES) == 3 and processes(8, 1) == 1
 
 
 @pytest.mark.parametrize("files,size_bytes,at_once", [(1024, 50_000, 20), (1024, 5_000_000, 1), (64, 50_000, 4)])

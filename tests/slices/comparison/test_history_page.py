@@ -22,8 +22,7 @@ def test_bars_and_rows_are_the_runs_by_date_with_the_change_marked(straggler_rep
     runs = tuple(at(straggler_report, n, factor) for n, factor in ((2, 1.3), (0, 1.0), (1, 1.0)))
     view = View(runs[0], {}, runs)
     (exhibit,) = exhibits(view)
-    assert isinstance(exhibit.chart, Stacked)
-    assert list(exhibit.chart.labels) == ["run-0", "run-1", "▲ run-2"]
+    assert isinstance(exhibit.chart, Stacked) and list(exhibit.chart.labels) == ["run-0", "run-1", "▲ run-2"]
     assert [row[0] for row in exhibit.sheet.rows] == ["run-0", "run-1", "run-2"]
     assert "slower by" in exhibit.sheet.rows[2][5] and exhibit.sheet.rows[1][5] == ""
     assert exhibit.reading.startswith("3 runs, 1 change of the step")

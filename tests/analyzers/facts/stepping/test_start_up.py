@@ -62,8 +62,7 @@ def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tm
             for event in [e for e in events if str(e.get("name")).startswith("enumerate(DataLoader)")]:
                 event["cat"] = "user_annotation"
 
-    alone = cold(labelled, tmp_path / "batch", late_batch)
-    assert alone.report.ledger.job["dataloader"] > 25e3
+    assert cold(labelled, tmp_path / "batch", late_batch).report.ledger.job["dataloader"] > 25e3
     run = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc"))
     assert run.report.ledger.job["dataloader"] == 0 and run.report.ledger.job["other"] > 30e3
     assert not run.report.findings
@@ -80,5 +79,4 @@ def test_what_a_profiler_may_have_held_the_step_for_is_no_cost(labelled: Runs, t
 
 
 def test_start_up_without_idle_time_books_nothing() -> None:
-    starting = intervals.union(np.array([0]), np.array([10]))
-    assert not len(book_start_up(GAPS.empty(), starting))
+    assert not len(book_start_up(GAPS.empty(), intervals.union(np.array([0]), np.array([10]))))

@@ -67,8 +67,7 @@ def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: P
     little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
     assert runs_alone(little, 0, 4_000.0) is None and runs_alone(little, 0, 1_500.0) is not None
     made = run(tmp_path, REPORTS, frames=False)
-    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
-    assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
+    assert runs_alone(made.job.ranks, 0, 4_000.0) is None and runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
 
 
 def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +97,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     found = runs_alone(seen, 0, 4_000.0, 7_000.0)
     assert found is not None and "report_samples" in found.words
     assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
-    few = [_with_totals(late, {main: 5, walk: 5}), *seen[1:]]
-    assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
+    assert runs_alone([_with_totals(late, {main: 5, walk: 5}), *seen[1:]], 0, 4_000.0, 7_000.0) is None
 
 
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:

@@ -38,8 +38,7 @@ def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_
     for _ in script.steps(3):
         with script.frame("train.py(60): first"):
             script.host("aten::mul", 4_000.0)
-    own = script_time(script.facts(tmp_path, on_cpu=True))
-    assert not own.stack_ns.sum()
+    assert not script_time(script.facts(tmp_path, on_cpu=True)).stack_ns.sum()
 
 
 def makes_the_loss(script: Script) -> None:

@@ -42,8 +42,7 @@ def test_waits_end_when_the_last_member_arrives(labelled: Runs, name: str) -> No
 
 def test_the_slow_rank_comes_last_and_shows_the_short_kernel(labelled: Runs) -> None:
     job = labelled("straggler.compute").job
-    late = job.instances["late"][job.instances["late"] != NULL]
-    assert np.bincount(late, minlength=4).argmax() == 2
+    assert np.bincount(job.instances["late"][job.instances["late"] != NULL], minlength=4).argmax() == 2
     waits = [int((job.members["ready_ns"] - job.members["start_ns"])[job.members["rank"] == p].sum()) for p in range(4)]
     assert waits[2] == min(waits)
 

@@ -65,8 +65,7 @@ def test_a_lock_taken_for_each_sample_shows_in_the_lines() -> None:
     assert turns is not None and turns.each_ns == pytest.approx(24 * MS, rel=0.1)
     assert turns.alone_ns == pytest.approx(0.26 * 4 * 24 * MS, rel=0.1)
     assert in_turn(pools[0.3]) is None  # it is free most of the time
-    few = [loader([*rows[n], *rows[n + 1]], asking(0.74, 8)) for n in (0, 2)]
-    assert in_turn(few) is None
+    assert in_turn([loader([*rows[n], *rows[n + 1]], asking(0.74, 8)) for n in (0, 2)]) is None
 
 
 @pytest.mark.parametrize("seed", range(8))

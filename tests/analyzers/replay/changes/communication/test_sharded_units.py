@@ -37,8 +37,7 @@ def test_changes_of_units_hold_together_and_what_nothing_hides_adds_up(labelled:
     run = labelled("clean.ddp")
     for change in (MERGED, AHEAD, KEPT):
         assert run.pricer.step_us((change,)) == pytest.approx(run.measures.step_us, rel=1e-6)
-    found = scheduled(3 * FOUR, NONE, 2 * FOUR, is_ahead=True)
-    assert found.exposed_ns == pytest.approx(4 * 3 + 4 * 2)
+    assert scheduled(3 * FOUR, NONE, 2 * FOUR, is_ahead=True).exposed_ns == pytest.approx(4 * 3 + 4 * 2)
 
 
 @pytest.mark.parametrize(

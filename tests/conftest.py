@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from labelled_runs import Runs
 
 # Helpers of these folders are no installed packages, as `budget`, `stores` and benchmarks/ are none.
-sys.path += [f"{sys.path[0]}/{room}" for room in ("..", "analyzers", "oracle", "readers", "slices/tuning")]
+OF_SLICES = ("slices/hangs", "slices/planning", "slices/tuning")
+ROOMS = ("..", "acceptance", "analyzers", "capture/applying", "oracle", "readers", *OF_SLICES)
+sys.path += [f"{sys.path[0]}/{room}" for room in ROOMS]
 
 # What a developer has verified must not show in the reports of the tests.
 os.environ["DDPROF_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"ddprof-tests-{os.getpid()}")

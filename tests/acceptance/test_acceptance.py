@@ -1,5 +1,5 @@
-"""Scripts that share nothing with the workloads (a file and a row here each): each fault is found first, with its rank
-and line; no rank of a healthy run is accused, quiet or beside a busy process. DDPROF_ROUNDS=10 runs all so often.
+"""Scripts that share nothing with the workloads (a function and a row here each): each fault is found first, with its
+rank and line; no rank of a healthy run is accused, quiet or beside a busy process. DDPROF_ROUNDS=10 runs all so often.
 """
 
 import importlib.util
@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 ROUNDS = range(int(os.environ.get("DDPROF_ROUNDS", "1")))
 ON_ONE_RANK = ("host.checkpoint", "straggler.host", "straggler.imbalance", "straggler.unexplained")
+SMALL_OR_MUCH = ("comm.bandwidth_bound", "comm.latency_bound")
 SLOW_CORE = ("straggler.host", "straggler.compute", "straggler.unexplained", "host.stalled")
 
 
@@ -36,47 +37,46 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """Of the test."""
         return self.script.replace(".py", "").replace(" ", "-")
 
 
 FAULTS = (
-    Fault("evaluate_on_first.py 1", ON_ONE_RANK, (0,), "evaluate()"),
-    Fault("evaluate_on_first.py 5", ON_ONE_RANK, (0,), "evaluate()"),
-    Fault("save_on_first.py none", ("host.checkpoint",), (0,), "keep()"),
-    Fault("save_on_first.py barrier", ("host.checkpoint",), (0,), "keep()"),
-    Fault("statistics_on_first.py", ON_ONE_RANK, (0,), "log_parameters()"),
-    Fault("callbacks_on_first.py", ON_ONE_RANK, (0,), "on_step_end()"),
-    Fault("uneven_shards.py", ("straggler.imbalance",), (1,)),
-    Fault("longer_sequences.py", ("straggler.imbalance",), (0,)),
+    Fault("uneven_work.py evaluate_on_first 1", ON_ONE_RANK, (0,), "evaluate()"),
+    Fault("uneven_work.py evaluate_on_first 5", ON_ONE_RANK, (0,), "evaluate()"),
+    Fault("uneven_work.py save_on_first none", ("host.checkpoint",), (0,), "keep()"),
+    Fault("uneven_work.py save_on_first barrier", ("host.checkpoint",), (0,), "keep()"),
+    Fault("uneven_work.py statistics_on_first 50", ON_ONE_RANK, (0,), "log_parameters()"),
+    Fault("in_every_step.py callbacks_on_first 50", ON_ONE_RANK, (0,), "on_step_end()"),
+    Fault("uneven_work.py uneven_shards", ("straggler.imbalance",), (1,)),
+    Fault("uneven_work.py longer_sequences 50", ("straggler.imbalance",), (0,)),
     Fault("busy_core.py", SLOW_CORE, (1,)),
-    Fault("meet_every_step.py 150", ("comm.barrier",), (), "line_up()"),
-    Fault("gather_objects.py 150", ("comm.barrier",), (), "after()"),
-    Fault("probe_on_first.py 150", ON_ONE_RANK, (0,), "epoch()"),
-    Fault("save_every_second_step.py 150", ("host.checkpoint",), (0,)),
-    Fault("moving_average.py 150", ("host.script",), (), "trail()"),
-    Fault("tokenize_in_loop.py 150", ("input.starved",), (), "featurize()"),
-    Fault("parameter_norms.py 150", ("host.script",), (), "report()"),
-    Fault("log_to_disk.py 150", ("host.script", "host.checkpoint"), (), "emit()"),
-    Fault("audit_on_second.py 150", ON_ONE_RANK, (1,), "audit()"),
-    Fault("lock_of_workers.py 120", ("input.starved",), (), "read()"),
-    Fault("workers_each_epoch.py 150", ("input.starved",), (), "persistent_workers"),
-    Fault("slow_mount.py 120", ("input.straggler",), (0,), "read_tile()"),
-    Fault("one_writer_database.py 120", ("input.starved",), (), "no shared lock"),
-    Fault("embed_long_documents.py 120", ("straggler.imbalance",), (0,)),
+    Fault("after_each_step.py meet_every_step 150", ("comm.barrier",), (), "line_up()"),
+    Fault("after_each_step.py gather_objects 150", ("comm.barrier",), (), "after()"),
+    Fault("after_each_step.py probe_on_first 150", ON_ONE_RANK, (0,), "epoch()"),
+    Fault("after_each_step.py save_every_second_step 150", ("host.checkpoint",), (0,)),
+    Fault("after_each_step.py moving_average 150", ("host.script",), (), "trail()"),
+    Fault("after_each_step.py tokenize_in_loop 150", ("input.starved",), (), "featurize()"),
+    Fault("after_each_step.py parameter_norms 150", ("host.script",), (), "report()"),
+    Fault("after_each_step.py log_to_disk 150", ("host.script", "host.checkpoint"), (), "emit()"),
+    Fault("after_each_step.py audit_on_second 150", ON_ONE_RANK, (1,), "audit()"),
+    Fault("loaders.py lock_of_workers 120", ("input.starved",), (), "read()"),
+    Fault("loaders.py workers_each_epoch 150", ("input.starved",), (), "persistent_workers"),
+    Fault("loaders.py slow_mount 120", ("input.straggler",), (0,), "read_tile()"),
+    Fault("loaders.py one_writer_database 120", ("input.starved",), (), "no shared lock"),
+    Fault("uneven_work.py embed_long_documents 120", ("straggler.imbalance",), (0,)),
     Fault("histograms_in_callback.py 80", ON_ONE_RANK, (0,), "histograms()", needs="transformers"),
     Fault("report_on_second.py 100", ON_ONE_RANK, (1,), "write_report()", needs="lightning"),
-    Fault("tracker_in_loop.py 120", ("host.script",), (), "push()"),
-    Fault("clip_each_tensor.py 150", ("host.script",), (), "limit_each()"),
-    Fault("pulse_on_second.py 80", ON_ONE_RANK, (1,), "pulse()"),
-    Fault("hook_counts_gradients.py 150", ("host.script",), (), "count_large()"),
-    Fault("long_lines_in_stream.py 120", ("input.straggler",), (1,)),
-    Fault("reduce_each_micro_batch.py 600", ("comm.bandwidth_bound", "comm.latency_bound"), (), "no_sync"),
+    Fault("in_every_step.py tracker_in_loop 120", ("host.script",), (), "push()"),
+    Fault("in_every_step.py clip_each_tensor 150", ("host.script",), (), "limit_each()"),
+    Fault("uneven_work.py pulse_on_second 80", ON_ONE_RANK, (1,), "pulse()"),
+    Fault("in_every_step.py hook_counts_gradients 150", ("host.script",), (), "count_large()"),
+    Fault("loaders.py long_lines_in_stream 120", ("input.straggler",), (1,)),
+    Fault("after_each_step.py reduce_each_micro_batch 600", SMALL_OR_MUCH, (), "no_sync"),
 )
 # Script -> package that it needs.
+LOOPS = ("ddp", "fsdp2", "gan", "accumulation", "distillation", "lbfgs", "compiled", "plain_all_reduce")
 HEALTHY = {
-    **dict.fromkeys(("ddp.py", "fsdp2.py", "gan.py", "accumulation.py", "distillation.py"), "torch"),
-    **dict.fromkeys(("lbfgs.py", "compiled.py", "plain_all_reduce.py"), "torch"),
+    **{f"loops.py {loop}": "torch" for loop in LOOPS},
     **{"hf_trainer.py": "transformers", "accelerated.py": "accelerate"},
     **{"lightning_ddp.py": "lightning", "deepspeed_zero1.py": "deepspeed"},
 }

@@ -11,7 +11,6 @@ Held = Callable[[int, int, int], float]  # (rank, step, operator) -> us
 
 
 def never(rank: int, step: int, number: int) -> float:
-    """Nobody is held."""
     return 0.0
 
 

@@ -38,7 +38,6 @@ def fed(run: Labelled, elements: Callable[[int, int], int]) -> Measures:
 
 
 def steps(count: int, length_ns: int) -> list[dict[str, int]]:
-    """Steps one after another from time 0."""
     return [{"index": i, "start_ns": i * length_ns, "end_ns": (i + 1) * length_ns} for i in range(count)]
 
 

@@ -23,8 +23,6 @@ class Work:
 
 @dataclass
 class Stage:
-    """One rank, playing its program."""
-
     rank: int
     program: Generator[list[Work], None, None]
     now_us: float = 0.0
@@ -47,11 +45,9 @@ class Pipeline:
 
     @property
     def step_us(self) -> float:
-        """Mean step of all ranks."""
         return sum(stage.now_us for stage in self.stages) / len(self.stages) / self._steps
 
     def write(self, folder: Path) -> Path:
-        """One trace per rank."""
         return write(folder, [stage.events for stage in self.stages])
 
     def _advance(self, stage: Stage) -> None:

@@ -15,7 +15,6 @@ TENSOR = {"Input Dims": [[1000]], "Input type": ["float"]}
 
 
 def operator(rank: int, name: str, ts_us: float, dur_us: float, **args: Any) -> dict[str, Any]:
-    """An operator on the training thread."""
     return _span("cpu_op", rank, _thread(rank), name, ts_us, dur_us, args)
 
 
@@ -62,8 +61,8 @@ def _thread(rank: int) -> int:
 
 
 def _span(
-    cat: str, rank: int, thread: int, name: str, ts_us: float, dur_us: float, args: dict[str, Any]
+    cat: str, rank: int, tid: int, name: str, ts_us: float, dur_us: float, args: dict[str, Any]
 ) -> dict[str, Any]:
-    where = {"pid": _thread(rank), "tid": thread}
+    where = {"pid": _thread(rank), "tid": tid}
     span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts_us, 3), "dur": round(dur_us, 3)}
     return {**span, "args": args} if args else span

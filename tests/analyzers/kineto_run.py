@@ -93,7 +93,6 @@ class Script:
         self.add(f"ProfilerStep#{number}", "user_annotation", begin_us, self.now_us - begin_us, 1, {})
 
     def add(self, name: str, cat: str, ts: float, dur: float, tid: int, args: dict[str, Any]) -> None:
-        """Any event."""
         where = {"pid": 0 if cat in ("kernel", "gpu_memcpy") else 77, "tid": tid}
         self.events.append({"ph": "X", "cat": cat, "name": name, **where, "ts": ts, "dur": dur, "args": args})
 
@@ -101,16 +100,9 @@ class Script:
         """The facts of the rank whose trace this is; `on_cpu`: it has no device."""
         path = folder / f"rank{rank}.json"
         device = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
-        info = {"backend": "nccl", "rank": rank, "world_size": world_size}
-        if on_cpu:
-            info["backend"] = "gloo"
-        text = {
-            "schemaVersion": 1,
-            "deviceProperties": [] if on_cpu else [device],
-            "distributedInfo": info,
-            "traceEvents": self.events,
-        }
-        path.write_text(json.dumps(text))
+        info = {"backend": "gloo" if on_cpu else "nccl", "rank": rank, "world_size": world_size}
+        head = {"schemaVersion": 1, "deviceProperties": [] if on_cpu else [device], "distributedInfo": info}
+        path.write_text(json.dumps({**head, "traceEvents": self.events}))
         ((_, sources),) = discover([str(path)]).runs
         return rank_facts(read(sources[0]))
 
@@ -137,5 +129,4 @@ def in_step(ranks: int, steps: int, work: Callable[[Script, int, int], None]) ->
 
 
 def loaded(scripts: list[Script], folder: Path) -> LoadedRun:
-    """The run of these ranks."""
     return LoadedRun("made", job_facts([s.facts(folder, rank, len(scripts)) for rank, s in enumerate(scripts)]), ())

@@ -50,13 +50,10 @@ def facts_of(
 
 
 def job_of(scripts: Sequence[Script], folder: Path, only: Sequence[int] | None = None) -> JobFacts:
-    """The job of the ranks that were recorded."""
     return job_facts(facts_of(scripts, folder, only))
 
 
 def longer_kernels(late: int, us: float = 1_500.0) -> Work:
-    """One rank has a kernel more in every step."""
-
     def more(script: Script, rank: int, step: int) -> None:
         if rank == late:
             script.launch("gemm", us)
@@ -78,8 +75,6 @@ def longer_python(late: int, us: float = 1_500.0) -> Work:
 
 
 def saving_once(late: int, us: float = 9_000.0) -> Work:
-    """One rank saves in one step."""
-
     def more(script: Script, rank: int, step: int) -> None:
         if rank == late and step == 2:
             script.host("save_checkpoint", us, "user_annotation")

@@ -15,14 +15,11 @@ Mutation = Callable[[Files, Files, random.Random], Texts]
 
 def load(folder: Path) -> Files:
     """The traces of a folder, by file name without its packing."""
-    return {
-        path.name.removesuffix(".gz"): json.loads(gzip.decompress(path.read_bytes()))
-        for path in sorted(folder.glob("*.json.gz"))
-    }
+    packed = sorted(folder.glob("*.json.gz"))
+    return {path.name.removesuffix(".gz"): json.loads(gzip.decompress(path.read_bytes())) for path in packed}
 
 
 def write(texts: Texts, folder: Path) -> None:
-    """Write the files into a new folder."""
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -141,13 +138,11 @@ def mixed(files: Files, others: Files, rng: random.Random) -> Texts:
 
 
 def both(files: Files, others: Files, rng: random.Random) -> Texts:
-    """The files of two runs in one folder."""
     texts = {name: _text(document) for name, document in files.items()}
     return texts | {f"b_{name}" if name in texts else name: _text(document) for name, document in others.items()}
 
 
 def missing(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some ranks left no file."""
     gone = set(_some(files, rng, max(1, len(files) - 1)))
     return {name: _text(document) for name, document in files.items() if name not in gone or len(gone) == len(files)}
 
@@ -239,14 +234,12 @@ def _start(event: dict[str, Any]) -> float:
 
 
 def _ended(events: list[Any], rng: random.Random) -> list[Any]:
-    """Events before an instant."""
     first, last = _times(events)
     limit = first + rng.uniform(0.1, 0.95) * (last - first)
     return [e for e in events if not _is_timed(e) or float(e["ts"]) < limit]
 
 
 def _in_some(change: Callable[[list[Any], random.Random], list[Any]]) -> Mutation:
-    """The events of some files changed."""
     return lambda files, _, rng: _changed(files, _some(files, rng), lambda events: change(events, rng))
 
 

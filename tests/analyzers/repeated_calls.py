@@ -37,7 +37,6 @@ class Loop:
     touched: bool = False  # gradients, after each pass
 
     def written(self, folder: Path) -> Path:
-        """The run as files."""
         return gloo_traces.write(folder, [_Rank(rank, self).played() for rank in range(2)])
 
 

@@ -51,13 +51,11 @@ def scaled(factor: float) -> Change:
 
 
 def in_text(ranks: Sequence[Events]) -> None:
-    """Times as text."""
     for event in (e for events in ranks for e in events if "dur" in e):
         event["ts"], event["dur"] = str(event["ts"]), str(event["dur"])
 
 
 def without_sequences(ranks: Sequence[Events]) -> None:
-    """Collectives without sequence numbers."""
     for event in (e for events in ranks for e in events if "dur" in e):
         event.get("args", {}).pop("Seq", None)
 
@@ -113,7 +111,6 @@ def _is_under_way(event: dict[str, Any], at_us: float) -> bool:
 
 
 def is_mark(event: dict[str, Any]) -> bool:
-    """True for a host mark of a step."""
     return event.get("cat") == "user_annotation" and str(event.get("name", "")).startswith("ProfilerStep")
 
 

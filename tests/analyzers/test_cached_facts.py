@@ -36,7 +36,6 @@ def _write(folder: Path, ranks: int = 1, first_us: int = 1) -> Path:
 
 @pytest.fixture
 def kept_in(tmp_path: Path) -> Recall:
-    """What is kept in a folder of its own."""
     found = recall_of(str(tmp_path / "kept"))
     assert found is not None
     return found
@@ -44,7 +43,6 @@ def kept_in(tmp_path: Path) -> Recall:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    """The trace of a run of one rank."""
     return _source(_write(tmp_path / "run"))
 
 
@@ -102,8 +100,7 @@ def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, k
     _keep(source, kept_in)
     assert _is_known(source, kept_in)
     os.utime(tmp_path / "run" / changed, ns=(1, 1))
-    found = replace(_source(tmp_path / "run"), sidecar_path=source.sidecar_path)
-    assert not _is_known(found, kept_in)
+    assert not _is_known(replace(_source(tmp_path / "run"), sidecar_path=source.sidecar_path), kept_in)
 
 
 def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kept_in: Recall) -> None:
@@ -113,8 +110,7 @@ def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kep
     _keep(_source(here), kept_in)
     assert not _is_known(_source(there), kept_in)
     source = Source("memory://nowhere/rank0.json", "kineto", size_bytes=100)
-    assert kept_in.keys_of([source]) == [None]
-    assert kept_in.all_of([source], [None], Alike()) == [None]
+    assert kept_in.keys_of([source]) == [None] and kept_in.all_of([source], [None], Alike()) == [None]
 
 
 def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
@@ -205,8 +201,7 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
             _keep(source, kept_in)
         return known
 
-    assert known() == [False, False]
-    assert known() == [True, True]
+    assert known() == [False, False] and known() == [True, True]
     (first, *_) = discover([f"{remote}/run"]).sources
     stem = str(first.sidecar_path).rpartition("/")[2].removesuffix(".sidecar.json")
     for name in (f"{stem}.workers.jsonl", f"{stem}.stacks.jsonl", f"{stem}.worker0.9.stacks.jsonl"):
@@ -215,8 +210,7 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
             assert known() == [False, True], (name, content)
     trace = first.path.rpartition("/")[2]
     files.pipe_file(f"{root}/{trace}", files.cat_file(f"{root}/{trace}").replace(b"aten::mm", b"aten::mv", 1))
-    assert known() == [False, True]
-    assert known() == [True, True]
+    assert known() == [False, True] and known() == [True, True]
 
 
 def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +280,5 @@ def test_equal_names_and_groups_are_one_object_and_others_stay_apart(tmp_path: P
     other = replace(first, strings=("a", "c"))
     alike = Alike()
     held = [alike.shared(facts) for facts in (first, equal, other)]
-    assert held[0].strings is held[1].strings
-    assert held[0].process_groups is held[1].process_groups
+    assert held[0].strings is held[1].strings and held[0].process_groups is held[1].process_groups
     assert [facts.strings for facts in held] == [("a", "b"), ("a", "b"), ("a", "c")]

@@ -18,13 +18,11 @@ def accused(run: LoadedRun) -> list[tuple[str, tuple[int, ...]]]:
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 16), (4, 32)])
 def test_a_healthy_pipeline_is_seen_and_not_accused(tmp_path: Path, stages: int, microbatches: int) -> None:
     run = only_run(Pipeline([WORK_US] * stages, microbatches).write(tmp_path))
-    assert run.job.pipeline is not None
-    assert run.job.pipeline.stages == tuple((rank,) for rank in range(stages))
+    assert run.job.pipeline is not None and run.job.pipeline.stages == tuple((rank,) for rank in range(stages))
     assert (run.job.pipeline.microbatches, run.job.pipeline.interleave) == (microbatches, 1)
     messages = run.job.instances["is_message"]
     assert messages.sum() == 4 * 2 * microbatches * (stages - 1)  # of 4 steps, there and back
-    assert (run.job.instances["members"][messages] == 2).all()
-    assert run.pricer.error < 0.002
+    assert (run.job.instances["members"][messages] == 2).all() and run.pricer.error < 0.002
     assert [found for found in accused(run) if found[0] != "pipeline.bubble"] == []
     assert accused(run) == [] or stages == 4  # 3 of 35 slots is a bubble worth a word
 
@@ -35,8 +33,7 @@ def test_the_bubble_is_what_the_schedule_leaves_idle(tmp_path: Path) -> None:
     # The last stage waits for the drain of a step at the beginning of the next: in the first it did not.
     assert bubble.tolist() == pytest.approx([WORK_US, (3 + 1 / 3) / 4 * WORK_US], rel=0.03)
     assert late.max() < 0.03 * WORK_US
-    moved = run.measures.cause_us("comm_transfer")
-    assert moved.max() < 2 * 8 * 2 * TRANSFER_US
+    assert run.measures.cause_us("comm_transfer").max() < 2 * 8 * 2 * TRANSFER_US
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])
@@ -55,8 +52,7 @@ def test_a_slow_stage_is_named_and_priced(tmp_path: Path, slow: int) -> None:
 def test_few_microbatches_are_named_and_priced_where_inputs_are_known(tmp_path: Path) -> None:
     run = only_run(Pipeline([WORK_US, 1.8 * WORK_US], 2, inputs=False).write(tmp_path))
     assert run.job.pipeline is None
-    silent = {told.id for told in run.report.abstentions}
-    assert {"pipeline.bubble", "pipeline.imbalance"} <= silent
+    assert {"pipeline.bubble", "pipeline.imbalance"} <= {told.id for told in run.report.abstentions}
     assert accused(run) == []
     few = Pipeline([WORK_US] * 4, 4)
     run = only_run(few.write(tmp_path))

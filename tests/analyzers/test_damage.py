@@ -69,8 +69,6 @@ def accusations(mutation: str, case: int, healthy: Healthy, folder: Path) -> lis
 
 @pytest.mark.parametrize("cases", [pytest.param(None, id="few"), pytest.param(range(WIDE), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_damage_to_a_healthy_run_accuses_nobody(
-    mutation: str, cases: range | None, healthy: Healthy, tmp_path: Path
-) -> None:
+def test_damage_to_a_run_accuses_nobody(mutation: str, cases: range | None, healthy: Healthy, tmp_path: Path) -> None:
     cases = cases or FAST[list(MUTATIONS).index(mutation) % 2]
     assert [said for case in cases if (said := accusations(mutation, case, healthy, tmp_path / str(case)))] == []

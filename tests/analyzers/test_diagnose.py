@@ -13,14 +13,12 @@ def test_the_larger_finding_explains_the_waiting_and_every_rule_is_told(labelled
     """A slow device makes its peers wait; nothing but the device is a warning, and findings come worst first."""
     run = labelled("straggler.compute")
     found = diagnose(run.measures, run.pricer).findings
-    serious = [f.id for f in found if run.report.severity_of(f) != "info"]
-    assert serious == ["straggler.compute"]
+    assert [f.id for f in found if run.report.severity_of(f) != "info"] == ["straggler.compute"]
     gains = [f.recoverable_us.value for f in found]
     assert gains == sorted(gains, reverse=True)
     run = labelled("clean.ddp")
     said = diagnose(run.measures, run.pricer)
-    assert {a.id for a in said.abstentions}.isdisjoint(said.checked)
-    assert all(a.reason for a in said.abstentions)
+    assert {a.id for a in said.abstentions}.isdisjoint(said.checked) and all(a.reason for a in said.abstentions)
 
 
 Said = dict[str, tuple[tuple[int, ...], Change, float]]  # by title: accused ranks, change, the time lost (us)

@@ -1,6 +1,8 @@
-"""The engine beside a job that still writes, and with headers that state a job of any size."""
+"""The engine: a job that still writes, headers that state a job of any size, and files that are not of one job."""
 
 import os
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,5 +59,24 @@ def test_messages_connect_the_stages_of_a_pipeline_that_has_no_collectives(label
     ranks = labelled("clean.pp").job.ranks
     assert all(np.isin(facts.comms["op"], POINT_TO_POINT).all() for facts in ranks)
     silent = [recording(replace(facts, identity=Identity(None, "order"))) for facts in ranks]
-    assert all(each.communications and each.group_ranks for each in silent)
-    assert split_jobs(silent) == [[0, 1]]
+    assert all(each.communications and each.group_ranks for each in silent) and split_jobs(silent) == [[0, 1]]
+
+
+@pytest.mark.parametrize("name", ["ab_pair", "unrelated_two_runs"])
+def test_unrelated_recordings_are_not_ranks_of_one_job(shared_run: Callable[[str], Path], name: str) -> None:
+    reports = analyze([shared_run(f"wild/recordings/{name}")], Options(workers=1, cache=False))
+    assert len(reports) == 2
+    for report in reports:
+        assert (report.run.world_size, report.run.missing_ranks, len(report.clock.hosts)) == (1, (), 1)
+        assert any("not of one job" in item.issue for item in report.health)
+        assert not any(f.id.startswith(("straggler", "input.straggler", "comm")) for f in report.findings)
+        assert all(sum(row.values()) <= 2.001 * row["wall_us"] for row in report.ledger.per_rank.values())
+
+
+def test_two_jobs_of_two_sizes_in_one_folder_are_two_runs(labelled: Runs, tmp_path: Path) -> None:
+    for name in ("clean.ddp", "clean.pp"):
+        for file in labelled(name).traces.iterdir():
+            shutil.copy(file, tmp_path / f"{name}_{file.name}")
+    reports = analyze([tmp_path], Options(workers=1, cache=False))
+    assert sorted(report.run.world_size for report in reports) == [2, 4]
+    assert all("different world sizes (2, 4)" in str(report.health) for report in reports)

@@ -8,7 +8,6 @@ from ddprof.findings import Finding, Recoverable, severity_of
 
 
 def finding(identifier: str, share: float, step_us: float, *ranks: int) -> Finding:
-    """A finding that wins a share of the step."""
     gain_us = share * step_us
     return Finding(identifier, identifier, ranks, gain_us, Recoverable(gain_us, gain_us, gain_us), confidence=0.9)
 
@@ -46,7 +45,7 @@ def test_a_cause_of_lateness_leads_the_turns_that_ranks_take_at_being_late(
         (0.2, (0,), 0.1, 0.5, "critical"),
     ],
 )
-def test_a_range_that_begins_at_nothing_is_not_critical(
+def test_a_range_from_nothing_is_not_critical(
     share: float, ranks: tuple[int, ...], low: float, confidence: float, severity: str
 ) -> None:
     gain = Recoverable(share * 1e3, low * 1e3, 2 * share * 1e3)

@@ -22,7 +22,6 @@ def small(name: str) -> Scenario:
 
 
 def drawn(kind: str) -> Scenario:
-    """A larger run, drawn from a seed."""
     return kinds.scenario(161_100, kind, run_ahead=True)
 
 

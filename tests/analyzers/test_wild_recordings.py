@@ -31,12 +31,10 @@ def loud(reports: list[Report]) -> Iterator[Any]:
 
 
 def says(*starts: str) -> Claim:
-    """Some finding above "info" has such an identifier."""
     return lambda reports: any(f.id.startswith(starts) for f in loud(reports))
 
 
 def not_said(start: str) -> Claim:
-    """No finding above "info" has such an identifier."""
     return lambda reports: not says(start)(reports)
 
 
@@ -63,7 +61,6 @@ def within_reach(reports: list[Report], step_us: float) -> bool:
 
 
 def headline_lacks(*words: str) -> Claim:
-    """No headline has these words."""
     return lambda reports: not any(word in report.verdict.headline for report in reports for word in words)
 
 
@@ -75,7 +72,6 @@ def names_line(identifier: str, line: str) -> Claim:
 
 
 def evidence_lacks(*words: str) -> Claim:
-    """No evidence has these words."""
     return lambda reports: not any(w in e.text for r in reports for f in r.findings for e in f.evidence for w in words)
 
 
@@ -89,12 +85,10 @@ def within_idle_after_calls(reports: list[Report]) -> bool:
 
 
 def step_of(least_us: float, most_us: float) -> Claim:
-    """The step is so long."""
     return lambda reports: all(least_us <= report.steps.wall_us <= most_us for report in reports)
 
 
 def blames(rank: int) -> Claim:
-    """A finding above "info" names exactly this rank."""
     return lambda reports: any(f.ranks == (rank,) for f in loud(reports))
 
 
@@ -184,14 +178,9 @@ def test_what_was_measured_by_hand(shared_run: Callable[[str], Path], case: Case
     assert case.check(reports_of(shared_run(f"wild/recordings/{case.folder}"))), case.claim
 
 
-@pytest.mark.parametrize(("folder", "must", "must_not"), PRINTED, ids=[folder for folder, *_ in PRINTED])
-def test_what_is_printed(
-    shared_run: Callable[[str], Path],
-    ddprof: Callable[..., tuple[int, str, str]],
-    folder: str,
-    must: tuple[str, ...],
-    must_not: tuple[str, ...],
-) -> None:
+@pytest.mark.parametrize("printed", PRINTED, ids=[folder for folder, *_ in PRINTED])
+def test_what_is_printed(shared_run: Callable[[str], Path], ddprof, printed: tuple[Any, ...]) -> None:
+    folder, must, must_not = printed
     _, out, err = ddprof("analyze", "--no-cache", str(shared_run(f"wild/recordings/{folder}")))
     told = " ".join((out + err).split())
     assert [word for word in must if word not in told] == []

@@ -58,8 +58,7 @@ def test_a_gain_holds_for_the_steps_without_profiler_where_they_are_timed() -> N
     assert judged.found and judged.leads and judged.gone
     assert judged.predicted_ms == pytest.approx(0.52 * 110.0)  # the machine is a tenth slower by then
     assert (judged.low_ms, judged.high_ms) == (pytest.approx(0.44 * 110.0), pytest.approx(0.60 * 110.0))
-    assert judged.covered
-    assert judged.error == pytest.approx(abs(57.2 - 55.0) / 55.0)
+    assert judged.covered and judged.error == pytest.approx(abs(57.2 - 55.0) / 55.0)
     assert judged.traced_error == pytest.approx(5.0 / 80.0)
     assert judged.gains == (pytest.approx(0.48), pytest.approx(0.50))
     judged = judge(PAIR, outcome("", 150.0, report(125.0, finding(1, 50.0))), outcome("host", 90.0, report(80.0)))
@@ -86,8 +85,7 @@ def test_trials_are_merged_by_their_median() -> None:
 
 def test_kendall_tau_counts_pairs_in_order() -> None:
     assert kendall_tau([(0.1, 0.2), (0.2, 0.3), (0.3, 0.4)]) == pytest.approx(1.0)
-    assert kendall_tau([(0.1, 0.2), (0.2, 0.1)]) == pytest.approx(-1.0)
-    assert kendall_tau([(0.1, 0.1)]) is None
+    assert kendall_tau([(0.1, 0.2), (0.2, 0.1)]) == pytest.approx(-1.0) and kendall_tau([(0.1, 0.1)]) is None
 
 
 def test_the_table_replaces_what_was_between_the_marks(tmp_path: Path) -> None:

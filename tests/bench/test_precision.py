@@ -17,8 +17,7 @@ def test_true_findings_with_the_right_ranks_are_right_and_doubts_are_counted_apa
     wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))
     scores = [compare(run.name, run.label, report) for report in (run.report, run.report, wrong)]
     table = precision({"a": scores[:1], "b": scores[1:]}, "2026-11-23")
-    assert table.runs == {"a": 1, "b": 2}
-    assert table.findings["straggler.compute"]["compared"] == Tally(3, 2)
+    assert table.runs == {"a": 1, "b": 2} and table.findings["straggler.compute"]["compared"] == Tally(3, 2)
     assert table.undoubted == sum((t for row in table.findings.values() for t in row.values()), Tally())
     run, clean = labelled("host.gc"), labelled("clean.ddp")
     doubted = tuple(replace(f, doubts=("one_step", "missing_ranks")) for f in run.report.findings)
@@ -33,6 +32,5 @@ def test_the_scorer_writes_the_table(labelled: Runs, tmp_path: Path) -> None:
     result = CliRunner().invoke(command, [str(folder), str(folder), "--workers", "1", "--precision", str(file)])
     assert result.exit_code == 0, result.output
     table = read(file)
-    assert table.runs == {folder.name: 2}
-    assert table.findings["host.gc"]["recorded"] == Tally(2, 2)
+    assert table.runs == {folder.name: 2} and table.findings["host.gc"]["recorded"] == Tally(2, 2)
     assert table.measured

@@ -68,8 +68,7 @@ def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pyte
     folders = [tmp_path / "slow", tmp_path / "fast"]
     lines = [job(folders[0], 0.03), job(folders[1], 0.01)]
     slow, fast = take_turns(lines, folders, os.environ, first=5, rounds=2)
-    assert (slow.problem, fast.problem) == ("", "")
-    assert len(slow.turns_ms) == len(fast.turns_ms) == 2
+    assert (slow.problem, fast.problem) == ("", "") and len(slow.turns_ms) == len(fast.turns_ms) == 2
     assert slow.step_ms is not None and fast.step_ms is not None
     assert 30 <= slow.step_ms < 2_000 and 10 <= fast.step_ms < 2_000
 

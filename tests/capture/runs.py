@@ -43,7 +43,6 @@ class Captured:
         return {int(path.name[4:].split(".")[0]): _json(path) for path in sorted(self.folder.glob("*.pt.trace.json*"))}
 
     def load(self, path: Path) -> dict[str, Any]:
-        """A JSON file of the run, compressed or not."""
         return _json(path)
 
     def names(self, rank: int) -> list[str]:

@@ -56,7 +56,6 @@ def sync(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClockSync]:
 
 @pytest.fixture
 def rank0(sync: ClockSync) -> tuple[str, int]:
-    """Where it listens."""
     assert sync._server is not None
     host, port = sync._server.getsockname()[:2]
     return host, port

@@ -41,8 +41,7 @@ def test_forty_kinds_of_secrets_are_nowhere(tmp_path: Path, ddprof: Callable[...
     written = [path for path in (*run.folder.iterdir(), page, *tables.iterdir()) if path.is_file()]
     told |= {path.name: _text(path) for path in written if ".pt.trace." not in path.name}  # Kineto's own
     secrets = {*(part for text, part in KINDS.items() if " " not in part), IN_SOURCE, "nextword43", "envvalue44"}
-    found = [(name, secret) for name, text in told.items() for secret in secrets if secret in text]
-    assert found == []
+    assert [(name, secret) for name, text in told.items() for secret in secrets if secret in text] == []
     assert {oct(path.stat().st_mode & 0o777) for path in run.folder.iterdir() if path.is_file()} == {"0o600"}
     assert oct(run.folder.stat().st_mode & 0o777) == "0o700"
 

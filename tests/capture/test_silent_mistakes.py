@@ -1,10 +1,9 @@
 """Mistakes that raise no error and cost no time are remarked, with the line of the script, by the report of the run."""
 
 import json
-from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, ddprof_run, forked
+from runs import SCRIPTS, Captured, ddprof_run, forked
 
 from ddprof.analyzers.engine import analyze
 from ddprof.report import phrases
@@ -19,24 +18,20 @@ pytestmark = pytest.mark.torch
 SCRIPT = SCRIPTS / "silent_mistakes.py"
 
 
-def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
-    run = ddprof_run(tmp_path, forked(SCRIPT.name))
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    return ddprof_run(tmp_path_factory.mktemp("mistakes"), forked(SCRIPT.name), "--no-stacks")
+
+
+def test_each_is_told_with_its_line_on_every_screen(run: Captured) -> None:
     assert run.code == 0, run.output
     (report,) = analyze([run.folder])
     found = {remark.id: remark for remark in report.training.remarks}
-    line = {
-        words: f":{number}"
-        for number, text in enumerate(SCRIPT.read_text().splitlines(), 1)
-        for words in ("wrapped", "made", "iterated")
-        if text.endswith(f"# {words}")
-    }
-    places = {
-        "training.batch_norm": "",
-        "training.buffers_differ": line["wrapped"],
-        "training.replicas_differ": line["wrapped"],
-        "training.set_epoch": line["iterated"],
-        "training.unused_parameters": line["made"],
-    }
+    marked = [text.rpartition("# ")[2] for text in SCRIPT.read_text().splitlines()]
+    line = {words: f":{marked.index(words) + 1}" for words in ("wrapped", "made", "iterated")}
+    places = dict.fromkeys(("training.buffers_differ", "training.replicas_differ"), line["wrapped"])
+    places |= {"training.set_epoch": line["iterated"], "training.unused_parameters": line["made"]}
+    places["training.batch_norm"] = ""
     assert set(found) == set(places)
     for name, place in places.items():
         assert place in found[name].evidence[-1].text, found[name]

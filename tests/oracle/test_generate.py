@@ -43,7 +43,6 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_same_seed_same_bytes(tmp_path: Path) -> None:
-    """Two runs of the generator write identical files; another seed writes others."""
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
         assert generate.main([str(tmp_path / name), "--count", "1", "--seed", str(seed), "--kinds", "host.gc"]) == 0
     first, second = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab")
@@ -66,7 +65,6 @@ def test_kinds_are_listed_and_an_unknown_one_is_an_error(tmp_path: Path, capsys:
 
 
 def test_the_ledger_sums_to_the_wall_and_counterfactuals_do_not_exceed_the_step(written: Written) -> None:
-    """Per rank and for the job the causes sum to the wall time, and no cause is negative."""
     book = written.label["ledger"]
     for row in (*book["per_rank"].values(), book["job"]):
         assert sum(row[cause] for cause in CAUSES) == pytest.approx(row["wall_us"], abs=ROUNDING_US * len(CAUSES))
@@ -78,8 +76,7 @@ def test_the_ledger_sums_to_the_wall_and_counterfactuals_do_not_exceed_the_step(
         assert label["recoverable_us"] == 0.0 and label["acceptable_finding_ids"] == []
         return
     for fault in label["faults"]:
-        assert fault["share"] >= 0.03
-        assert fault["counterfactual_step_us"] < label["step_us"]
+        assert fault["share"] >= 0.03 and fault["counterfactual_step_us"] < label["step_us"]
         assert fault["recoverable_range_us"][0] <= fault["recoverable_us"] <= fault["recoverable_range_us"][1]
     assert label["counterfactual_step_us"] <= min(f["counterfactual_step_us"] for f in label["faults"]) + 1.0
 
@@ -112,8 +109,7 @@ def test_traces_agree_with_the_ledger_and_every_launch_has_its_flow(written: Wri
         device = {e["args"]["correlation"] for e in rows if e.get("cat") in ("kernel", "gpu_memcpy")}
         calls = {e["args"]["correlation"] for e in rows if e.get("cat") == "cuda_runtime"}
         ends = {phase: {e["id"] for e in rows if e["ph"] == phase} for phase in "sf"}
-        assert device <= calls
-        assert ends["s"] == ends["f"] == device
+        assert device <= calls and ends["s"] == ends["f"] == device
 
 
 def test_causality_after_removing_clock_offsets(written: Written) -> None:
@@ -129,6 +125,5 @@ def test_causality_after_removing_clock_offsets(written: Written) -> None:
     assert together
     for members in together.values():
         assert len(members) == members[0].collective.size or present < label["world_size"]
-        arrived = max(op.start for op in members)
-        assert min(op.end for op in members) >= arrived - CLOCK_US
+        assert min(op.end for op in members) >= max(op.start for op in members) - CLOCK_US
         assert max(op.end for op in members) - min(op.end for op in members) <= 2.0 * CLOCK_US

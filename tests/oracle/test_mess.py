@@ -34,7 +34,6 @@ Events = list[dict[str, Any]]
 
 
 def messy(name: str, scenario: Scenario = BASE) -> Scenario:
-    """The run with one mess."""
     found = add(generator(scenario.seed, "test"), scenario, (name,))
     assert found is not None
     return found
@@ -48,27 +47,22 @@ def simulated(name: str) -> Run:
 
 @cache
 def labelled(name: str) -> dict[str, Any]:
-    """Its label."""
     return label(simulated(name))
 
 
 def text(run: Run, rank: int = 0) -> str:
-    """A rank's file."""
     return TraceWriter(run, run.ranks[rank], partial(changed, run.scenario)).text()
 
 
 def events(name: str, rank: int = 0) -> Events:
-    """The complete events of a rank's file."""
     return [e for e in json.loads(text(simulated(name), rank))["traceEvents"] if e["ph"] == "X"]
 
 
 def of(rows: Events, *categories: str) -> Events:
-    """Those of some categories."""
     return [e for e in rows if e["cat"] in categories]
 
 
 def marks(rows: Events) -> Events:
-    """The host's step ranges."""
     return [e for e in of(rows, "user_annotation") if e["name"].startswith("ProfilerStep")]
 
 
@@ -139,8 +133,7 @@ def test_work_of_hosts_ahead_and_of_foreign_streams_is_not_all_in_the_file() -> 
 
 def test_lost_records_are_few_sampled_ones_many_and_holes_cuts_and_shifts_are_told() -> None:
     count = {name: len(events(name)) for name in ("", "lost", "sampled")}
-    assert 0.9 * count[""] < count["lost"] < count[""]
-    assert 0.2 * count[""] < count["sampled"] < 0.9 * count[""]
+    assert 0.9 * count[""] < count["lost"] < count[""] and 0.2 * count[""] < count["sampled"] < 0.9 * count[""]
     holes, truncated = messy("holes"), messy("truncated")
     assert {entry["rank"] for entry in labelled("holes")["health"]} == {*holes.mess[0].ranks}
     for rank in range(3):
@@ -161,8 +154,7 @@ def test_marks_may_be_missing_and_a_rendezvous_leaves_its_waits_in_the_ledger_al
     for name, host in (("nomarks", 0), ("renamed", 0), ("nested", steps), ("devicemarks", 0)):
         assert len(marks(events(name))) == host, name
     device = [e for e in of(events("devicemarks"), "gpu_user_annotation") if e["name"].startswith("ProfilerStep")]
-    assert len(device) == steps
-    assert sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
+    assert len(device) == steps and sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
 
 
 @pytest.mark.parametrize(("mode", "call"), [("inductor", "cuLaunchKernel"), ("graphs", "cudaGraphLaunch")])

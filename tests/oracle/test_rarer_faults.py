@@ -26,7 +26,6 @@ def model(arch: str) -> Model:
 
 
 def run_of(finding: str, strength: float, *ranks: int, parallel: Parallel | None = None, model: Model = MODEL) -> Run:
-    """A run of three ranks with one fault."""
     one = fault(finding, strength, *ranks)
     return simulate(small_run(one, ranks=3, steps=4, model=model, loader_us=9_000.0, parallel=parallel))
 
@@ -86,8 +85,7 @@ def test_stalls_preprocessing_and_barriers_are_in_the_calls_of_the_host() -> Non
                "aten::add", "aten::gelu", "autograd"))) > 800.0  # fmt: skip
     assert sum(e["dur"] for e in events("input.preprocessing") if e["name"].startswith("aten::_upsample")) > 4e3
     assert label(simulated("input.preprocessing"))["ledger"]["job"]["dataloader"] > 6e3
-    calls = [e for e in events("comm.barrier") if e["name"] == "c10d::barrier"]
-    assert len(calls) == 16 * 4
+    assert len([e for e in events("comm.barrier") if e["name"] == "c10d::barrier"]) == 16 * 4
     assert label(simulated("comm.barrier"))["ledger"]["job"]["host_sync"] > 100.0
 
 

@@ -26,13 +26,11 @@ def us(ns: int) -> str:
 def span(
     name: str, ts_ns: int, dur_ns: int, cat: str = "cpu_op", pid: Any = 1, tid: Any = 1, **args: Any
 ) -> dict[str, Any]:
-    """A complete event."""
     event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": us(ts_ns), "dur": us(dur_ns)}
     return {**event, "args": args} if args else event
 
 
 def kernel(name: str, ts_ns: int, dur_ns: int, device: int = 0, stream: int = 7, **args: Any) -> dict[str, Any]:
-    """A kernel on a stream."""
     return span(name, ts_ns, dur_ns, "kernel", device, stream, device=device, stream=stream, **args)
 
 
@@ -58,6 +56,5 @@ def render(events: Sequence[Any], layout: str = "compact", header: dict[str, Any
 
 
 def write(path: Path, events: Sequence[Any], layout: str = "compact", header: dict[str, Any] | None = None) -> Path:
-    """Write a file and return its path."""
     path.write_bytes(render(events, layout, header))
     return path

@@ -14,9 +14,8 @@ from ddprof.readers.source import Source
 from ddprof.slice import Command, Slice
 
 MAGIC = b"# toy trace\n"
-SLICE = Slice(
-    "toy", commands={"toy": Command(__name__, "Write a toy trace.", "Share and automate")}, formats=(__name__,)
-)
+TOY = Command(__name__, "Write a toy trace.", "Share and automate")
+SLICE = Slice("toy", commands={"toy": TOY}, formats=(__name__,))
 
 
 @click.command("toy")

@@ -13,14 +13,6 @@ def line_up():
         dist.barrier()
 
 
-class Meter:
-    def __init__(self):
-        self.seen = []
-
-    def reset(self):
-        self.seen.clear()
-
-
 class Publisher:
     def __init__(self, path):
         self.f = open(path, "a")  # noqa: SIM115

@@ -37,18 +37,7 @@ class Samples(torch.utils.data.Dataset):
         return {"x": torch.randn(64), "labels": i % 4}
 
 
-Trainer(
-    Net(),
-    TrainingArguments(
-        tempfile.mkdtemp(),
-        per_device_train_batch_size=16,
-        max_steps=int(sys.argv[1]),
-        use_cpu=True,
-        report_to=[],
-        save_strategy="no",
-        logging_steps=10**6,
-        disable_tqdm=True,
-    ),
-    train_dataset=Samples(),
-    callbacks=[Histograms()],
-).train()
+quiet = {"report_to": [], "save_strategy": "no", "logging_steps": 10**6, "disable_tqdm": True}
+sizes = {"per_device_train_batch_size": 16, "max_steps": int(sys.argv[1])}
+arguments = TrainingArguments(tempfile.mkdtemp(), use_cpu=True, **sizes, **quiet)
+Trainer(Net(), arguments, train_dataset=Samples(), callbacks=[Histograms()]).train()

@@ -30,14 +30,7 @@ class Classifier(lightning.LightningModule):
 
 
 samples = torch.utils.data.TensorDataset(torch.randn(6000, 64), torch.randint(0, 4, (6000,)))
-trainer = lightning.Trainer(
-    accelerator="cpu",
-    devices=2,
-    strategy="ddp",
-    max_steps=int(sys.argv[1]),
-    logger=False,
-    enable_checkpointing=False,
-    enable_progress_bar=False,
-    enable_model_summary=False,
-)
+off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+where = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
+trainer = lightning.Trainer(**where, max_steps=int(sys.argv[1]), **dict.fromkeys(off, False))
 trainer.fit(Classifier(), torch.utils.data.DataLoader(samples, 16))

@@ -27,14 +27,6 @@ class Classifier(lightning.LightningModule):
 
 if __name__ == "__main__":
     lightning.seed_everything(0)
-    trainer = lightning.Trainer(
-        accelerator="cpu",
-        devices=2,
-        strategy="ddp",
-        max_epochs=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    trainer.fit(Classifier())
+    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    where = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
+    lightning.Trainer(**where, max_epochs=1, **dict.fromkeys(off, False)).fit(Classifier())

@@ -28,8 +28,7 @@ def made(out=1):
 
 
 def batch(number):
-    source = torch.Generator().manual_seed(1000 * rank + number)
-    return torch.randn(8, WIDTH, generator=source)
+    return torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(1000 * rank + number))
 
 
 def backward(wrapped, x, is_last=True):

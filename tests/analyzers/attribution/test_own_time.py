@@ -15,7 +15,6 @@ LOADER = "input.straggler"
 
 
 def candidate(measures: Measures, identifier: str = LOADER) -> Candidate:
-    """A finding on that rank."""
     return Candidate(identifier, "late", measures.ranks([latest(measures)]), 1.0, (), Basis.COMPARED)
 
 

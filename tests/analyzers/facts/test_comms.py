@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-from labelled_runs import Labelled, Runs
+from labelled_runs import Runs
 
 from ddprof.analyzers.facts.comms import COALESCED, LOST, _carriers
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.model import Kind, RankTrace
 from ddprof.readers import discover, read
 
@@ -30,14 +29,8 @@ def test_a_call_has_its_own_kernel_goes_with_the_next_one_or_keeps_its_place() -
     assert carriers(10, 11, 11, 11, 12, LOST)[-1] == (-1, True)  # no later kernel
 
 
-def damaged(run: Labelled, share: float) -> JobFacts:
-    """The job with this share of the kernels of messages, and of their launches, missing in its files."""
-    (found,) = discover([str(run.traces)]).runs
-    return job_facts([rank_facts(_without_some(read(source), share, seed)) for seed, source in enumerate(found[1])])
-
-
-def _without_some(trace: RankTrace, share: float, seed: int) -> RankTrace:
-    """Records of kernels of communication lose their kind: no reader sees them as work of the device."""
+def without_some(trace: RankTrace, share: float, seed: int) -> RankTrace:
+    """Records of kernels of messages lose their kind: no reader sees them as work of the device, nor their launches."""
     kind = trace.events["kind"].copy()
     moves = np.array(["nccl" in s.lower() and "SendRecv" in s for s in trace.strings])[trace.events["name"]]
     gone = (kind == Kind.KERNEL) & moves & (np.random.default_rng(seed).uniform(size=len(kind)) < share)
@@ -48,7 +41,9 @@ def _without_some(trace: RankTrace, share: float, seed: int) -> RankTrace:
 
 def test_lost_kernels_leave_all_other_messages_matched_and_counted(labelled: Runs) -> None:
     run = labelled("slow device in a pipeline")
-    whole, found = run.job, damaged(run, 0.04)
+    sources = discover([str(run.traces)]).sources
+    lossy = [without_some(read(source), 0.04, seed) for seed, source in enumerate(sources)]
+    whole, found = run.job, job_facts([rank_facts(trace) for trace in lossy])
     assert len(found.members) < len(whole.members)
     assert found.not_compared == "" and found.pipeline == whole.pipeline
     messages = found.instances["is_message"].astype(bool) & (found.instances["members"] == 2)

@@ -21,18 +21,11 @@ def comms(early: int, steps: int, period: int = PERIOD) -> Table:
     columns = {c.name: np.full(count, NULL if c.nullable else 0) for c in COMMS.columns}
     group = np.array((7, 8, 7))[place % 3]
     seq = np.where(group == 7, 2 * step + 100 + (place == 2), step + 50)
-    return COMMS.table(
-        {
-            **columns,
-            "op": np.where(launched, 1 + place, 0),
-            "group": np.where(launched, group, NO_STRING),
-            "seq": np.where(launched, seq, NULL),
-            "start_ns": 200 * order,
-            "end_ns": 200 * order + 100,
-            "launch_ns": np.where(launched, step * STEP_NS + 10 * place, NULL),
-            "name": 40 + place,
-        }
-    )
+    of_launch = {"op": (1 + place, 0), "group": (group, NO_STRING), "seq": (seq, NULL)}
+    of_launch["launch_ns"] = (step * STEP_NS + 10 * place, NULL)
+    told = {name: np.where(launched, value, unknown) for name, (value, unknown) in of_launch.items()}
+    times = {"start_ns": 200 * order, "end_ns": 200 * order + 100}
+    return COMMS.table({**columns, **told, **times, "name": 40 + place})
 
 
 def steps_of(count: int) -> Table:
@@ -70,10 +63,5 @@ def test_early_is_what_precedes_a_first_launch_and_streams_that_do_not_repeat_ar
     assert is_early(ops).tolist() == [True, False, False, True, False]
     assert not is_early(ops.replace(launch_ns=np.full(5, NULL))).any()
     without = ops.replace(track=np.array([0, 0, 0, 2, 2]), launch_ns=np.array([NULL, 12, NULL, NULL, NULL]))
-    assert is_early(without.replace(start_ns=np.array([0, 15, 20, 5, 30]))).tolist() == [
-        True,
-        False,
-        False,
-        True,
-        False,
-    ]
+    started = without.replace(start_ns=np.array([0, 15, 20, 5, 30]))
+    assert is_early(started).tolist() == [True, False, False, True, False]

@@ -46,8 +46,7 @@ def test_device_time_is_compute_exposed_communication_or_a_gap(labelled: Runs, n
         lo, hi = int(facts.steps["start_ns"][0]), int(facts.steps["end_ns"][-1])
         compute = intervals.length(intervals.clip(busy(facts.device_ops, Work.COMPUTE), lo, hi))
         exposed = intervals.length(intervals.clip((facts.exposed["start_ns"], facts.exposed["end_ns"]), lo, hi))
-        gaps = int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum())
-        assert compute + exposed + gaps == hi - lo
+        assert compute + exposed + int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum()) == hi - lo
 
 
 def idle_ms(facts: RankFacts, cause: str) -> float:
@@ -80,8 +79,7 @@ def test_a_blocking_call_explains_the_gap_after_it_and_no_more_than_it_blocked(t
     assert idle_ms(facts, "host_launch") == pytest.approx(3 * 49.0, rel=0.05)
     # The wait is the profiler's own.
     facts = waiting(tmp_path, ("kernel", 5.0), ("python", 100.0), ("wait", 2_000.0), ("python", 30_000.0))
-    assert idle_ms(facts, "host_sync") == 0.0
-    assert idle_ms(facts, "other") == pytest.approx(6.0, rel=0.01)
+    assert idle_ms(facts, "host_sync") == 0.0 and idle_ms(facts, "other") == pytest.approx(6.0, rel=0.01)
     facts = waiting(tmp_path, ("kernel", 1_000.0), ("wait", 6_000.0), ("python", 300.0))
     assert idle_ms(facts, "other") == pytest.approx(15.0, rel=0.01)
     assert idle_ms(facts, "host_sync") == pytest.approx(0.9, rel=0.05)  # refilling the queue

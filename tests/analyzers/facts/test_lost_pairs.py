@@ -38,8 +38,7 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
     draw = np.random.default_rng(3)
     facts = rank_facts(without(trace, lambda calls, _: draw.random(len(calls)) < SHARE))
     assert [note for note in facts.health if "launch work did so in one step only" in note.issue]
-    assert not facts.counts["whole"]
-    assert set(facts.gaps["cause"].tolist()) == {CAUSE_CODE["unknown"]}
+    assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) == {CAUSE_CODE["unknown"]}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +48,6 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
         pytest.param(lambda calls, step: (step == 1) & (calls % 4 == 0), id="one step launches less than the others"),
     ],
 )
-def test_a_program_that_launches_more_in_one_step_is_whole(
-    trace: RankTrace, is_lost: Callable[[Array, Array], Array]
-) -> None:
+def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
     other = without(trace, is_lost)
     assert lost_pairs_note(other, find_steps(other)[0]) == []

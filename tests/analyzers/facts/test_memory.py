@@ -8,7 +8,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.engine import load_runs
-from ddprof.analyzers.facts.memory import PHASES, peak_parts, recomputed
+from ddprof.analyzers.facts.memory import peak_parts, recomputed
 from ddprof.analyzers.facts.model import PHASES as PHASE_TABLE
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import step_of_launch
@@ -51,14 +51,8 @@ def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added(facts: RankF
     assert found is not None
     assert found.before + sum(found.grown) == found.peak == facts.memory["peak_allocated_bytes"]
     found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
-    assert found is not None and found.phase == "optimizer" and found.step == 0
-    assert found.before == 100 * MIB
-    assert dict(zip(PHASES, found.grown, strict=True)) == {
-        "forward": 60 * MIB,
-        "backward": -10 * MIB,
-        "optimizer": 40 * MIB,
-        "elsewhere": 0,
-    }
+    assert found is not None and found.phase == "optimizer" and found.step == 0 and found.before == 100 * MIB
+    assert [part // MIB for part in found.grown] == [60, -10, 40, 0]  # forward, backward, optimizer, elsewhere
     none = PHASE_TABLE.empty()
     assert peak_parts(replace(facts, phases=none, engine_passes=facts.engine_passes.take([]))) is None
     assert peak_parts(replace(facts, memory={})) is None
@@ -69,14 +63,8 @@ def _with_totals(facts: RankFacts, *totals_mib: int) -> RankFacts:
     start, end = int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][0])
     quarter = (end - start) // 4
     begin = [start, start + quarter, start + 2 * quarter]
-    phases = PHASE_TABLE.table(
-        {
-            "start_ns": begin,
-            "end_ns": [at + quarter for at in begin],
-            "phase": [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER],
-            "name": [0, 0, 0],
-        }
-    )
+    phases = {"start_ns": begin, "end_ns": [at + quarter for at in begin], "name": [0, 0, 0]}
+    phases = PHASE_TABLE.table({**phases, "phase": [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER]})
     at = [start - 1, *(at + quarter // 2 for at in (*begin, start + 3 * quarter))]
     curve = {"at_ns": at[: len(totals_mib)], "allocated_bytes": [value * MIB for value in totals_mib]}
     return replace(facts, phases=phases, memory={"curve": curve})

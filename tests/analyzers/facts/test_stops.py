@@ -25,8 +25,7 @@ def test_a_call_that_takes_far_longer_than_usual_is_a_stall_and_drains_an_idle_d
     stalls = facts.stalls
     assert [facts.strings[name] for name in stalls["name"]] == ["aten::view"] * 2
     assert (stalls["end_ns"] - stalls["start_ns"]).tolist() == [8_000_000, 900_000]
-    assert stalls["usual_ns"].tolist() == [3_000, 3_000]
-    assert stalls["drains"].all()
+    assert stalls["usual_ns"].tolist() == [3_000, 3_000] and stalls["drains"].all()
     stalls = run({(1, 3): 2_000.0}, kernel_us=500.0).facts(tmp_path).stalls
     assert stalls["drains"].tolist() == [False]
 
@@ -93,8 +92,7 @@ def stepping(between_us: float = 20.0) -> Script:
 
 
 def test_a_stretch_without_events_is_silent_and_python_between_two_calls_is_not(tmp_path: Path) -> None:
-    assert lengths(stepping(5_000.0), tmp_path) == [5_020.0] * 3
-    assert lengths(stepping(), tmp_path) == []
+    assert lengths(stepping(5_000.0), tmp_path) == [5_020.0] * 3 and lengths(stepping(), tmp_path) == []
 
 
 def open_call(script: Script) -> None:

@@ -17,7 +17,6 @@ from ddprof.tables import NULL
 
 
 def shifted(facts: RankFacts, by_ns: int) -> RankFacts:
-    """The same rank on a clock that is ahead by `by_ns`."""
     names = ("steps", "device_ops", "comms", "exposed", "gaps", "host_spans", "phases", "stream_waits", "host_work")
     tables = {}
     for name in names:
@@ -56,16 +55,9 @@ def test_a_host_is_reached_through_as_few_others_as_can_be(labelled: Runs) -> No
         ranks.append(replace(first, identity=replace(first.identity, host=f"node{rank}", rank=rank), comms=own))
     instance = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     each = np.zeros(len(groups), np.int64)
-    matched = Matched(
-        instance=instance,
-        rank=np.concatenate(groups),
-        comm=instance,
-        side=np.zeros(len(instance), np.int64),
-        op=each + OP_CODE["all_reduce"],
-        group=np.arange(len(groups)),
-        is_message=each.astype(bool),
-        size_bytes=each,
-    )
+    members = {"rank": np.concatenate(groups), "comm": instance, "side": np.zeros(len(instance), np.int64)}
+    instances = {"op": each + OP_CODE["all_reduce"], "group": np.arange(len(groups)), "size_bytes": each}
+    matched = Matched(instance=instance, is_message=each.astype(bool), **members, **instances)
     domains = align(ranks, matched)[0].domains
     assert tuple(domains[f"node{rank}"].offset_ns for rank in range(4)) == offsets_ns
     errors_ns = [domains[f"node{rank}"].error_ns for rank in range(4)]

@@ -17,14 +17,9 @@ def with_gaps(facts: RankFacts, *pieces: tuple[float, float, str]) -> RankFacts:
     """A rank whose steps hold these idle pieces alone (ms after the first step begins, cause)."""
     origin = int(facts.steps["start_ns"][0])
     start, end, cause = zip(*pieces, strict=True)
-    gaps = GAPS.table(
-        {
-            "start_ns": np.array([origin + int(at * MS) for at in start]),
-            "end_ns": np.array([origin + int(at * MS) for at in end]),
-            "cause": np.array([CAUSE_CODE[each] for each in cause]),
-            "next_op": np.zeros(len(pieces), np.int64),
-        }
-    )
+    start_ns, end_ns = (np.array([origin + int(at * MS) for at in bound]) for bound in (start, end))
+    codes, next_op = np.array([CAUSE_CODE[each] for each in cause]), np.zeros(len(pieces), np.int64)
+    gaps = GAPS.table({"start_ns": start_ns, "end_ns": end_ns, "cause": codes, "next_op": next_op})
     return replace(facts, gaps=gaps, silences=SILENCES.empty())
 
 

@@ -25,31 +25,26 @@ def run(pause_us: float = 0.0, stop_us: float = 0.0) -> Script:
 def test_short_gaps_between_launches_of_kernels_or_graphs_are_their_cost_and_rare_ones_are_not(tmp_path: Path) -> None:
     facts = run().facts(tmp_path)
     found = starved(facts)
-    assert launch_interval_ns(facts) == found.interval_ns == 16_000
-    assert intervals.length(found.launching) > 0
+    assert launch_interval_ns(facts) == found.interval_ns == 16_000 and intervals.length(found.launching) > 0
     assert intervals.length(found.held) == intervals.length(found.stalled) == 0
     # Thirty kernels per launch of a graph, and short gaps between graphs: none of them is long for this host.
     ops = facts.device_ops.take(np.repeat(np.arange(len(facts.device_ops)), 30))
     graphs = replace(facts, device_ops=ops)
     found = starved(graphs)
-    assert found.interval_ns == launch_interval_ns(facts)
-    assert intervals.length(found.held) == 0
+    assert found.interval_ns == launch_interval_ns(facts) and intervals.length(found.held) == 0
     script = Script()
     for _ in range(6):
         script.idle(200_000.0)
         script.launch()
     found = starved(script.facts(tmp_path))
-    assert intervals.length(found.launching) < 1_000_000
-    assert intervals.length(found.held) > 5 * 199_000_000
+    assert intervals.length(found.launching) < 1_000_000 and intervals.length(found.held) > 5 * 199_000_000
 
 
 def test_a_long_pause_of_every_step_is_not_nor_is_a_stop_inside_a_call(tmp_path: Path) -> None:
     found = starved(run(pause_us=5_000.0).facts(tmp_path))
-    assert intervals.length(found.held) > 4 * 4_900_000
-    assert intervals.length(found.launching) < 2_000_000
+    assert intervals.length(found.held) > 4 * 4_900_000 and intervals.length(found.launching) < 2_000_000
     found = starved(run(stop_us=7_000.0).facts(tmp_path))
-    assert intervals.length(found.stalled) > 6_900_000
-    assert intervals.length(found.held) == 0
+    assert intervals.length(found.stalled) > 6_900_000 and intervals.length(found.held) == 0
     both = starved(run(pause_us=5_000.0, stop_us=7_000.0).facts(tmp_path))
     parts = (both.launching, both.stalled, both.held)
     assert intervals.length(both.every) == sum(map(intervals.length, parts))  # they are disjoint

@@ -67,8 +67,7 @@ def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path
     assert fed_more_each_step(ranks, 0.3).tolist() == [False, True]
     assert not fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
     ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
-    assert np.isnan(fed_ratio(ranks)).all()
-    assert not fed_more_each_step(ranks, 0.3).any()
+    assert np.isnan(fed_ratio(ranks)).all() and not fed_more_each_step(ranks, 0.3).any()
 
 
 def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
@@ -114,7 +113,7 @@ def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) 
 @pytest.mark.parametrize(
     ("passes", "update", "identifier"), [(1.8, 1.0, "straggler.imbalance"), (1.8, 1.8, "straggler.compute")]
 )
-def test_a_larger_batch_leaves_the_optimizer_as_it_is(
+def test_a_larger_batch_leaves_the_optimizer_alone(
     tmp_path: Path, passes: float, update: float, identifier: str
 ) -> None:
     run = two_ranks(tmp_path / "run", passes, update)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from cpu_loop import cpu_loop
 from labelled_runs import candidates
+from msgspec import structs
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
@@ -16,19 +17,9 @@ from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, Sid
 def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> LoadedRun:
     """Two CPU ranks of a host, whose threads had no core for a share of the traced time."""
     time = CpuTime(dur_ns=10**9, cpu_ns=4 * 10**8, waited_ns=int(waited_share * 10**9))
-    ranks = [
-        replace(
-            cpu_loop(folder, rank=rank),
-            sidecar=Sidecar(
-                schema="ddprof.sidecar/1",
-                rank=rank,
-                precision=PrecisionSettings(num_threads=threads),
-                processors=Processors(usable=cores, local_ranks=2),
-                cpu_waits=CpuWaits(windows=(time,), run=time),
-            ),
-        )
-        for rank in range(2)
-    ]
+    precision, processors = PrecisionSettings(num_threads=threads), Processors(usable=cores, local_ranks=2)
+    known = Sidecar(precision=precision, processors=processors, cpu_waits=CpuWaits(windows=(time,), run=time))
+    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(known, rank=rank)) for rank in range(2)]
     return LoadedRun("made", job_facts(ranks), ())
 
 

@@ -45,12 +45,10 @@ def test_the_only_step_left_or_one_in_which_no_device_computes_names_nothing(tmp
     named = report_of(whole, tmp_path / "whole")
     assert [finding.id for finding in named.findings] == ["input.starved"]
     silent = report_of(torn[: int(0.7 * len(torn))], tmp_path / "torn")
-    assert not silent.findings
-    assert ONE_STEP_LEFT in {abstention.reason for abstention in silent.abstentions}
+    assert not silent.findings and ONE_STEP_LEFT in {abstention.reason for abstention in silent.abstentions}
     # The parameters that DDP sends first are no traffic of every step.
     found = report_of(json.dumps({"traceEvents": [STEP, SEND]}), tmp_path / "first")
-    assert not found.findings
-    assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
+    assert not found.findings and NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
     gemm = span("kernel", "ampere_sgemm_128x64_tn", 10_000, 8_000)
     trained = report_of(json.dumps({"traceEvents": [STEP, gemm, SEND]}), tmp_path / "trained")
     assert NOTHING_COMPUTED not in {abstention.reason for abstention in trained.abstentions}
@@ -64,16 +62,14 @@ def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_p
         text = json.dumps({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": recorded})
         (tmp_path / f"rank{rank}.json").write_text(text, encoding="utf-8")
     found = analyze([tmp_path])[0]
-    assert not found.findings
-    assert NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
+    assert not found.findings and NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
 
 
 @pytest.mark.parametrize(("length_us", "says"), [(0.13, True), (6.0, True), (60.0, False)])
 def test_nothing_is_said_of_less_than_a_launch(tmp_path: Path, length_us: float, says: bool) -> None:
     kernel = span("kernel", "ampere_sgemm_128x64_tn", 0, length_us / 8)
     found = report_of(json.dumps([kernel, span("cpu_op", "aten::mm", 0, length_us)]), tmp_path / "sample")
-    assert ("too little was recorded" in found.verdict.headline) == says
-    assert not (says and found.findings)
+    assert ("too little was recorded" in found.verdict.headline) == says and not (says and found.findings)
 
 
 @pytest.mark.parametrize(("category", "tail_us", "name"), [("cpu_op", 80_000, "#"), ("Operator", 150_000, "#")])

@@ -25,12 +25,6 @@ def test_it_is_priced_by_the_step_without_the_calls(labelled: Runs) -> None:
     assert predicted_us == pytest.approx(truth["counterfactual_step_us"], rel=0.01)
 
 
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "straggler.compute", "host.sync"])
-def test_runs_without_a_barrier_have_none(labelled: Runs, name: str) -> None:
-    report = labelled(name).report
-    assert ID in report.checked and not [f for f in report.findings if f.id == ID]
-
-
 def script(calls: list[str], cat: str) -> Script:
     """Three steps; in each the host calls these for 300 us each, then launches."""
     made = Script()

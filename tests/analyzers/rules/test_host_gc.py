@@ -15,8 +15,7 @@ MS = 1_000_000
 
 def test_suggests_to_collect_at_once_also_by_the_record(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
-    assert "gc." in str(said.fixes[0].patch)
-    assert said.changes[0].target == "gc"
+    assert "gc." in str(said.fixes[0].patch) and said.changes[0].target == "gc"
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "generation": 2} for i in range(1, 90)]
     window = {"start_ns": 0, "end_ns": 10_000_000, "export_pause_ns": 500_000}
     sidecar = {"steps": steps(100, 1_000_000), "gc": pauses, "windows": [window]}

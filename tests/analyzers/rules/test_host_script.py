@@ -18,9 +18,7 @@ ID = "host.script"
 FORWARD = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
 
-def run(
-    folder: Path, own_us: list[float], frames: bool = True, function: str = "train.py(60): update_ema"
-) -> LoadedRun:
+def run(folder: Path, own_us: list[float], frames: bool = True, function: str = "train.py(6): update_ema") -> LoadedRun:
     """Ranks that run `own_us` of Python after the optimizer in every step, inside a frame of the script."""
 
     def work(script: Script, rank: int, step: int) -> None:
@@ -43,12 +41,9 @@ def run(
 def test_names_the_line_its_share_and_what_to_do(tmp_path: Path) -> None:
     made = run(tmp_path, [6_000.0, 6_000.0])
     (found,) = candidates(ID, made.measures)
-    assert found.ranks == ()
-    assert "train.py:60 update_ema()" in found.summary
-    assert "per step" in found.evidence[0].text
-    assert "_foreach_lerp_" in (found.fixes[0].patch or "")
-    assert made.report.findings[0].id == ID
-    assert "train.py:60 update_ema()" in made.report.verdict.headline
+    assert found.ranks == () and "train.py:6 update_ema()" in found.summary
+    assert "per step" in found.evidence[0].text and "_foreach_lerp_" in (found.fixes[0].patch or "")
+    assert made.report.findings[0].id == ID and "train.py:6 update_ema()" in made.report.verdict.headline
     assert "compile" not in made.report.verdict.headline
     gain = made.report.findings[0].recoverable_us
     assert 0.7 * 3_000.0 < gain.value <= 6_100.0
@@ -57,8 +52,7 @@ def test_names_the_line_its_share_and_what_to_do(tmp_path: Path) -> None:
 
 def test_needs_frames_and_counts_what_hosts_that_run_ahead_hide_on_some_ranks(tmp_path: Path) -> None:
     (abstention,) = catalogue()[ID].detect(run(tmp_path, [6_000.0, 6_000.0], frames=False).measures)
-    assert isinstance(abstention, Abstention)
-    assert "without Python stacks" in abstention.reason
+    assert isinstance(abstention, Abstention) and "without Python stacks" in abstention.reason
     # Every rank runs the line; in each step the device of one of them has enough to do meanwhile.
     made = run(tmp_path, [6_000.0, 5_200.0, 4_400.0])
     (found,) = candidates(ID, made.measures)
@@ -83,8 +77,7 @@ def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> Non
     typical_us = float(measures.script_us[1])
     apart = replace(measures, script_us=np.array([10 * typical_us, typical_us]), alone={})
     found = candidate(ID, apart)
-    assert found.lost_us <= 2.5 * typical_us
-    assert {seen.rank for seen in found.evidence} <= {1, None}
+    assert found.lost_us <= 2.5 * typical_us and {seen.rank for seen in found.evidence} <= {1, None}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +86,7 @@ def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> Non
 )
 def test_preparing_data_and_evaluating_are_not_of_the_script(tmp_path: Path, function: str, cause: str) -> None:
     made = run(tmp_path, [6_000.0, 6_000.0], function=function)
-    assert candidates(ID, made.measures) == []
-    assert made.measures.cause_us(cause).min() > 2_000.0
+    assert candidates(ID, made.measures) == [] and made.measures.cause_us(cause).min() > 2_000.0
 
 
 def test_a_recording_without_backward_passes_has_them_before_the_optimizer(tmp_path: Path) -> None:
@@ -108,5 +100,4 @@ def test_a_recording_without_backward_passes_has_them_before_the_optimizer(tmp_p
                 script.launch(dur_us=50.0)
         script.synchronise()
     made = loaded([script], tmp_path)
-    assert float(made.measures.launching_us[0]) > 5_000.0
-    assert float(made.measures.script_us[0]) == 0.0
+    assert float(made.measures.launching_us[0]) > 5_000.0 and float(made.measures.script_us[0]) == 0.0

@@ -22,8 +22,7 @@ def test_names_the_calls_the_idle_time_and_the_line_of_the_script(labelled: Runs
     line = {"source_line": "train.py:88", "what": "item", "count": 5, "total_ns": 9_000}
     line["source"] = "total += loss.item()"
     said = candidate(ID, with_sidecars(labelled(ID), {"syncs": [line]}))
-    assert "train.py:88: total += loss.item()" in said.evidence[0].text
-    assert said.fixes[0].patch is not None
+    assert "train.py:88: total += loss.item()" in said.evidence[0].text and said.fixes[0].patch is not None
     assert "- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch
 
 

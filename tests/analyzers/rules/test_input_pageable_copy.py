@@ -23,8 +23,7 @@ def test_names_the_rank_whose_copies_take_far_longer_unless_it_copies_more(label
     copies[1] *= 20
     said = [*RULE.detect(replace(measures, pageable_us=copies))]
     assert len(said) == 1 and isinstance(said[0], Candidate)
-    assert said[0].ranks == (measures.job.rank_ids[1],)
-    assert "bus of rank" in said[0].fixes[0].setting
+    assert said[0].ranks == (measures.job.rank_ids[1],) and "bus of rank" in said[0].fixes[0].setting
     measures = labelled(ID).measures
     fed = measures.job.ranks[1]
     more = fed.device_ops.replace(size_bytes=20 * np.maximum(fed.device_ops["size_bytes"], 1))

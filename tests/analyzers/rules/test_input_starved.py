@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate, fires
+from labelled_runs import Runs, abstains, candidate, candidates, fires
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.rules.input_starved import workers_fix
-from ddprof.findings import Candidate
 
 ID = "input.starved"
 
@@ -17,8 +15,7 @@ ID = "input.starved"
 def test_blames_the_job_and_names_workers_where_loaders_have_ranges(labelled: Runs) -> None:
     said = fires(labelled(ID), ID)
     assert "num_workers" in [fix.setting for fix in said.fixes]
-    truth = labelled(ID).label["ledger"]["job"]["dataloader"]
-    assert said.lost_us == pytest.approx(truth, rel=0.02)
+    assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["dataloader"], rel=0.02)
     measures = labelled("clean.ddp").measures
     none = replace(measures, host_counts={**measures.host_counts, "dataloader": np.zeros(4)})
     assert "no DataLoader range" in abstains(ID, none)
@@ -32,18 +29,10 @@ def test_loaders_that_run_dry_in_turn(labelled: Runs, longest_of_others: float, 
     loader, longest = np.full(ranks, 0.02 * step), np.full(ranks, longest_of_others * 0.1 * step)
     loader[:-1], loader[-1], longest[-1] = 0.003 * step, 0.1 * step, 0.1 * step
     loader[0] = 0.012 * step if starved else loader[0]
-    given = replace(
-        measures,
-        host_spans_us={**measures.host_spans_us, "dataloader": loader},
-        longest_fetch_us=longest,
-        host_counts={**measures.host_counts, "dataloader": np.ones(ranks)},
-    )
-    said = {
-        c.id: c.ranks
-        for id in (ID, "input.straggler")
-        for c in catalogue()[id].detect(given)
-        if isinstance(c, Candidate)
-    }
+    spans_us = {**measures.host_spans_us, "dataloader": loader}
+    counts = {**measures.host_counts, "dataloader": np.ones(ranks)}
+    given = replace(measures, host_spans_us=spans_us, longest_fetch_us=longest, host_counts=counts)
+    said = {c.id: c.ranks for rule_id in (ID, "input.straggler") for c in candidates(rule_id, given)}
     assert said == ({ID: ()} if starved else {"input.straggler": (measures.job.rank_ids[-1],)})
 
 
@@ -60,8 +49,7 @@ def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: flo
     fetching["collate_ns"] = int(collate_ns * fetch_ns)
     sidecar = {"fetching": fetching, "dataloader": {"num_workers": 2}, "processors": {"usable": 64, "local_ranks": 8}}
     said = candidate(ID, with_sidecars(labelled(ID), sidecar))
-    assert kind in said.evidence[0].text
-    assert said.fixes[1].setting == setting
+    assert kind in said.evidence[0].text and said.fixes[1].setting == setting
     workers = int(said.fixes[0].suggested)
     assert workers > 2
     assert workers <= 8 or "waiting" in kind  # eight cores for each rank; a fetch that waits needs none

@@ -22,8 +22,7 @@ def test_recomputing_with_memory_free_is_needless_in_whole_or_in_part(labelled: 
     """Priced by the kernels that are not repeated, with what keeping activations takes."""
     run = labelled("needless recomputation")
     said = fires(run, ID)
-    assert said.fixes[0].suggested == "off"
-    assert "which fits" in said.evidence[0].text
+    assert said.fixes[0].suggested == "off" and "which fits" in said.evidence[0].text
     assert run.pricer.step_us(said.changes) == pytest.approx(run.label["counterfactual_step_us"], rel=0.02)
     assert run.score.right
     measures = run.measures
@@ -32,7 +31,6 @@ def test_recomputing_with_memory_free_is_needless_in_whole_or_in_part(labelled: 
     said = candidate(ID, on_every_rank(measures, memory=half))
     assert said.changes[0].values[0] == pytest.approx(0.5)
     whole = run.pricer.step_us(fires(run, ID).changes)
-    part = run.pricer.step_us(said.changes)
-    assert part == pytest.approx((measures.step_us + whole) / 2, rel=0.02)
+    assert run.pricer.step_us(said.changes) == pytest.approx((measures.step_us + whole) / 2, rel=0.02)
     reason = abstains(ID, labelled("recomputation of unknown use").measures)
     assert "activation checkpointing" in reason and "cannot be told" in reason

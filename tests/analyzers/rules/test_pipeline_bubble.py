@@ -20,7 +20,6 @@ ID = "pipeline.bubble"
 
 
 def pipeline_of(measures: Measures) -> Pipeline:
-    """The pipeline of a job that has one."""
     assert measures.job.pipeline is not None
     return measures.job.pipeline
 
@@ -45,8 +44,7 @@ def test_more_microbatches_or_chunks_are_suggested_where_peers_and_records_agree
     """Two microbatches in two stages: four win 16 % of the step, eight 7 % more, sixteen too little."""
     run = labelled(ID)
     said = fires(run, ID)
-    assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8")
-    assert said.is_bound
+    assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8") and said.is_bound
     said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
     assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
@@ -66,8 +64,7 @@ def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Run
     gained_us = best_microbatches(measures, pipeline_of(measures))[-1][1]
     assert gained_us == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
     cheap = scheduled(labelled, 0.0)
-    assert counts(cheap) == [8, 16, 32]
-    assert counts(scheduled(labelled, 4_000.0)) == [8]
+    assert counts(cheap) == [8, 16, 32] and counts(scheduled(labelled, 4_000.0)) == [8]
     eight = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
     assert counts(on_every_rank(cheap, sidecar=eight)) == [8]
 
@@ -88,8 +85,7 @@ def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> Non
 def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs, name: str, chunks: int) -> None:
     run = labelled(name)
     said = fires(run, ID)
-    pipeline = pipeline_of(run.measures)
-    assert pipeline.interleave == chunks
+    assert pipeline_of(run.measures).interleave == chunks
     assert (f"in {chunks} chunks per stage" in said.summary) == (chunks > 1)
     assert said.lost_us == pytest.approx(run.label["ledger"]["job"]["pipeline_bubble"], rel=0.03)
     (more,) = (fix for fix in said.fixes if fix.setting == "chunks per stage")

@@ -2,7 +2,7 @@
 
 import pytest
 from corpus import CLEAN
-from labelled_runs import Runs, abstains
+from labelled_runs import Runs, abstains, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Abstention, Candidate
@@ -67,3 +67,27 @@ def test_rules_on_what_holds_a_host_say_for_how_long_each_rank_has_it(labelled: 
 def test_one_rank_has_nobody_to_be_compared_with(labelled: Runs, rule_id: str, reason: str) -> None:
     run = labelled("straggler.compute" if rule_id == "straggler.unexplained" else rule_id)
     assert reason in abstains(rule_id, run.only(0))
+
+
+SUGGESTED = {
+    "compute.precision": ("fp32", "autocast", "bf16"),
+    "compute.unfused_optimizer": ("fused", "True"),
+    "comm.sharding": ("reshard_after_forward", "False"),
+    "host.launch_bound": ("compile",),
+}
+
+
+@pytest.mark.parametrize("rule_id", SUGGESTED)
+def test_what_suits_the_fault_is_suggested(labelled: Runs, rule_id: str) -> None:
+    said = " ".join(map(str, fires(labelled(rule_id), rule_id).fixes))
+    assert all(word in said for word in SUGGESTED[rule_id]), said
+
+
+def test_nothing_is_suggested_that_would_not_fit_or_of_hosts_that_were_not_seen(labelled: Runs) -> None:
+    full = {"peak_allocated_bytes": 79 * 10**9, "total_bytes": 80 * 10**9}
+    measures = on_every_rank(labelled("comm.sharding").measures, memory=full)
+    assert list(catalogue()["comm.sharding"].detect(measures)) == []
+    old = {"top": {"categories": {"Operator": 1_048}}, "counts": {"operators_per_step": 262}}
+    rule_id = "host.launch_bound"
+    assert "this old profiler" in abstains(rule_id, on_every_rank(labelled(rule_id).measures, **old))
+    assert "CPU run" in abstains(rule_id, on_every_rank(labelled("clean.ddp").measures, is_device_rank=False))

@@ -19,8 +19,7 @@ def test_names_and_prices_the_slow_device_unless_its_rank_runs_something_alone(l
     said, (fault,) = fires(run, ID, 2), run.label["faults"]
     assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     (change,) = said.changes
-    assert change.kind == "scale_compute"
-    assert change.values[0] == pytest.approx(1.3, abs=0.03)
+    assert change.kind == "scale_compute" and change.values[0] == pytest.approx(1.3, abs=0.03)
     measures = labelled(ID).run.measures
     said = candidate(ID, measures)
     late = measures.job.rank_ids.index(said.ranks[0])
@@ -62,15 +61,13 @@ def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> No
     said, texts = sampled(labelled, gpu(throttled={"sw_power_cap": 100}, power_limit_mw=310_000), gpu())
     assert "its power limit is 310 W, the typical peer's 700 W" in texts
     (fix,) = said.fixes
-    assert (fix.current, fix.suggested) == ("310 W", "700 W, as on its peers")
-    assert fix.patch is not None
+    assert (fix.current, fix.suggested) == ("310 W", "700 W, as on its peers") and fix.patch is not None
     assert "-pl 700" in fix.patch
     said, _ = sampled(labelled, gpu(throttled={"hw_thermal": 60}, temperature_max_c=93), gpu(temperature_max_c=64))
     assert (said.fixes[0].setting, said.fixes[0].current) == ("cooling of GPU 2 of the host of rank 2", "93 °C at most")
     capped = gpu(throttled={"sw_power_cap": 110})
     said, texts = sampled(labelled, capped, capped)
-    assert len(texts) == 1
-    assert "nothing throttled it more than them" in texts[0]
+    assert len(texts) == 1 and "nothing throttled it more than them" in texts[0]
     assert said.fixes[0].setting == "device of rank 2"
 
 

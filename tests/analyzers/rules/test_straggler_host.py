@@ -21,10 +21,8 @@ ID = "straggler.host"
 def test_names_the_slow_host_where_launches_or_communication_were_recorded(labelled: Runs) -> None:
     assert fires(labelled(ID), ID, 1).lost_us > 0
     measures = labelled("clean.ddp").measures
-    unlaunched = [
-        replace(facts, device_ops=facts.device_ops.replace(launch_ns=np.full(len(facts.device_ops), NULL)))
-        for facts in measures.job.ranks
-    ]
+    ops = [facts.device_ops.replace(launch_ns=np.full(len(facts.device_ops), NULL)) for facts in measures.job.ranks]
+    unlaunched = [replace(facts, device_ops=own) for facts, own in zip(measures.job.ranks, ops, strict=True)]
     assert "launch calls" in abstains(ID, measure(job_facts(unlaunched)))
     silent = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
     job = replace(measures.job, ranks=silent, instances=measures.job.instances.take(np.empty(0, np.int64)))
@@ -49,8 +47,7 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> No
         longer = replace(measures, work=replace(measures.work, factor=factor))
         return [found.ranks for found in catalogue()[ID].detect(longer) if isinstance(found, Candidate)]
 
-    assert named(1_000, 2.0) == []
-    assert named(1_000, 1.0) == [(1,)]
+    assert named(1_000, 2.0) == [] and named(1_000, 1.0) == [(1,)]
     assert named(300, 2.0) == [(1,)]  # its host takes eight times as long
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from captured import fed, sidecar_of
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, candidate, fires
+from labelled_runs import Runs, candidate, fires, serious
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.assemble import job_facts
@@ -18,8 +18,7 @@ Work = Callable[[Script, int, int], None]
 
 
 def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
-    assert said.changes[0].kind == "balance_compute"
+    assert fires(labelled(ID), ID).changes[0].kind == "balance_compute"
     run = labelled(ID)
     text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
     assert "3.00x the elements" in text and "moves between ranks" in text
@@ -32,10 +31,6 @@ def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labe
 def unequal(folder: Path, work: Work, ranks: int = 4) -> LoadedRun:
     """Ranks that do `work` (script, rank, step) and meet in an all-reduce, step by step."""
     return loaded(in_step(ranks, 5, work), folder)
-
-
-def serious(made: LoadedRun) -> dict[str, tuple[int, ...]]:
-    return {f.id: f.ranks for f in made.report.findings if made.report.severity_of(f) != "info"}
 
 
 def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -> None:
@@ -71,7 +66,7 @@ def scattered(script: Script, rank: int, step: int) -> None:
     ],
 )
 def test_more_work_is_told_from_a_slow_device(tmp_path: Path, work: Work, found: dict[str, tuple[int, ...]]) -> None:
-    assert serious(unequal(tmp_path, work)) == found
+    assert serious(unequal(tmp_path, work).report) == found
 
 
 def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:
@@ -81,7 +76,7 @@ def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) 
             layers(script, 180.0, "evaluation kernel")
 
     made = unequal(tmp_path, work)
-    assert serious(made) == {ID: (0,)}
+    assert serious(made.report) == {ID: (0,)}
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert finding.recoverable_us.value == pytest.approx(20 * 180.0 / 5, rel=0.15)
 
@@ -97,7 +92,7 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
                     script.idle(3_000.0)
 
     made = unequal(tmp_path, work)
-    assert serious(made)[ID] == (0,)
+    assert serious(made.report)[ID] == (0,)
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert "histograms()" in finding.summary
     assert finding.recoverable_us.value == pytest.approx(5 * 400.0 + 3_000.0, rel=0.05)
@@ -114,17 +109,14 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
 def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, cure: str) -> None:
     run = labelled(name)
     said = fires(run, ID, rank)
-    assert said.summary.startswith(words)
-    assert cure in said.fixes[0].suggested
-    assert run.said("straggler.compute") == []
-    assert run.score.right
+    assert said.summary.startswith(words) and cure in said.fixes[0].suggested
+    assert run.said("straggler.compute") == [] and run.score.right
 
 
 @pytest.mark.parametrize("name", ["slow device among experts", "device short of power among experts"])
 def test_a_slow_device_among_experts_is_no_hot_expert(labelled: Runs, name: str) -> None:
     run = labelled(name)
-    assert run.said(ID) == []
-    assert run.score.right
+    assert run.said(ID) == [] and run.score.right
 
 
 def test_a_hot_expert_of_two_ranks_counts_by_what_the_other_waits(labelled: Runs) -> None:
@@ -151,8 +143,7 @@ def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> 
         ranks.append(replace(facts, sidecar=sidecar_of({"batches": fed})))
     report = LoadedRun("made", job_facts(ranks), ()).report
     found = next(finding for finding in report.findings if finding.id == ID)
-    assert found.ranks == (1,)
-    assert "batches of 192 samples against 64" in found.summary
+    assert found.ranks == (1,) and "batches of 192 samples against 64" in found.summary
     assert found.fixes[0].setting == "batch size of rank 1"
     assert found.recoverable_us.value == pytest.approx(2_000.0 + 20 * 200.0, rel=0.2)
     assert not [finding for finding in report.findings if finding.id in ("straggler.host", "straggler.compute")]

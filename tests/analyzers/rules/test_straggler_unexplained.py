@@ -28,14 +28,12 @@ def run(folder: Path, late: Callable[[int], int], ranks: int = 4, by_us: float =
 def test_names_the_rank_that_is_late_again_and_again_and_none_where_that_moves(tmp_path: Path) -> None:
     made = run(tmp_path, lambda step: 2)
     said = candidate(ID, made.measures)
-    assert said.ranks == (2,)
-    assert "rank 2 is the latest in 8 of 8 steps" in said.summary
+    assert said.ranks == (2,) and "rank 2 is the latest in 8 of 8 steps" in said.summary
     assert "copying between host and device" in said.evidence[0].text
     assert made.pricer.gain_us(said) == pytest.approx(2_000.0, rel=0.1)
     assert [found.id for found in made.report.findings if 2 in found.ranks], made.report.findings
     said = candidate(ID, run(tmp_path, lambda step: step % 4).measures)
-    assert said.ranks == ()
-    assert "the slowest rank varies: 4 ranks" in said.summary
+    assert said.ranks == () and "the slowest rank varies: 4 ranks" in said.summary
     made = run(tmp_path, lambda step: step % 4, by_us=450.0)
     assert 0.03 < candidate(ID, made.measures).lost_us / made.measures.step_us < 0.1
     assert made.pricer.gain_us(candidate(ID, made.measures)) == 0.0

@@ -64,8 +64,7 @@ def test_stages_come_first_then_hosts(inner: str, count: int, stages: int, hosts
     chosen = greedy(shown, [], count)
     assert len(set(chosen)) == count
     seen = counts([shown[at] for at in chosen])
-    assert (seen[STAGE], seen[HOST]) == (stages, hosts)
-    assert seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
+    assert (seen[STAGE], seen[HOST]) == (stages, hosts) and seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
     assert counts(shown)[STAGE] == STAGES
 
 
@@ -73,8 +72,7 @@ def test_named_ranks_are_in_the_sample_and_unreadable_files_are_chosen_by_name(t
     chosen = greedy(mesh("tensor"), [13, 14], 6)
     assert len(chosen) == 6 and {13, 14} <= set(chosen)
     sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
-    found = sample(sources, parse_ranks("sample:4"))
-    assert counts(found.read) == {HOST: 4}
+    assert counts(sample(sources, parse_ranks("sample:4")).read) == {HOST: 4}
 
 
 @pytest.mark.parametrize("total", [7, 8, 64, 96, 1000, 4096])
@@ -82,8 +80,7 @@ def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(tot
     for block in (size for size in range(1, total + 1) if total % size == 0 and total // size <= 128):
         shown = {position // block for position in spread(total, total // block)}
         assert shown == set(range(total // block)) or total // block == 1
-    assert spread(total, 0) == []
-    assert spread(total, 1) == [0]
+    assert spread(total, 0) == [] and spread(total, 1) == [0]
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +108,7 @@ def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_
 
 def test_files_that_cannot_be_read_are_chosen_by_their_names(tmp_path: Path) -> None:
     sources = [Source(str(tmp_path / f"rank{rank}.host{rank // 2}.7.0.0.pt.trace.json"), "kineto") for rank in range(8)]
-    found = sample(sources, parse_ranks("sample:4"))
-    assert counts(found.read) == {HOST: 4}
+    assert counts(sample(sources, parse_ranks("sample:4")).read) == {HOST: 4}
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,5 @@ def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded()
     run = run_of("bubble")
     now = present(run.measures, {})
     said = {knob.key: knob.current(run.measures, now) for knob in KNOBS}
-    assert run.job.pipeline is not None
-    assert said["microbatches"] == str(run.job.pipeline.microbatches)
-    assert said["bandwidth"].endswith("exposed transfer per step")
-    assert said["num_workers"] == "not recorded"
+    assert run.job.pipeline is not None and said["microbatches"] == str(run.job.pipeline.microbatches)
+    assert said["bandwidth"].endswith("exposed transfer per step") and said["num_workers"] == "not recorded"

@@ -39,23 +39,19 @@ def test_findings_say_what_they_stand_on_and_no_rule_states_a_number(labelled: R
         assert "confidence" not in given, file
     for name in ("host.gc", "straggler.compute", "comm.no_overlap"):
         for finding in labelled(name).report.findings:
-            assert finding.basis in {basis.value for basis in Basis}
-            assert finding.doubts == ()
+            assert finding.basis in {basis.value for basis in Basis} and finding.doubts == ()
             assert "labelled runs" in finding.grounds
 
 
 def changed(measures: Measures, change: Callable[[JobFacts], JobFacts]) -> Measures:
-    """The measures with another job."""
     return replace(measures, job=change(measures.job))
 
 
 def first_rank(job: JobFacts, **values: object) -> JobFacts:
-    """The job with its first rank recorded otherwise."""
     return replace(job, ranks=(replace(job.ranks[0], **values), *job.ranks[1:]))  # type: ignore[arg-type]
 
 
 def unconnected(job: JobFacts) -> JobFacts:
-    """No operation connects the clock of the host."""
     domains = dict.fromkeys(job.clock.domains, HostClock(0, 0.0, None))
     return replace(job, clock=replace(job.clock, domains=domains))
 
@@ -83,5 +79,4 @@ def test_every_doubt_is_told_from_what_was_recorded(run: Labelled) -> None:
         Doubt.REPLAY_ERROR: doubts_of(measures, 0.2),
     }
     of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_prices.py, rules/evidence/test_occurrences.py
-    assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings}
-    assert set(WORDS) == set(Doubt)
+    assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings} and set(WORDS) == set(Doubt)

@@ -12,14 +12,10 @@ from ddprof.readers import Source
 
 
 def test_memory_bounds_the_processes() -> None:
-    assert processes(8, None) == 8
-    assert processes(8, 4 * WORKER_BYTES) == 3
-    assert processes(8, 1) == 1
+    assert processes(8, None) == 8 and processes(8, 4 * WORKER_BYTES) == 3 and processes(8, 1) == 1
 
 
-@pytest.mark.parametrize(
-    ("files", "size_bytes", "at_once"), [(1024, 50_000, 20), (1024, 5_000_000, 1), (64, 50_000, 4)]
-)
+@pytest.mark.parametrize("files,size_bytes,at_once", [(1024, 50_000, 20), (1024, 5_000_000, 1), (64, 50_000, 4)])
 def test_small_files_are_handed_over_several_at_a_time(files: int, size_bytes: int, at_once: int) -> None:
     assert chunk([Source(f"rank{rank}.json", "kineto", size_bytes=size_bytes) for rank in range(files)], 2) == at_once
 
@@ -45,8 +41,6 @@ def test_a_store_is_read_by_new_processes(monkeypatch: pytest.MonkeyPatch, path:
 
 
 class InThisProcess:
-    """An executor without processes."""
-
     def __init__(self, workers: int, mp_context: Any) -> None:
         self.workers = workers
 
@@ -57,5 +51,4 @@ class InThisProcess:
         return None
 
     def map(self, work: Any, sources: Any, chunksize: int) -> Any:
-        """As `Executor.map`."""
         return map(work, sources)

@@ -1,12 +1,9 @@
 """What tests of several appliers need."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # `appliers` is a helper of this folder, not a package
 
 
 @pytest.fixture

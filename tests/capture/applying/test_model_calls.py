@@ -30,9 +30,9 @@ class Seeing(torch.nn.Module):  # type: ignore[misc, name-defined]
         return {"y": y, "count": 1}
 
 
-def wrapped(network: Any) -> tuple[Any, Any]:
+def wrapped(network: Any, cls: Any = AutocastApplier, stated: str = "autocast=bf16") -> tuple[Any, Any]:
     """The network in DDP under the setting, and what came of it."""
-    with applying(AutocastApplier, "autocast=bf16", of=DDP) as outcomes:
+    with applying(cls, stated, of=DDP) as outcomes:
         return torch.nn.parallel.DistributedDataParallel(network), outcomes
 
 
@@ -90,12 +90,6 @@ class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
         return self.layer(x) + 1
 
 
-def compiled(network: Any) -> tuple[Any, Any]:
-    """The network in DDP under the setting, and what came of it."""
-    with applying(CompileApplier, STATED, of=DDP) as outcomes:
-        return torch.nn.parallel.DistributedDataParallel(network), outcomes
-
-
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
     """In place of inductor: keeps the graphs and runs them as they are; raises what it is told to."""
@@ -121,7 +115,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_model_is_compiled_as_it_is_called(alone: None, compiler: Any) -> None:
     network = Network()
-    model, outcomes = compiled(network)
+    model, outcomes = wrapped(network, CompileApplier, STATED)
     assert "no graph of the model reached the compiler" in told(outcomes)[0][3]
     model(torch.ones(1, 3)).sum().backward()
     assert len(compiler.graphs) == 1 and told(outcomes) == [("compile", True, None, "")]
@@ -131,10 +125,10 @@ def test_a_model_is_compiled_as_it_is_called(alone: None, compiler: Any) -> None
 def test_what_the_script_compiles_is_let_be_and_a_compiler_may_fail(alone: None, compiler: Any) -> None:
     network = Network()
     network.compile(backend=compiler)
-    model, outcomes = compiled(network)
+    model, outcomes = wrapped(network, CompileApplier, STATED)
     assert "the script compiles it" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
     compiler.error = RuntimeError("no C++ compiler\nmore")
-    model, outcomes = compiled(Network())
+    model, outcomes = wrapped(Network(), CompileApplier, STATED)
     assert model(torch.ones(1, 3)).shape == (1, 2)
     why = "a graph of the model runs as it is: RuntimeError: no C++ compiler"
     assert told(outcomes) == [("compile", False, None, why)]

@@ -68,5 +68,4 @@ def test_a_collection_while_automatic_ones_are_off_was_called() -> None:
             collections._event("stop", {"generation": 2})
     finally:
         collections.uninstall()
-    told = [row["was_called"] for row in kept if row["dur_ns"] >= LONG_NS]
-    assert told == [False, True]
+    assert [row["was_called"] for row in kept if row["dur_ns"] >= LONG_NS] == [False, True]

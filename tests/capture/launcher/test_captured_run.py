@@ -69,19 +69,15 @@ CHORES = ("salvage", "summarize", "read_topology", "write_json", "RunUpload.end"
 ERRORS = (RuntimeError("no\nluck"), OSError(28, "No space left on device"), KeyboardInterrupt())
 
 
-@pytest.mark.parametrize(("broken", "error"), list(itertools.product(CHORES, ERRORS)))
+@pytest.mark.parametrize(("chore", "error"), list(itertools.product(CHORES, ERRORS)))
 def test_a_chore_that_fails_costs_one_line(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    broken: str,
-    error: BaseException,
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, chore: str, error: BaseException
 ) -> None:
     def fail(*_: object) -> None:
         raise error
 
     run = CapturedRun(options(tmp_path / "run", out=f"file://{tmp_path}/store"), ["true"])
-    monkeypatch.setattr(f"{captured_run.__name__}.{broken}", fail)
+    monkeypatch.setattr(f"{captured_run.__name__}.{chore}", fail)
     run.end(3)
     err = capfd.readouterr().err.splitlines()
     assert all(line.startswith("ddprof: ") for line in err)

@@ -120,8 +120,7 @@ def test_one_file_that_cannot_be_read_is_named(run: Path, tmp_path: Path, monkey
 
     monkeypatch.setattr(sent._Store, "put", fails)
     done = RunUpload(run, f"file://{tmp_path}/store").end()
-    said = "manifest.json could not be uploaded to"
-    assert done.sent == 1 and done.line(run).startswith(said)
+    assert done.sent == 1 and done.line(run).startswith("manifest.json could not be uploaded to")
     assert "ConnectionResetError: connection reset by peer" in done.line(run)
 
 

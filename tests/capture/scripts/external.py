@@ -93,13 +93,9 @@ def deepspeed() -> None:
     stage = int(sys.argv[2])
     ds.init_distributed("gloo")
     model = Net()
-    config = {
-        "train_micro_batch_size_per_gpu": 4,
-        "gradient_accumulation_steps": 2,
-        "zero_optimization": {"stage": stage},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
-        "wall_clock_breakdown": False,
-    }
+    sizes = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}
+    optimizer = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
+    config = {**sizes, "zero_optimization": {"stage": stage}, "optimizer": optimizer, "wall_clock_breakdown": False}
     engine, _, _, _ = ds.initialize(model=model, model_parameters=model.parameters(), config=config)
     loader = DataLoader(Pairs(), batch_size=4)
     for index, batch in enumerate(loader):

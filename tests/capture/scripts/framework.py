@@ -139,12 +139,8 @@ def pipeline(name: str) -> None:
     rank, stages = dist.get_rank(), 4 if name == "interleaved" else 2
     mine = range(rank, stages, 2)
     modules = {index: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for index in mine}
-    built = [
-        pipelining.PipelineStage(
-            modules[index], index, stages, torch.device("cpu"), input_args=(torch.zeros(4, WIDTH),)
-        )
-        for index in mine
-    ]
+    where: dict[str, Any] = {"device": torch.device("cpu"), "input_args": (torch.zeros(4, WIDTH),)}
+    built = [pipelining.PipelineStage(modules[index], index, stages, **where) for index in mine]
     loss = nn.functional.mse_loss
     schedule: Any
     if name == "interleaved":

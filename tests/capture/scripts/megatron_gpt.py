@@ -23,7 +23,6 @@ def without_cuda() -> None:
 
 
 def model() -> Any:
-    """Two layers, each split over both ranks."""
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.transformer import TransformerConfig
@@ -37,7 +36,6 @@ def model() -> Any:
 
 
 def main() -> None:
-    """Train; the last line of rank 0 has the losses."""
     torch.distributed.init_process_group("gloo")
     without_cuda()
     from megatron.core import parallel_state, tensor_parallel

@@ -36,7 +36,6 @@ class Samples(Dataset[Tensor]):
 
 
 def evaluate() -> None:
-    """Half the step of its rank."""
     time.sleep(0.05)  # PLANTED evaluation
 
 

@@ -29,12 +29,8 @@ def free_port() -> int:
 
 def main() -> None:
     shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *sys.argv[1:]], env={**os.environ, **shared, "RANK": str(r), "LOCAL_RANK": str(r)}
-        )
-        for r in (0, 1)
-    ]
+    line, names = [sys.executable, *sys.argv[1:]], ("RANK", "LOCAL_RANK")
+    ranks = [subprocess.Popen(line, env={**os.environ, **shared, **dict.fromkeys(names, r)}) for r in "01"]
     while any(rank.poll() is None for rank in ranks) and not any(rank.poll() for rank in ranks):
         time.sleep(0.02)
     first = [rank.returncode for rank in ranks]

@@ -10,8 +10,6 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Slow(Dataset[Tensor]):
-    """A millisecond per sample."""
-
     def __len__(self) -> int:
         return 40
 

@@ -27,7 +27,6 @@ class Tracker:
 
 
 def make(kind: str) -> Any:
-    """A collector of either kind."""
     collector = ThreadCollector(Tracker()) if kind == "python" else make_collector(Tracker())
     if kind == "native" and isinstance(collector, ThreadCollector):
         pytest.skip("the stack collector in C was not built: no compiler")

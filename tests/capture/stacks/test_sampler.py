@@ -154,7 +154,7 @@ def test_the_share_holds_from_the_first_turn_on_however_dear_a_sample_is(
         ahead, slowest = (
             WHOLE_RUN_AHEAD_NS / seconds / 1e9,
             0.2 * each_ns / 1e9,
-        )  # a rank that hangs is seen in any case
+        )  # a rank that hangs is seen anyway
         first = 3 * each_ns / 1e9 / seconds
         assert made.described()["frac"] <= WHOLE_RUN_SHARE * (1 + ahead) + slowest + first
     assert made.described()["samples"] >= 3

@@ -207,13 +207,9 @@ QUIET_SANITIZER = {"ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0"}
 def test_a_ring_that_is_cut_short_does_not_end_the_job(tmp_path: Path, first: str, then: str) -> None:
     """And whatever else is wrong with the memory of the process ends it as it would without us."""
     make("native", lambda index: False)
-    done = subprocess.run(
-        [sys.executable, "-c", CUT, str(tmp_path / "a.ring"), first, then],
-        env={**os.environ, **QUIET_SANITIZER, "PYTHONPATH": str(Path(__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = [sys.executable, "-c", CUT, str(tmp_path / "a.ring"), first, then]
+    environment = {**os.environ, **QUIET_SANITIZER, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     if then == "nothing" and first != "faulthandler between":  # put over ours later, it is in charge
         assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
     else:

@@ -46,7 +46,7 @@ def test_events_after_megabytes_of_metadata_and_paths_without_any(tmp_path: Path
     assert [len(t.events) for t in read_all(discover([tmp_path]))] == [5]
 
 
-def test_a_folder_of_large_logs_is_looked_through_so_far_and_says_so(
+def test_a_folder_of_large_logs_is_looked_through_in_part_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(4):

@@ -18,7 +18,6 @@ def stated(rank: int, world: int = 4, at_s: float = 0.0, **more: object) -> Reco
 
 
 def silent(path: str, at_s: float = 0.0, **more: object) -> Recording:
-    """A file that states nothing."""
     window = (round(at_s * SECOND), round((at_s + 1) * SECOND))
     return replace(Recording(Identity(None, "order"), path, window_ns=window), **more)
 

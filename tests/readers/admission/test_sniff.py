@@ -38,9 +38,7 @@ def test_execution_traces_and_the_database_of_dlprof_are_called_so(shared_dir: P
 
 
 @pytest.mark.usefixtures("decoding")
-@pytest.mark.parametrize(
-    ("name", "reason"), [("empty.json", "an empty file"), ("html_error_page.json", "an HTML page")]
-)
+@pytest.mark.parametrize("name,reason", [("empty.json", "an empty file"), ("html_error_page.json", "an HTML page")])
 def test_what_is_no_trace_is_one_true_line(shared_dir: Path, name: str, reason: str) -> None:
     with pytest.raises(NoUsableInput, match=f"{name}: {reason}") as caught:
         discover([shared_dir / MALFORMED / name])

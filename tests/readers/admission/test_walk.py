@@ -52,8 +52,7 @@ def test_what_vanishes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return look(path)
 
     monkeypatch.setattr(os, "stat", stat)
-    inventory = discover([tmp_path])
-    assert [note.issue for note in inventory.health] == [f"{tmp_path}/rank1.json: vanished"]
+    assert [note.issue for note in discover([tmp_path]).health] == [f"{tmp_path}/rank1.json: vanished"]
     os.unlink(source.path)
     with pytest.raises(NoUsableInput, match="No such file or directory"):
         read(source)

@@ -126,5 +126,4 @@ def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any
 )
 def test_what_is_lacking_is_told(tmp_path: Path, log: list[Any], kernels: int, told: str, untold: str) -> None:
     (trace,) = traces(write(tmp_path, {0: log}))
-    assert len(names(trace, Kind.KERNEL)) == kernels
-    assert told in issues(trace) and untold not in issues(trace)
+    assert len(names(trace, Kind.KERNEL)) == kernels and told in issues(trace) and untold not in issues(trace)

@@ -41,8 +41,7 @@ def test_an_nsys_is_called(shared_dir: Path, report: Path, tmp_path: Path, monke
     said = shlex.quote(str(tmp_path / "said"))
     # nsys export --type sqlite --force-overwrite true --output FILE REPORT
     nsys(tmp_path, f'printf "%s\\n" "$@" > {said}; cp {shlex.quote(str(database))} "$7"', monkeypatch)
-    found = traces(report)
-    assert [len(names(t, Kind.KERNEL)) for t in found] == [1721, 1721]
+    assert [len(names(t, Kind.KERNEL)) for t in traces(report)] == [1721, 1721]
     said_words = (tmp_path / "said").read_text().split("\n")[:6]
     assert " ".join(said_words) == "export --type sqlite --force-overwrite true --output"
     assert [path.name for path in report.parent.iterdir()] == [report.name]  # nothing is left beside it

@@ -19,10 +19,8 @@ def workers(shared_dir: Path) -> list[RankTrace]:
 
 def test_pipeline_timeline_workers_and_their_messages_pair_up(workers: list[RankTrace]) -> None:
     assert [t.identity.rank for t in workers] == list(range(8))
-    compute = [
-        float(np.median(t.events["dur_ns"][t.events["name"] == list(t.strings).index("forward-compute")]))
-        for t in workers
-    ]
+    forward = [t.events["name"] == list(t.strings).index("forward-compute") for t in workers]
+    compute = [float(np.median(t.events["dur_ns"][mine])) for t, mine in zip(workers, forward, strict=True)]
     assert min(compute[6:]) > 1.15 * max(compute[:6])  # the last stage is slow
     for trace in workers:
         marks = trace.events["kind"] == Kind.ANNOTATION

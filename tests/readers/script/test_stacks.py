@@ -76,8 +76,7 @@ def test_whatever_the_frames_the_spans_of_a_thread_do_not_overlap() -> None:
         spans = of(frames).spans
         for track in (0, 1):
             own = spans.take(spans["track"] == track)
-            assert (own["end_ns"] > own["start_ns"]).all()
-            assert (own["start_ns"][1:] >= own["end_ns"][:-1]).all()
+            assert (own["end_ns"] > own["start_ns"]).all() and (own["start_ns"][1:] >= own["end_ns"][:-1]).all()
             covered = {t for at, s, e, _ in frames if at == track for t in range(s, e)}
             assert {t for s, e in zip(*own.bounds, strict=True) for t in range(s, e)} == covered
 

@@ -30,7 +30,6 @@ def folder_with(tmp_path: Path, lines: list[str]) -> Path:
 
 
 def fetch(worker: int, start_us: int, dur_us: int, **more: int) -> str:
-    """A line as capture writes it."""
     line = {"worker": worker, "start_ns": BASE_NS + 1000 * start_us, "dur_ns": 1000 * dur_us, "samples": 4}
     return json.dumps({**line, **more})
 

@@ -45,9 +45,8 @@ def test_every_tool_says_that_it_only_reads(server: Any) -> None:
             return list((await client.list_tools()).tools)
 
     found = asyncio.run(tools())
-    assert {tool.name for tool in found} == {
-        *("list_runs", "verdict", "finding", "what_if", "compare", "kernels", "explain_finding", "hang")
-    }
+    tools = {"list_runs", "verdict", "finding", "what_if", "compare", "kernels", "explain_finding", "hang"}
+    assert {tool.name for tool in found} == tools
     assert all(tool.annotations.read_only_hint and tool.description for tool in found)
 
 

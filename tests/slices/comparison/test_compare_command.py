@@ -11,7 +11,6 @@ from ddprof.report.model import Report
 
 
 def _saved(file: Path, report: Report, factor: float, **run: object) -> str:
-    """The report with every time of the step scaled, as a file."""
     wall_us, per_step_us = report.steps.wall_us * factor, tuple(v * factor for v in report.steps.per_step_us)
     steps = dataclasses.replace(report.steps, wall_us=wall_us, per_step_us=per_step_us)
     changed = dataclasses.replace(report, steps=steps, run=dataclasses.replace(report.run, **run))

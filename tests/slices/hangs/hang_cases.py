@@ -14,7 +14,6 @@ USUAL: tuple[Call, ...] = (
 
 
 def stuck(op: str, *ranks: int, **how: Any) -> Call:
-    """A call that has started and does not end."""
     return op, {"ranks": ranks, "state": "started", **how}
 
 

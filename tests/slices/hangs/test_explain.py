@@ -19,6 +19,7 @@ from ddprof.slices.hangs.model import Hang
 from ddprof.slices.hangs.text import render_hang
 
 _ODD: tuple[Any, ...] = (None, -1, 2**61, 2**70, "x", [], {}, "[0, 1]", 1.5, True, [[[]]], "nccl:send 7->9", 0)
+NOT_KNOWN = ("two groups", "crossed", "crossed and awaited")  # who is in a group that only its waiters have called
 
 
 def _explained(name: str, folder: Path, torch: str = "2.8", backend: str = "nccl", *, as_json: bool = False) -> Hang:
@@ -40,11 +41,7 @@ def test_every_kind_in_every_version(name: str, torch: str, as_json: bool, tmp_p
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("lost message", "inside")])
 def test_gloo_which_names_no_ranks_and_knows_no_states(name: str, tmp_path: Path) -> None:
     case, hang = CASES[name], _explained(name, tmp_path / "dumps", "2.13", "gloo")
-    if name in (
-        "two groups",
-        "crossed",
-        "crossed and awaited",
-    ):  # who is in a group that only its waiters have called is not known
+    if name in NOT_KNOWN:
         assert hang.kind != "none"
         return
     assert (hang.kind, hang.ranks) == (case.kind, case.ranks), hang.sentence

@@ -30,8 +30,7 @@ def test_a_finished_run_says_that_nothing_runs_an_empty_one_is_refused(straggler
     with pytest.raises(NoUsableInput):
         load([str(tmp_path)])
     view = View(straggler, {}, (straggler,))
-    assert list(exhibits(view)) == []
-    assert "This job is not running" in str(page_at("/live").content(view)[-1])
+    assert list(exhibits(view)) == [] and "This job is not running" in str(page_at("/live").content(view)[-1])
 
 
 def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path: Path) -> None:

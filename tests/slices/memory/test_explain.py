@@ -126,8 +126,7 @@ def test_any_job_agrees_with_the_allocator_and_with_torch(
     (device,) = devices
     assert device.held_bytes == most == sum(share.size_bytes for share in device.shares)
     assert most == sum(line.size_bytes for line in device.lines) + device.lineless_bytes
-    assert device.most_reserved_bytes == max(value for _, value in kept)
-    assert device.notes == ()
+    assert device.most_reserved_bytes == max(value for _, value in kept) and device.notes == ()
     if device.trapped_bytes is not None and device.empty_bytes is not None:
         assert device.trapped_bytes + device.empty_bytes == device.reserved_bytes - device.held_bytes
     _compare_with_torch(content, device)
@@ -172,7 +171,6 @@ def test_the_innermost_frame_that_tells_decides(stack: list[CodeFrame], category
 
 def test_a_line_is_the_users_own() -> None:
     stack = tuple(CodeFrame(f["filename"], f["line"], f["name"]) for f in FORWARD)
-    assert line_of(stack) == CodeFrame("/home/me/model.py", 12, "forward")
-    assert line_of(()) is None
+    assert line_of(stack) == CodeFrame("/home/me/model.py", 12, "forward") and line_of(()) is None
     alone = frames((f"{TORCH}/nn/functional.py", 5, "relu"))
     assert line_of((CodeFrame(alone[0]["filename"], 5, "relu"),)) == CodeFrame(f"{TORCH}/nn/functional.py", 5, "relu")

@@ -45,7 +45,7 @@ def logged(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)
-def test_a_missing_library_is_one_line_that_names_the_extra(
+def test_a_missing_library_names_the_extra(
     ddprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
 ) -> None:
     monkeypatch.setattr(target, "find_spec", lambda _: None)
@@ -57,9 +57,7 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
 
 
 @needs_tensorboard
-def test_a_report_to_a_tracker_stays_redacted_and_is_written_where_that_takes_none(
-    ddprof, saved: Path, tmp_path: Path
-) -> None:
+def test_a_report_stays_redacted_and_is_written_where_a_tracker_takes_none(ddprof, saved: Path, tmp_path: Path) -> None:
     file = tmp_path / "r.html"
     words = ["report", str(saved), "-o", str(file), "--to"]
     code, _, err = ddprof(*words, f"tensorboard:{tmp_path / 'tb'}")

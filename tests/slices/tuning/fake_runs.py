@@ -31,11 +31,9 @@ class Job:
     draw: Callable[[np.random.Generator], float] = lambda generator: float(generator.normal())
 
     def __post_init__(self) -> None:
-        """Its own noise."""
         self._generator = np.random.default_rng(self.seed)
 
     def run(self, order: TrialOrder, tick: Callable[[], None]) -> Trial:
-        """As `trial.run`."""
         self.made.append(order.label)
         tick()
         names = [candidate.name for candidate in order.settings]

@@ -14,8 +14,6 @@ def space(*planes: Any) -> bytes:
 
 
 class PlaneMaker:
-    """A plane that numbers its names as it goes."""
-
     def __init__(self, name: str) -> None:
         self.plane = _messages()(name=name.encode())
         self._names: dict[str, int] = {}

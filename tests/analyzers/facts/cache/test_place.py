@@ -16,7 +16,6 @@ KEYS = [f"{number:020x}" for number in range(8)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """An empty one, with room for 400 bytes."""
     return Folder(str(tmp_path / "facts"), 400)
 
 
@@ -26,10 +25,8 @@ def _entries(folder: Folder) -> list[str]:
 
 def test_what_was_kept_by_a_believed_user_is_found_under_its_key_alone(folder: Folder) -> None:
     folder.save(KEYS[0], [b"a", memoryview(b"bc")])
-    assert folder.load(KEYS[0], ME) == b"abc"
-    assert folder.load(KEYS[1], ME) is None
-    assert folder.load(KEYS[0], {os.getuid() + 1}) is None
-    assert _entries(folder) == [f"{KEYS[0]}.facts"]
+    assert folder.load(KEYS[0], ME) == b"abc" and folder.load(KEYS[1], ME) is None
+    assert folder.load(KEYS[0], {os.getuid() + 1}) is None and _entries(folder) == [f"{KEYS[0]}.facts"]
 
 
 def test_a_pipe_or_a_folder_in_its_place_is_neither_read_nor_waited_for(folder: Folder) -> None:
@@ -46,8 +43,7 @@ def test_a_write_that_fails_leaves_what_was_there(folder: Folder) -> None:
     folder.save(KEYS[0], [b"old"])
     with pytest.raises(OSError, match="no space left"):
         folder.save(KEYS[0], breaking())
-    assert folder.load(KEYS[0], ME) == b"old"
-    assert _entries(folder) == [f"{KEYS[0]}.facts"]
+    assert folder.load(KEYS[0], ME) == b"old" and _entries(folder) == [f"{KEYS[0]}.facts"]
 
 
 def test_who_reads_while_others_write_finds_one_whole_content(folder: Folder) -> None:

@@ -28,7 +28,6 @@ def memory() -> Iterator[Store]:
 
 @pytest.fixture(params=["memory", "s3", "s3 itself"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Stores of both kinds: a folder, and a bucket without one."""
     if request.param == "memory":
         found: Store = request.getfixturevalue("memory")
         return found
@@ -46,8 +45,7 @@ def test_what_was_kept_is_found_under_its_key_alone(store: Store, monkeypatch: p
     store.prune()  # nothing yet
     assert store.load(KEYS[0], NOBODY) is None
     store.save(KEYS[0], [b"a", memoryview(b"bc")])
-    assert store.load(KEYS[0], NOBODY) == b"abc"
-    assert store.load(KEYS[1], NOBODY) is None
+    assert store.load(KEYS[0], NOBODY) == b"abc" and store.load(KEYS[1], NOBODY) is None
     assert _entries(store) == [f"{KEYS[0]}.facts"]
     store.save(KEYS[0], [b"later"])
     assert store.load(KEYS[0], NOBODY) == b"later"
@@ -89,8 +87,6 @@ def test_objects_of_other_names_are_nobodys_to_remove(store: Store) -> None:
 
 
 class _OutOfReach(MemoryFileSystem):
-    """A store whose driver raises errors of its own."""
-
     protocol = "outofreach"
 
     def _refuse(self, *_: Any, **__: Any) -> Any:

@@ -1,6 +1,6 @@
 """CPU ranks that wait for their peers inside an operator: that is no computing."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,41 +10,24 @@ from labelled_runs import only_run
 from ddprof.analyzers.engine import LoadedRun
 
 STEPS, EARLY_US, LATE_US, TRANSFER_US, AFTER_US = 5, 8_000.0, 28_000.0, 1_000.0, 4_000.0
-Call = Callable[[int, float, float], Events]
-
-
-def in_autograd_function(rank: int, called: float, ended: float) -> Events:
-    """A tensor parallel layer: its autograd function calls c10d, which waits, and copies the result."""
-    return [
-        operator(rank, "_ReduceFromModelParallelRegion", called - 100, ended - called + 300, **TENSOR),
-        operator(rank, "c10d::allreduce_", called - 40, ended - called + 60, **TENSOR),
-    ]
-
-
-def in_python(rank: int, called: float, ended: float) -> Events:
-    """The same where c10d's call returns at once, and Python waits in `Work.wait`."""
-    return [
-        operator(rank, "_ReduceFromModelParallelRegion", called - 100, ended - called + 300, **TENSOR),
-        operator(rank, "c10d::allreduce_", called - 40, 90, **TENSOR),
-    ]
-
-
-def in_wait_tensor(rank: int, called: float, ended: float) -> Events:
-    """DTensor and compiled graphs: a functional collective, and the operator that waits for it."""
-    return [
-        operator(rank, "_c10d_functional::all_reduce", called - 90, 80, **TENSOR),
-        operator(rank, "c10d::allreduce_", called - 60, 40, **TENSOR),
-        operator(rank, "aten::mul", called + 50, 40, **TENSOR),
-        operator(rank, "_c10d_functional::wait_tensor", called + 100, ended - called - 90, **TENSOR),
-    ]
-
-
-def asynchronous(rank: int, called: float, ended: float) -> Events:
-    """A hook in backward that only starts it; the training thread waits later, in no operator."""
-    return [
-        operator(rank, "autograd::AccumulateGrad", called - 100, 200, **TENSOR),
-        operator(rank, "c10d::allreduce_", called - 60, 100, **TENSOR),
-    ]
+Call = Sequence[tuple[str, float, float, bool]]
+C10D, REGION = "c10d::allreduce_", "_ReduceFromModelParallelRegion"
+# Operators around the collective: name, start after its call, length; True: so much longer than it is waited for.
+CALLS: dict[str, Call] = {
+    "an autograd function of a tensor parallel layer": (
+        (REGION, -100, 300, True),
+        (C10D, -40, 60, True),
+    ),
+    "the same, and Python waits in `Work.wait`": ((REGION, -100, 300, True), (C10D, -40, 90, False)),
+    "a functional collective, and the operator that waits for it": (
+        *(("_c10d_functional::all_reduce", -90, 80, False), (C10D, -60, 40, False), ("aten::mul", 50, 40, False)),
+        ("_c10d_functional::wait_tensor", 100, -90, True),
+    ),
+    "a hook in backward only starts it; the training thread waits later, in no operator": (
+        *(("autograd::AccumulateGrad", -100, 200, False), (C10D, -60, 100, False)),
+    ),
+}
+COPIES_INSIDE = ((C10D, -40, 60, True), ("aten::copy_", 0, 3_000, False))
 
 
 def two_ranks(folder: Path, call: Call) -> LoadedRun:
@@ -54,7 +37,10 @@ def two_ranks(folder: Path, call: Call) -> LoadedRun:
         called, ended = began + (LATE_US if rank else EARLY_US), began + LATE_US + TRANSFER_US
         return [
             operator(rank, "aten::mm", began + 10, called - 110 - began, **TENSOR),
-            *call(rank, called, ended),
+            *(
+                operator(rank, name, called + at, length + is_whole * (ended - called), **TENSOR)
+                for name, at, length, is_whole in call
+            ),
             transfer(rank, "gloo:all_reduce", called, ended - called, **TENSOR),
             operator(rank, "aten::mm", ended + 250, AFTER_US - 200, **TENSOR),
         ]
@@ -62,9 +48,9 @@ def two_ranks(folder: Path, call: Call) -> LoadedRun:
     return in_steps(folder, STEPS, LATE_US + TRANSFER_US + AFTER_US + 200, play)
 
 
-@pytest.mark.parametrize("call", [in_autograd_function, in_python, in_wait_tensor, asynchronous])
-def test_waiting_is_waiting_wherever_it_is_called(tmp_path: Path, call: Call) -> None:
-    run = two_ranks(tmp_path / "run", call)
+@pytest.mark.parametrize("call", CALLS)
+def test_waiting_is_waiting_wherever_it_is_called(tmp_path: Path, call: str) -> None:
+    run = two_ranks(tmp_path / "run", CALLS[call])
     ledger = run.report.ledger.per_rank
     assert ledger[0]["comm_wait"] == pytest.approx(LATE_US - EARLY_US, rel=0.03)
     assert ledger[0]["comm_transfer"] == pytest.approx(TRANSFER_US, rel=0.15)
@@ -76,16 +62,8 @@ def test_waiting_is_waiting_wherever_it_is_called(tmp_path: Path, call: Call) ->
     assert run.report.replay.error < 0.01
 
 
-def copies_inside(rank: int, called: float, ended: float) -> Events:
-    """The library copies on the calling thread for 3 ms before it waits."""
-    return [
-        operator(rank, "c10d::allreduce_", called - 40, ended - called + 60, **TENSOR),
-        operator(rank, "aten::copy_", called, 3_000, **TENSOR),
-    ]
-
-
-def test_what_the_library_computes_on_the_thread_is_computing(tmp_path: Path) -> None:
-    ledger = two_ranks(tmp_path / "run", copies_inside).report.ledger.per_rank
+def test_what_the_library_computes_on_the_thread_before_it_waits_is_computing(tmp_path: Path) -> None:
+    ledger = two_ranks(tmp_path / "run", COPIES_INSIDE).report.ledger.per_rank
     assert ledger[0]["compute"] == pytest.approx(EARLY_US + AFTER_US + 3_000, rel=0.05)
     assert ledger[0]["comm_wait"] == pytest.approx(LATE_US - EARLY_US - 3_000, rel=0.05)
 

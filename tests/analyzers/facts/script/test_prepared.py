@@ -1,5 +1,6 @@
 """Batches made in the loop of a CPU rank are told by what makes them, whatever the function is called."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,46 +24,33 @@ def held_ms(facts: RankFacts) -> float:
     return float((end - start).sum()) / 1e6 / 3
 
 
-def warps(script: Script) -> None:
-    with script.frame("train.py(9): warp"):
-        operators(script, "rand", "grid_sampler", "mul", dur_us=1_000.0)
+def played(*acts: tuple[str, float, tuple[str, ...], float]) -> Chore:
+    """Acts one after another: a frame ("": none), Python in it for so many us, and operators of so many us each."""
+
+    def chore(script: Script) -> None:
+        for frame, idle_us, names, dur_us in acts:
+            with script.frame(frame) if frame else nullcontext():
+                script.idle(idle_us)
+                operators(script, *names, dur_us=dur_us)
+
+    return chore
 
 
-def cuts_texts(script: Script) -> None:
-    with script.frame("train.py(30): ids_of"):
-        script.idle(5_000.0)
-        operators(script, "lift_fresh")
-
-
-def cuts_texts_into_a_large_tensor(script: Script) -> None:
-    with script.frame("train.py(30): ids_of"):
-        script.idle(5_000.0)
-        operators(script, "empty", "to", "detach_", dur_us=100.0)
-        operators(script, "lift_fresh", dur_us=1.0)
-
-
-def hands_over(script: Script) -> None:
-    with script.frame("train.py(50): hand_over"):
-        script.idle(500.0)
-
-
-def sends_then_draws(script: Script) -> None:
-    with script.frame("train.py(50): put"):
-        script.idle(5_000.0)
-    operators(script, "randn", dur_us=2_000.0)
-
-
-def averages(script: Script) -> None:
-    with script.frame("train.py(70): blend"):
-        operators(script, "mul", "add", count=100)
-    operators(script, "randn", dur_us=20.0)
-
-
-def drops_then_draws(script: Script) -> None:
-    with script.frame("torch/optim/optimizer.py(1069): zero_grad"):
-        script.idle(3_000.0)
-    with script.frame("train.py(9): warp"):
-        operators(script, "rand", "grid_sampler", "mul", dur_us=400.0)
+WARP = ("rand", "grid_sampler", "mul")
+IDS, LIFT = "train.py(30): ids_of", ("lift_fresh",)
+warps = played(("train.py(9): warp", 0.0, WARP, 1_000.0))
+cuts_texts = played((IDS, 5_000.0, LIFT, 10.0))
+cuts_texts_into_a_large_tensor = played((IDS, 5_000.0, ("empty", "to", "detach_"), 100.0), (IDS, 0.0, LIFT, 1.0))
+hands_over = played(("train.py(50): hand_over", 500.0, (), 0.0))
+sends_then_draws = played(("train.py(50): put", 5_000.0, (), 0.0), ("", 0.0, ("randn",), 2_000.0))
+averages = played(("train.py(70): blend", 0.0, ("mul", "add") * 100, 10.0), ("", 0.0, ("randn",), 20.0))
+drops_then_draws = played(
+    ("torch/optim/optimizer.py(1069): zero_grad", 3_000.0, (), 0.0), ("train.py(9): warp", 0.0, WARP, 400.0)
+)
+draws_then_sleeps = played(
+    ("train.py(9): stream", 0.0, ("randn", "randint"), 200.0), ("train.py(20): audit", 8_000.0, (), 0.0)
+)
+draws_and_sleeps_on_one_line = played(("", 0.0, ("randn", "randint"), 200.0), ("", 8_000.0, (), 0.0))
 
 
 @pytest.mark.parametrize(
@@ -108,20 +96,7 @@ def test_samples_of_the_run_tell_it_where_the_window_has_none(tmp_path: Path, be
 
 
 def named(facts: RankFacts) -> set[str]:
-    """What is called the preparation of a batch."""
     return {facts.strings[int(name)] for name in facts.spans_of("dataloader")["name"]}
-
-
-def draws_then_sleeps(script: Script) -> None:
-    with script.frame("train.py(9): stream"):
-        operators(script, "randn", "randint", dur_us=200.0)
-    with script.frame("train.py(20): audit"):
-        script.idle(8_000.0)
-
-
-def draws_and_sleeps_on_one_line(script: Script) -> None:
-    operators(script, "randn", "randint", dur_us=200.0)
-    script.idle(8_000.0)
 
 
 def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_path: Path) -> None:

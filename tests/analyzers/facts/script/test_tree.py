@@ -37,8 +37,7 @@ def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
     assert {name for name, stack in at.items() if not tree.in_phase[stack]} == {"main"}
     assert {name for name, stack in at.items() if tree.is_backward[stack]} == {"backward"}
     around = tree.around(tree.matching(re.compile(r"model\.py|numpy")))
-    assert around[at["dot"]] == around[at["forward"]] == at["forward"]
-    assert around[at["main"]] == -1
+    assert around[at["dot"]] == around[at["forward"]] == at["forward"] and around[at["main"]] == -1
     own = np.zeros(len(tree))
     own[at["dot"]], own[at["backward"]] = 3.0, 4.0
     total = tree.inclusive(own)

@@ -7,6 +7,8 @@ import retold
 from labelled_runs import Labelled, Runs
 from retold import Events
 
+ANNOTATED = ("user_annotation", "gpu_user_annotation")
+
 
 @pytest.mark.parametrize("name", ["clean.pp", "clean.ddp", "clean.fsdp"])
 def test_what_the_host_launches_first_is_of_the_step_that_follows(labelled: Runs, tmp_path: Path, name: str) -> None:
@@ -14,12 +16,10 @@ def test_what_the_host_launches_first_is_of_the_step_that_follows(labelled: Runs
 
     def device_marks(ranks: list[Events]) -> None:
         for events in ranks:
-            events[:] = [
-                e
-                for e in events
-                if e.get("cat") not in ("user_annotation", "gpu_user_annotation")
-                or (e["cat"] == "gpu_user_annotation" and e["name"].startswith("ProfilerStep"))
+            marks = [
+                e for e in events if e.get("cat") == "gpu_user_annotation" and e["name"].startswith("ProfilerStep")
             ]
+            events[:] = [e for e in events if e.get("cat") not in ("user_annotation", "gpu_user_annotation")] + marks
 
     source = labelled(name)
     run = Labelled(name, source.label, retold.retell(source.traces, tmp_path / "traces", device_marks))

@@ -15,7 +15,6 @@ Op = tuple[float, float, float | None, Work, int]  # start, end, launch (ms; Non
 
 
 def device_ops(found: list[Op], call_ms: float = 0.005) -> Table:
-    """Operations; each launch call lasts `call_ms`."""
     start, end, launched, work, track = zip(*found, strict=True)
     launch = [NULL if at is None else int(at * MS) for at in launched]
     missing = {c.name: np.full(len(found), NULL if c.dtype == "int64" else 0) for c in DEVICE_OPS.columns}
@@ -27,9 +26,8 @@ def device_ops(found: list[Op], call_ms: float = 0.005) -> Table:
 def bounds_ms(marks_ms: list[float], found: list[Op], are_marked: bool = True, call_ms: float = 0.005) -> list[float]:
     """Where the steps between the host's marks begin on the device, and the end of the last, ms."""
     marks = np.array([int(at * MS) for at in marks_ms])
-    steps = in_device_time(
-        host_steps(np.arange(len(marks) - 1), marks[:-1], marks[1:]), device_ops(found, call_ms), are_marked
-    )
+    of_host = host_steps(np.arange(len(marks) - 1), marks[:-1], marks[1:])
+    steps = in_device_time(of_host, device_ops(found, call_ms), are_marked)
     assert (steps["mark_ns"] == marks[:-1][steps["index"]]).all()
     return [float(at) / MS for at in [*steps["start_ns"].tolist(), int(steps["end_ns"][-1])]]
 

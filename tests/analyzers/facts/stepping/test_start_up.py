@@ -37,8 +37,7 @@ def test_of_a_recording_of_start_up_nothing_is_said_to_recur(labelled: Runs, tmp
     run = cold(labelled, tmp_path, retold.held_up(0, 2e6, where))
     facts = run.job.ranks[0]
     assert intervals.length(start_up(facts.once, facts.steps)) / 1e9 == pytest.approx(2.0, rel=0.01)
-    assert not run.report.findings
-    assert run.report.verdict.bound == "none"
+    assert not run.report.findings and run.report.verdict.bound == "none"
     assert "only start-up was recorded" in run.report.verdict.headline
     assert run.report.ledger.job["other"] == pytest.approx(2e6, rel=0.01)
     assert run.report.ledger.job["allocator"] < 1e4
@@ -53,8 +52,7 @@ def test_without_start_up_or_with_a_short_or_repeated_one_a_window_is_judged(lab
     assert not intervals.length(start_up(facts.once, facts.steps))
     assert run.report.ledger.job["allocator"] > 2e4
     run = cold(labelled, tmp_path / "none")
-    assert run.report.ledger.job["other"] < 100
-    assert run.report.verdict.bound == "compute"
+    assert run.report.ledger.job["other"] < 100 and run.report.verdict.bound == "compute"
 
 
 def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tmp_path: Path) -> None:
@@ -64,11 +62,9 @@ def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tm
             for event in [e for e in events if str(e.get("name")).startswith("enumerate(DataLoader)")]:
                 event["cat"] = "user_annotation"
 
-    alone = cold(labelled, tmp_path / "batch", late_batch)
-    assert alone.report.ledger.job["dataloader"] > 25e3
+    assert cold(labelled, tmp_path / "batch", late_batch).report.ledger.job["dataloader"] > 25e3
     run = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc"))
-    assert run.report.ledger.job["dataloader"] == 0
-    assert run.report.ledger.job["other"] > 30e3
+    assert run.report.ledger.job["dataloader"] == 0 and run.report.ledger.job["other"] > 30e3
     assert not run.report.findings
 
 
@@ -83,5 +79,4 @@ def test_what_a_profiler_may_have_held_the_step_for_is_no_cost(labelled: Runs, t
 
 
 def test_start_up_without_idle_time_books_nothing() -> None:
-    starting = intervals.union(np.array([0]), np.array([10]))
-    assert not len(book_start_up(GAPS.empty(), starting))
+    assert not len(book_start_up(GAPS.empty(), intervals.union(np.array([0]), np.array([10]))))

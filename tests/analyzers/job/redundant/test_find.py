@@ -68,7 +68,7 @@ def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("touched", [True, False])
-def test_no_sync_is_advised_without_a_condition_where_gradients_were_seen_to_add_up(
+def test_no_sync_is_advised_flatly_where_gradients_were_seen_to_add_up(
     tmp_path: Path, touched: bool, marked: bool
 ) -> None:
     run = only_run(Loop(micro=4, reduced=4, touched=touched, marked=marked).written(tmp_path))

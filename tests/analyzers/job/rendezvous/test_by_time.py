@@ -38,8 +38,7 @@ def test_single_records_that_were_lost_move_nothing_behind_them(labelled: Runs, 
     for facts, keep, position in zip(found, keeps, range(4), strict=True):
         group = comm_group_ids(ranks)[0][position][keep]
         for true, seq, each in zip(ranks[position].comms["seq"][keep], facts.comms["seq"], group, strict=True):
-            assert seq != NULL
-            assert truth.setdefault((int(each), int(true)), int(seq)) == seq
+            assert seq != NULL and truth.setdefault((int(each), int(true)), int(seq)) == seq
 
 
 def test_equal_counts_odd_files_and_a_few_lost_collectives_leave_ranks_as_they_are(labelled: Runs) -> None:

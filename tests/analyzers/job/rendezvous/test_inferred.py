@@ -40,8 +40,7 @@ def test_many_that_wait_once_met_and_who_was_not_recorded_is_not_last(tmp_path: 
         script.launch("gemm", 300.0 * ((rank + step) % 3))  # they arrive apart
 
     job = job_of(train(4, more), tmp_path, only=[0, 1, 2])
-    assert met(job) == [NULL] * STEPS
-    assert (job.blame["culprit"] == NULL).all()
+    assert met(job) == [NULL] * STEPS and (job.blame["culprit"] == NULL).all()
     assert met(job_of(train(4, longer_kernels(2)), tmp_path, only=[0, 2])) == [1] * STEPS
 
 
@@ -52,8 +51,7 @@ def test_clocks_that_nothing_else_connects_are_aligned_by_it(tmp_path: Path, shi
     facts = meeting_hosts.facts_of(scripts, tmp_path, shift_us=[0.0, 0.0, shift_us, shift_us])
     moved = [replace(f, identity=replace(f.identity, host=host)) for f, host in zip(facts, "aabb", strict=True)]
     job = job_facts(moved)
-    assert met(job) == [2] * steps
-    assert abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
+    assert met(job) == [2] * steps and abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
 
 
 def equal_python(script: Script, rank: int, step: int) -> None:
@@ -90,12 +88,8 @@ def many_pauses(script: Script, rank: int, step: int) -> None:
 @pytest.mark.parametrize("more", [nothing, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
 def test_ranks_that_do_not_meet_wait_for_nobody(tmp_path: Path, ranks: int, more: Work) -> None:
     assert met(job_of(train(ranks, more, meets=False), tmp_path)) == []
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("more", [equal_python, own_fetch, many_pauses])
-def test_pauses_of_its_own_are_no_meeting_beside_one(tmp_path: Path, ranks: int, more: Work) -> None:
-    assert len(met(job_of(train(ranks, more), tmp_path))) <= STEPS
+    if more in (equal_python, own_fetch, many_pauses):  # nor is a pause of its own a meeting beside one
+        assert len(met(job_of(train(ranks, more), tmp_path))) <= STEPS
 
 
 def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path) -> None:
@@ -112,5 +106,4 @@ def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path)
             script.idle(1_000.0)  # the same Python on all
             script.step(step + 1, begin_us)
     job = job_of(scripts, tmp_path)
-    assert met(job) == []
-    assert np.unique(job.instances["late"]).tolist() == [1]
+    assert met(job) == [] and np.unique(job.instances["late"]).tolist() == [1]

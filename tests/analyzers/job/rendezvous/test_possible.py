@@ -26,9 +26,8 @@ def moved(facts: RankFacts, seed: int) -> RankFacts:
     """A rank whose collectives ran at other moments of its steps: those of another run, or others than its peers'."""
     rng = np.random.default_rng(seed)
     by = rng.integers(-8_000_000, 8_000_000, len(facts.comms))
-    comms = facts.comms.replace(
-        start_ns=facts.comms["start_ns"] + by, end_ns=facts.comms["end_ns"] + by, seq=np.full(len(by), NULL, np.int64)
-    )
+    start, end = facts.comms.bounds
+    comms = facts.comms.replace(start_ns=start + by, end_ns=end + by, seq=np.full(len(by), NULL, np.int64))
     return replace(facts, comms=comms, exposed=facts.exposed.take(np.arange(0)))
 
 

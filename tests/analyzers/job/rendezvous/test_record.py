@@ -27,8 +27,7 @@ def test_waiting_is_booked_once_and_charged_to_what_made_the_rank_late(run: Load
         assert waited < 60.0 if rank == 1 else abs(waited - LATE_US) < 0.1 * LATE_US, (rank, waited)
         assert parts["host_sync"] < 100.0
     for facts in run.job.ranks:
-        both = intersect(union(*facts.gaps.bounds), union(*facts.exposed.bounds))
-        assert length(both) == 0
+        assert length(intersect(union(*facts.gaps.bounds), union(*facts.exposed.bounds))) == 0
     blame = run.job.blame
     mine = blame["culprit"] == 1
     assert blame["dur_ns"][mine].sum() > 0.9 * blame["dur_ns"].sum()

@@ -48,8 +48,7 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     made = run(tmp_path, REPORTS)
     found = runs_alone(made.job.ranks, 0, 4_000.0)
     assert found is not None and found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
-    assert found.time_us == pytest.approx(4_000.0, rel=0.01)
-    assert found.peers_us == 0.0
+    assert found.time_us == pytest.approx(4_000.0, rel=0.01) and found.peers_us == 0.0
     report = run(tmp_path, REPORTS).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.")
@@ -66,11 +65,9 @@ def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: P
     """A rank that is slow everywhere runs nothing alone."""
     assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
     little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
-    assert runs_alone(little, 0, 4_000.0) is None
-    assert runs_alone(little, 0, 1_500.0) is not None
+    assert runs_alone(little, 0, 4_000.0) is None and runs_alone(little, 0, 1_500.0) is not None
     made = run(tmp_path, REPORTS, frames=False)
-    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
-    assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
+    assert runs_alone(made.job.ranks, 0, 4_000.0) is None and runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
 
 
 def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +97,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     found = runs_alone(seen, 0, 4_000.0, 7_000.0)
     assert found is not None and "report_samples" in found.words
     assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
-    few = [_with_totals(late, {main: 5, walk: 5}), *seen[1:]]
-    assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
+    assert runs_alone([_with_totals(late, {main: 5, walk: 5}), *seen[1:]], 0, 4_000.0, 7_000.0) is None
 
 
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
@@ -171,21 +167,15 @@ def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:
     columns = {name: [value] * (1 + len(lines)) for name, value in frames.items()}
     names = {"function": ["main", *["report"] * len(lines)], "line": [1, *lines]}
     stacks = {"frame": list(range(1 + len(lines))), "outer": [NULL, *[0] * len(lines)]}
-    return replace(
-        facts,
-        script_frames=SCRIPT_FRAMES.table({**columns, **names}),
-        script_stacks=SCRIPT_STACKS.table(stacks),
-        script_spans=SCRIPT_SPANS.empty(),
-    )
+    tables = {"script_stacks": SCRIPT_STACKS.table(stacks), "script_spans": SCRIPT_SPANS.empty()}
+    return replace(facts, script_frames=SCRIPT_FRAMES.table({**columns, **names}), **tables)
 
 
 def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
     report = run(tmp_path, [("train.py(88): evaluate", 4_000.0)]).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
-    assert first.id == "host.checkpoint"
-    assert "train.py:88 evaluate()" in first.summary
-    assert first.summary.count("evaluate()") == 1
-    assert "saving state" not in first.summary
+    assert first.id == "host.checkpoint" and "train.py:88 evaluate()" in first.summary
+    assert first.summary.count("evaluate()") == 1 and "saving state" not in first.summary
 
 
 def test_a_function_seen_often_is_named_with_one_of_its_lines(tmp_path: Path) -> None:
@@ -219,11 +209,7 @@ def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp
     stack[of_it] = np.arange(len(stacks), len(stacks) + count)
     each_ns = 4_000_000 * 5 // 4
     sampled = late.script_spans.replace(stack=stack, resolution_ns=np.full(len(stack), each_ns))
-    late = replace(
-        late,
-        script_frames=concat(SCRIPT_FRAMES, [frames, row]),
-        script_stacks=concat(SCRIPT_STACKS, [stacks, outer]),
-        script_spans=sampled,
-    )
+    frames, stacks = concat(SCRIPT_FRAMES, [frames, row]), concat(SCRIPT_STACKS, [stacks, outer])
+    late = replace(late, script_frames=frames, script_stacks=stacks, script_spans=sampled)
     found = runs_alone([late, *others], 0, 4_000.0)
     assert found is not None and found.words.startswith("train.py:9") and "report_samples()" in found.words

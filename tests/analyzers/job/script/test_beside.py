@@ -25,8 +25,7 @@ def test_samples_of_the_whole_run_share_the_time_that_ranges_bound_and_the_loss_
     assert first.time_ns + second.time_ns == pytest.approx(4 * 5e6, rel=0.01)
     facts = sampled(cpu_loop(tmp_path, after=makes_the_loss), {"first": 3_000, "cross_entropy": 1_000})
     (first,) = lines_of(facts, script_time(facts).stack_ns)
-    assert first.function == "first"
-    assert first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
+    assert first.function == "first" and first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
 
 
 def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_none(tmp_path: Path) -> None:
@@ -39,8 +38,7 @@ def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_
     for _ in script.steps(3):
         with script.frame("train.py(60): first"):
             script.host("aten::mul", 4_000.0)
-    own = script_time(script.facts(tmp_path, on_cpu=True))
-    assert not own.stack_ns.sum()
+    assert not script_time(script.facts(tmp_path, on_cpu=True)).stack_ns.sum()
 
 
 def makes_the_loss(script: Script) -> None:

@@ -34,15 +34,13 @@ def test_time_is_of_the_line_that_called_a_library_within_the_stretches_alone(tm
     facts = recorded(tmp_path)
     clean, main = lines_in(facts, EVERYTHING)
     assert (clean.file, clean.line, clean.function) == ("train.py", 40, "clean")
-    assert clean.time_ns == 6_200_000
-    assert clean.words == "train.py:40 clean(), in <built-in method sort>"
+    assert clean.time_ns == 6_200_000 and clean.words == "train.py:40 clean(), in <built-in method sort>"
     assert (main.words, main.time_ns) == ("train.py:3 main()", 2_000_000)
     start = int(facts.script_spans["start_ns"][0])
     (line,) = lines_in(facts, (np.array([start]), np.array([start + 150_000])))
     assert (line.words, line.time_ns) == ("train.py:40 clean()", 150_000)
     facts = recorded(tmp_path, frames=False)
-    assert not has_frames(facts)
-    assert lines_in(facts, EVERYTHING) == []
+    assert not has_frames(facts) and lines_in(facts, EVERYTHING) == []
 
 
 def test_a_comprehension_is_part_of_the_function_around_it(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ def sampled(labelled: Runs) -> RankFacts:
 
 def test_the_share_of_the_run_inside_a_function_counts_what_it_calls(sampled: RankFacts) -> None:
     function = function_of(sampled, "train.py:13 prepare()")
-    assert function == ("train.py", "prepare")
-    assert share_within(sampled, function) == pytest.approx(12 / 16)
+    assert function == ("train.py", "prepare") and share_within(sampled, function) == pytest.approx(12 / 16)
     assert share_within(sampled, ("train.py", "evaluate")) == 0.0
     few = replace(sampled, script_totals=sampled.script_totals.take(slice(0, 2)))
     assert share_within(few, ("train.py", "prepare")) is None

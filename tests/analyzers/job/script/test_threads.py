@@ -37,5 +37,4 @@ def test_a_thread_has_its_line_its_share_and_a_rank_if_no_peer_has_it(tmp_path: 
     assert busy_threads(replace(facts, script_totals=SCRIPT_TOTALS.empty())) == []
     ranks = [rank(tmp_path, number, 600_000_000 if number == 1 else 0) for number in range(2)]
     assert list(threads_alone(ranks)) == [1]
-    everywhere = [rank(tmp_path, number, 600_000_000) for number in range(2)]
-    assert threads_alone(everywhere) == {}
+    assert threads_alone([rank(tmp_path, number, 600_000_000) for number in range(2)]) == {}

@@ -16,8 +16,7 @@ def scatter(steps: int, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
 @pytest.mark.parametrize("since", [3, 4, 9])
 def test_finds_when_a_device_became_slow(since: int) -> None:
     found = onset(scatter(12) + 0.3 * (since <= STEPS), LEAST)
-    assert found is not None and found.step == since
-    assert found.excess == pytest.approx(0.3, abs=0.02)
+    assert found is not None and found.step == since and found.excess == pytest.approx(0.3, abs=0.02)
 
 
 def test_scatter_has_none() -> None:

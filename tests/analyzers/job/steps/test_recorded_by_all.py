@@ -111,8 +111,7 @@ def test_of_files_with_holes_in_different_steps_the_steps_that_all_hold_are_comp
 
     found = comparable([torn(a, 1), torn(b, 0), c, torn(d, 2)])
     assert {tuple(f.steps["index"] - first) for f in found.ranks} == {(3, 4)}
-    alone = comparable([torn(a, 1)]).ranks[0]
-    assert (alone.steps["index"] - first).tolist() == [2, 3, 4]
+    assert (comparable([torn(a, 1)]).ranks[0].steps["index"] - first).tolist() == [2, 3, 4]
 
 
 def test_work_launched_before_the_recording_is_of_no_step(labelled: Runs) -> None:

@@ -11,7 +11,7 @@ import pytest
 import retold
 from captured import sidecar_of
 from corpus import MODEL
-from labelled_runs import Labelled, Runs
+from labelled_runs import Labelled, Runs, serious
 from retold import Events
 
 from benchmarks.oracle.simulate import simulate
@@ -27,14 +27,12 @@ STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 
 
 def told(labelled: Runs, folder: Path, *changes: retold.Change, name: str = "clean.ddp") -> Labelled:
-    """A labelled run with changes made to its files."""
     source = labelled(name)
     place = Path(tempfile.mkdtemp(dir=folder)) / "traces"
     return Labelled(name, source.label, retold.retell(source.traces, place, *changes))
 
 
 def left_out(run: Labelled) -> list[int]:
-    """Positions of the steps that were left out."""
     numbers = [step.number for step in run.job.left_out]
     first = min([*numbers, int(run.job.ranks[0].steps["index"][0])])
     return [number - first for number in numbers]
@@ -60,11 +58,9 @@ ONCE = {
 def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Path, cost: str, length_us: float) -> None:
     where, step, words = ONCE[cost]
     run = told(labelled, tmp_path, retold.held_up(step, length_us, where))
-    assert left_out(run) == [step]
-    assert words in run.job.left_out[0].why
+    assert left_out(run) == [step] and words in run.job.left_out[0].why
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
-    assert run.report.steps.count == 2
-    assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
+    assert run.report.steps.count == 2 and not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert note.severity == "info" and words in note.issue
 
@@ -72,8 +68,7 @@ def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Pat
 def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs, tmp_path: Path) -> None:
     changes = [retold.held_up(0, 9e5, "launch"), retold.held_up(0, 6e4, "open"), retold.held_up(2, 1e5, "close")]
     run = told(labelled, tmp_path, *changes)
-    assert left_out(run) == [0, 2]
-    assert run.report.steps.count == 1
+    assert left_out(run) == [0, 2] and run.report.steps.count == 1
     held = retold.held_up(1, 30 * STEP_US, "cudaStreamSynchronize")
     run = told(labelled, tmp_path, held)
     assert left_out(run)[0] in (0, 1) and 1 in left_out(run)
@@ -88,8 +83,7 @@ def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs
 @pytest.mark.parametrize("where", ["launch", "cudaFree", "cudaMalloc"])
 def test_a_cost_of_every_step_stays(labelled: Runs, tmp_path: Path, where: str) -> None:
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, where) for step in range(3)))
-    assert not run.job.left_out
-    assert run.report.steps.count == 3
+    assert not run.job.left_out and run.report.steps.count == 3
 
 
 @pytest.mark.parametrize(("length_us", "out"), [(1.5 * STEP_US, []), (2.5 * STEP_US, [1])])
@@ -119,7 +113,6 @@ def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled
     source = "straggler.imbalance"  # five steps
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, "cudaMalloc") for step in (1, 3)), name=source)
     assert not [number for number in left_out(run) if number in (1, 3)]
-    source = "straggler.imbalance"
     run = told(labelled, tmp_path, retold.held_up(2, 0.4 * STEP_US, "close"), name=source)
     assert 2 in left_out(run)
     assert "a pause of every rank's host" in next(step.why for step in run.job.left_out if "pause" in step.why)
@@ -154,18 +147,12 @@ def test_a_first_step_that_ranks_began_apart_is_left_out_and_lateness_all_along_
 def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank_is_not(labelled: Runs) -> None:
     run = labelled("validation in one step")
     assert "kernels that no other step runs" in run.job.left_out[-1].why  # and the step before it is alone
-    assert run.report.steps.wall_us == pytest.approx(run.label["step_us"], rel=0.01)
-    assert not [f for f in run.report.findings if run.report.severity_of(f) != "info"]
+    assert run.report.steps.wall_us == pytest.approx(run.label["step_us"], rel=0.01) and not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "kernels that no other step runs" in note.issue
     run = labelled("validation on one rank")
     assert run.job.left_out == ()
     assert any(f.ranks == (0,) for f in run.report.findings if run.report.severity_of(f) != "info")
-
-
-def loud(run: Labelled) -> list[str]:
-    """What is said above "info"."""
-    return [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]
 
 
 @pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
@@ -175,10 +162,8 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
     run = told(labelled, tmp_path, held, *saving, retold.windows((0, 1, 2), (step,)))
     first = int(run.job.ranks[0].steps["index"][0])
     assert [facts.steps["index"].tolist() for facts in run.job.ranks] == [[first]] * len(run.job.ranks)
-    assert [left.number for left in run.job.left_out] == [first]
-    assert run.report.verdict.bound == "none"
-    assert "occurred once" in run.report.verdict.headline
-    assert not loud(run)
+    assert [left.number for left in run.job.left_out] == [first] and run.report.verdict.bound == "none"
+    assert "occurred once" in run.report.verdict.headline and not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "no other step is left" in note.effect
 
@@ -199,14 +184,11 @@ def _two_ranks(run: Labelled) -> Labelled:
 
 def test_ranks_without_a_common_step_keep_their_own_steady_ones(labelled: Runs, tmp_path: Path) -> None:
     run = _two_ranks(told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1), (2,))))
-    assert run.job.not_compared
-    assert [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
-    assert left_out(run) == [0]
-    assert not loud(run)
+    assert run.job.not_compared and [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
+    assert left_out(run) == [0] and not serious(run.report)
     changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
     run = told(labelled, tmp_path, *changes)
-    assert left_out(run) == [1]
-    assert not loud(run)
+    assert left_out(run) == [1] and not serious(run.report)
 
 
 def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labelled: Runs, tmp_path: Path) -> None:
@@ -217,10 +199,8 @@ def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labell
 
     changes = retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1, 2), (0,)), without_collectives
     run = _two_ranks(told(labelled, tmp_path, *changes))
-    assert run.job.not_compared
-    assert run.job.rank_ids == (0,)
-    assert left_out(run) == [0]
-    assert not loud(run)
+    assert run.job.not_compared and run.job.rank_ids == (0,)
+    assert left_out(run) == [0] and not serious(run.report)
 
 
 def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:
@@ -265,9 +245,7 @@ def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) ->
         (5, 11.0, False),  # what comes again is another thing: nearer to the usual step
     ],
 )
-def test_a_long_step_recurs_where_steps_outside_are_as_long(
-    labelled: Runs, every: int, long_ms: float, recurs: bool
-) -> None:
+def test_a_long_step_recurs_where_others_are_as_long(labelled: Runs, every: int, long_ms: float, recurs: bool) -> None:
     found = recurring(timed(labelled, every, long_ms), TRACED_MS * 1e6, IS_LEFT_OUT)
     assert found.tolist() == [recurs, False, False, False, False]
 

@@ -45,8 +45,7 @@ def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> N
 
 
 def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks() -> None:
-    waits = ranks_of(job_of("slow_gpu")).waits_us
-    assert waits.sum(axis=0).argmax() == 2
+    assert ranks_of(job_of("slow_gpu")).waits_us.sum(axis=0).argmax() == 2
     job = job_of("slow_gpu")
     shared = ranks_of(job).shared_bytes
     assert np.isnan(np.diagonal(shared)).all()

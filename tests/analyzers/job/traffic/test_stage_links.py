@@ -20,10 +20,7 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
     for a, b, transfer, size in links:
         for _ in range(6):
             at = 1_000_000 * len(sizes)
-            rows += [
-                (len(sizes), a, len(sizes), at - late_ns, at + transfer),
-                (len(sizes), b, len(sizes), at, at + transfer),
-            ]
+            rows += [(len(sizes), p, len(sizes), begun, at + transfer) for p, begun in ((a, at - late_ns), (b, at))]
             sizes.append(size)
     count = len(sizes)
     names = ("instance", "rank", "comm", "start_ns", "end_ns")
@@ -47,8 +44,7 @@ def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> 
     assert compared == 3 and slow is not None
     assert (slow.pairs, slow.culprits, slow.ratio) == (((1, 2),), (1, 2), pytest.approx(3.0))
     assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
-    assert stage_links(job()) == (0, None)
-    assert all(len(ends) == 0 for ends in message_ends(job()))
+    assert stage_links(job()) == (0, None) and all(len(ends) == 0 for ends in message_ends(job()))
     low, high = message_ends(job((2, 1, FAST, 8)))
     assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)
 

@@ -27,8 +27,7 @@ TIMES = 40.0 + SIZES / 10_000.0  # us: a latency, and 10 GB/s
 
 
 def test_bytes_at_one_rate_explain_small_and_large_messages() -> None:
-    assert is_all_transfer(SIZES, TIMES)
-    assert is_all_transfer(SIZES, TIMES * np.linspace(1.0, 1.05, len(SIZES)))
+    assert is_all_transfer(SIZES, TIMES) and is_all_transfer(SIZES, TIMES * np.linspace(1.0, 1.05, len(SIZES)))
 
 
 @pytest.mark.parametrize("which", [SIZES > 0, SIZES == 2**20, np.arange(len(SIZES)) == 3])
@@ -39,14 +38,12 @@ def test_lateness_at_every_call_at_the_first_or_once_is_not_explained(which: np.
 def test_equal_messages_few_ones_and_unknown_sizes_prove_nothing() -> None:
     assert not is_all_transfer(SIZES[1::4], TIMES[1::4])
     assert not is_all_transfer(np.full(16, 2.0**20), np.full(16, 145.0))
-    assert not is_all_transfer(SIZES[:7], TIMES[:7])
-    assert not is_all_transfer(np.zeros(16), TIMES)
+    assert not is_all_transfer(SIZES[:7], TIMES[:7]) and not is_all_transfer(np.zeros(16), TIMES)
 
 
 def test_one_rank_tells_its_transfers_unless_it_waits_in_them(labelled: Runs) -> None:
     def told(name: str, position: int) -> np.ndarray:
         return with_known_transfer(job_facts([labelled(name).job.ranks[position]]))
 
-    assert told("comm.bandwidth_bound", 2).all()
-    assert not told("straggler.compute", 0).any()
+    assert told("comm.bandwidth_bound", 2).all() and not told("straggler.compute", 0).any()
     assert with_known_transfer(labelled("straggler.compute").job).all()

@@ -19,6 +19,5 @@ def test_a_curve_interpolates_its_points_follows_the_line_beyond_and_says_that_i
     assert curve.time_ns(256 * MIB) == pytest.approx(50e3 + 256 * MIB / 10, rel=0.02)
     assert curve.time_ns(0) == 0.0
     curve = transfer_curve(np.full(3, 8 * MIB), np.full(3, 1e6), DEVICE.limits.transfer_prior)
-    assert curve is not None and curve.is_prior
-    assert curve.time_ns(8 * MIB) == pytest.approx(1e6)
+    assert curve is not None and curve.is_prior and curve.time_ns(8 * MIB) == pytest.approx(1e6)
     assert transfer_curve(np.zeros(2), np.ones(2), DEVICE.limits.transfer_prior) is None

@@ -38,8 +38,7 @@ def test_compute_belongs_to_the_unit_that_it_needs_or_to_none_before_the_recordi
 @pytest.mark.parametrize(("name", "units"), [("clean.fsdp", 1), ("gathers when needed", 1), ("three units a layer", 3)])
 def test_units_of_a_block(labelled: Runs, name: str, units: int) -> None:
     forward = _forward(labelled, name)
-    assert units_per_block(forward) == units
-    assert first_of_block(forward, units) == 0
+    assert units_per_block(forward) == units and first_of_block(forward, units) == 0
     assert len(forward.gathers) == 4 * units
 
 

@@ -65,8 +65,7 @@ def test_a_lock_taken_for_each_sample_shows_in_the_lines() -> None:
     assert turns is not None and turns.each_ns == pytest.approx(24 * MS, rel=0.1)
     assert turns.alone_ns == pytest.approx(0.26 * 4 * 24 * MS, rel=0.1)
     assert in_turn(pools[0.3]) is None  # it is free most of the time
-    few = [loader([*rows[n], *rows[n + 1]], asking(0.74, 8)) for n in (0, 2)]
-    assert in_turn(few) is None
+    assert in_turn([loader([*rows[n], *rows[n + 1]], asking(0.74, 8)) for n in (0, 2)]) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -85,17 +84,12 @@ def test_workers_of_a_remote_store_do_not_fetch_in_turn(seed: int) -> None:
     assert in_turn(pool) is None and all(in_turn([rank]) is None for rank in pool)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "ranks", "turn_ms"), [(("a", "a"), 2, 200), (("a", "b"), 1, None), ((None, None), 1, None)]
-)
+@pytest.mark.parametrize("hosts,ranks,turn_ms", [(("a", "a"), 2, 200), (("a", "b"), 1, None), ((None, None), 1, None)])
 def test_a_host_shares_a_lock(labelled: Runs, hosts: tuple[str | None, ...], ranks: int, turn_ms: int | None) -> None:
     a, b, c, d = under_a_lock(4, 100, 40)
-    given = [
-        replace(facts, identity=replace(facts.identity, host=host), sidecar=Sidecar(fetching=timed))
-        for facts, host, timed in zip(
-            labelled("clean.ddp").job.ranks, hosts, [loader([*a, *b]), loader([*c, *d])], strict=False
-        )
-    ]
+    known = [Sidecar(fetching=loader([*first, *second])) for first, second in ((a, b), (c, d))]
+    ranks_of_two = zip(labelled("clean.ddp").job.ranks, hosts, known, strict=False)
+    given = [replace(f, identity=replace(f.identity, host=host), sidecar=sidecar) for f, host, sidecar in ranks_of_two]
     for facts in with_turns(given):
         timed = facts.sidecar.fetching
         assert timed is not None and timed.turn_ranks == ranks

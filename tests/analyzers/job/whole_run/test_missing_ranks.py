@@ -15,8 +15,7 @@ from ddprof.sidecar import StepMedians
 
 def test_a_missing_rank_is_said_and_blamed_on_nobody(labelled: Runs) -> None:
     job = job_facts([f for f in labelled("straggler.compute").job.ranks if f.identity.rank != 2])
-    assert job.missing_ranks == (2,)
-    assert any("were not traced: 2" in note.issue for note in job.health)
+    assert job.missing_ranks == (2,) and any("were not traced: 2" in note.issue for note in job.health)
     assert not job.instances["complete"].any()
 
 
@@ -41,8 +40,7 @@ def others(labelled: Runs, name: str, **late_ns: int) -> dict[int, dict[str, int
 def test_judged_on_a_weaker_basis_where_all_timers_are_even(labelled: Runs, name: str) -> None:
     (whole,) = labelled(name).said(name)
     (said,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name)))
-    assert isinstance(said, Candidate)
-    assert isinstance(whole, Candidate)
+    assert isinstance(said, Candidate) and isinstance(whole, Candidate)
     assert (whole.basis, said.basis) == (Basis.RECORDED, Basis.DEDUCED)
 
 
@@ -54,8 +52,7 @@ def test_not_judged_without_timers_unless_bytes_explain_it_or_late(labelled: Run
     else:  # one huge bucket
         assert isinstance(unknown, Abstention) and "look alike" in unknown.reason
     (late,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name, data_ns=40 * MS)))
-    assert isinstance(late, Abstention)
-    assert "rank 3 was not traced" in late.reason
+    assert isinstance(late, Abstention) and "rank 3 was not traced" in late.reason
 
 
 def test_the_rank_that_is_late_and_where_and_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:

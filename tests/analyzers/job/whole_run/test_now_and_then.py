@@ -43,7 +43,7 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
         ("rest", lambda rank, step: True, (0, 1), False),  # is in the traced steps as well
     ],
 )
-def test_time_beyond_quiet_steps(
+def test_time_beyond(
     labelled: Runs, part: str, is_long: Callable[[int, int], bool], often: tuple[int, int], in_forward: bool
 ) -> None:
     run = labelled("clean.ddp")

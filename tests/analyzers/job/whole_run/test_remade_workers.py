@@ -33,8 +33,7 @@ def recorded(
 @pytest.mark.parametrize("first", [0, 3])
 def test_every_epoch_but_the_first_starts_workers(first: int) -> None:
     starts = remade_workers(recorded(first=first))
-    assert len(starts) == 10 - (first == 0)
-    assert {start.dur_ns for start in starts} == {START_NS}
+    assert len(starts) == 10 - (first == 0) and {start.dur_ns for start in starts} == {START_NS}
     assert remade_workers(recorded(steps=12, first=first)) == []  # a short run says nothing
 
 
@@ -46,8 +45,7 @@ def said(folder: Path, sidecar: Sidecar) -> list[Candidate]:
 
 def test_workers_that_are_made_again_are_kept(tmp_path: Path) -> None:
     (candidate,) = said(tmp_path, recorded())
-    assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"]
-    assert candidate.ranks == ()
+    assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == ()
     share = START_NS / (8 * (STEP_NS + FETCH_NS) + START_NS)
     assert candidate.lost_us == pytest.approx(share * 20_500.0, rel=0.2)
 

@@ -43,5 +43,4 @@ def test_idle_time_that_ends_before_the_last_rank_came_is_no_wait(tmp_path: Path
     waits, idles = two_ranks(tmp_path / "waits"), two_ranks(tmp_path / "idles", idle_us=0.95 * SLEEP_US)
     anchors = [run.pricer.graph.ranks[0].anchors for run in (waits, idles)]
     longest_ns = [max(a.end_ns - a.start_ns, default=0) for a in anchors]
-    assert longest_ns[0] > 0.9e3 * SLEEP_US
-    assert longest_ns[1] < 0.1e3 * SLEEP_US
+    assert longest_ns[0] > 0.9e3 * SLEEP_US and longest_ns[1] < 0.1e3 * SLEEP_US

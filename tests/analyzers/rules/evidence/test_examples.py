@@ -36,8 +36,7 @@ def test_what_is_found_can_be_jumped_to(labelled: Runs, name: str) -> None:
     )
     for finding in found:
         timed = [e for e in finding.evidence if e.start_us is not None and e.end_us is not None]
-        assert bool(timed) == (name not in NO_EVENT)
-        assert all(e.rank in run.report.run.ranks for e in timed)
+        assert bool(timed) == (name not in NO_EVENT) and all(e.rank in run.report.run.ranks for e in timed)
         assert name not in OF_RANKS or timed[0].rank in finding.ranks  # the first event is the culprit's
         assert all(0 <= (e.start_us or 0.0) < (e.end_us or 0.0) <= last_us + 1.0 for e in timed)
 
@@ -50,8 +49,7 @@ def test_the_culprit_works_from_its_first_step_on_while_the_other_waits(labelled
     position, start, end = _own_clock_ns(measures, work)
     ops = measures.job.ranks[position].device_ops
     held = np.minimum(ops["end_ns"], end) - np.maximum(ops["start_ns"], start)
-    assert measures.job.ranks[position].strings[ops["name"][held.argmax()]] == work.event
-    assert held.max() > 0
+    assert measures.job.ranks[position].strings[ops["name"][held.argmax()]] == work.event and held.max() > 0
     _, start, end = _own_clock_ns(measures, largest_wait(measures, 2)[0])
     ranks = list(measures.job.ranks)
     middle = (start + end) // 2
@@ -106,6 +104,5 @@ def test_examples_are_the_slow_the_waiting_the_longest_and_the_steps_own_events(
     inside = ((ops["start_ns"] >= start - 1) & (ops["end_ns"] <= end + 1)).sum()
     assert inside >= measures.optimizer_kernels[position] * 0.9
     measures = labelled("clean.ddp").measures
-    assert examples.longest_stage_wait(measures) == []
-    assert examples.longest_fp32_gemm(measures) == []
+    assert examples.longest_stage_wait(measures) == [] and examples.longest_fp32_gemm(measures) == []
     assert examples.slowest_transfer(measures, (0,), rank=99) == []

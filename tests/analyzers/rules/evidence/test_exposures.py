@@ -16,7 +16,6 @@ def traffic(op: str, size_bytes: float, took_us: float, crosses_hosts: bool = Tr
 
 
 def is_slow(*said: Traffic) -> bool:
-    """Of the first."""
     return is_slow_for_size(said[0], CommStats(said))
 
 
@@ -38,9 +37,7 @@ def test_a_link_that_moved_other_messages_faster_shows_what_the_bytes_take(other
     assert is_slow(traffic("all_reduce", 512 * KIB, 500.0))  # a small message that takes very long, on any link
 
 
-@pytest.mark.parametrize(
-    ("size_kib", "took_us", "slow"), [(512, 120.0, True), (512, 66.0, False), (8192, 2_000.0, False)]
-)
+@pytest.mark.parametrize("size_kib,took_us,slow", [(512, 120.0, True), (512, 66.0, False), (8192, 2_000.0, False)])
 def test_devices_of_one_host_are_joined_by_pcie_at_least(size_kib: int, took_us: float, slow: bool) -> None:
     """Latency is twice the time of the bytes, and not so long that the link itself must be slow."""
     assert is_slow(traffic("all_reduce", size_kib * KIB, took_us, crosses_hosts=False)) == slow

@@ -38,11 +38,9 @@ def test_only_what_a_program_does_not_do_yet_is_advised_to_it(tmp_path: Path) ->
     assert "reduce-overhead" not in text(advice(facts(tmp_path, "cudaGraphLaunch")))
     given = facts(tmp_path)
     words = text(advice(replace(given, device=replace(given.device, kind="rocm"))))
-    assert "torch.compile" in words
-    assert "CUDA" not in words and "reduce-overhead" not in words
-    words = text(
-        advice(replace(given, strings=tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)))
-    )
+    assert "torch.compile" in words and "CUDA" not in words and "reduce-overhead" not in words
+    foreign = tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)
+    words = text(advice(replace(given, strings=foreign)))
     assert "torch" not in words
 
 
@@ -51,12 +49,9 @@ def test_only_what_a_program_does_not_do_yet_is_advised_to_it(tmp_path: Path) ->
 )
 def test_a_compiled_one_is_not_called_eager(tmp_path: Path, name: str) -> None:
     given = facts(tmp_path, name)
-    assert present_in(job_facts([given])).is_compiled
-    assert "eager" not in text(advice(given))
+    assert present_in(job_facts([given])).is_compiled and "eager" not in text(advice(given))
 
 
-@pytest.mark.parametrize(
-    ("current", "suggested", "expected"), [("25", "25.0", False), ("2", "4", True), (None, "4", True)]
-)
+@pytest.mark.parametrize("current,suggested,expected", [("25", "25.0", False), ("2", "4", True), (None, "4", True)])
 def test_a_fix_suggests_another_value(current: str | None, suggested: str, expected: bool) -> None:
     assert is_new(Fix("bucket_cap_mb", suggested, "", "", current)) is expected

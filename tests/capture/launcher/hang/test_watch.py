@@ -52,14 +52,9 @@ class Played:
     def _answer(self) -> None:
         control = self.folder / CONTROL
         if control.exists():
-            answer: dict[str, Any] = {
-                "request": json.loads(control.read_text())["id"],
-                "at_ns": int(self.now * 1e9),
-                "cpu_ns": self.cpu_ns,
-                "frames": [{"file": "train.py", "line": self.line}],
-                "calls": [],
-                "steps_total": self.number,
-            }
+            times = {"at_ns": int(self.now * 1e9), "cpu_ns": self.cpu_ns, "steps_total": self.number}
+            where = {"frames": [{"file": "train.py", "line": self.line}], "calls": []}
+            answer: dict[str, Any] = {"request": json.loads(control.read_text())["id"], **times, **where}
             (self.folder / f"{STEM}.where.json").write_text(json.dumps(answer))
 
 

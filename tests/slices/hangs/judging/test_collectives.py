@@ -31,11 +31,8 @@ def _culprits_of_torch(job: Job) -> list[tuple[int, set[int]]]:
             found = builder.build_db(details, arguments, job.dump(0)["version"]).collectives
     finally:
         logging.disable(logging.NOTSET)
-    return [
-        (c.collective_seq_id, set(c.missing_ranks or ()) | set(c.mismatch_collectives or ()))
-        for c in found
-        if c.missing_ranks or not c.pass_check
-    ]
+    odd = [c for c in found if c.missing_ranks or not c.pass_check]
+    return [(c.collective_seq_id, {*(c.missing_ranks or ()), *(c.mismatch_collectives or ())}) for c in odd]
 
 
 # Of a message torch's analyser names every rank of the group but one; of circles and chains no first cause.
@@ -84,10 +81,8 @@ def _random_job(seed: int) -> tuple[Job, str, int, set[int]]:
     world = rng.randint(3, 8)
     part = sorted(rng.sample(range(world), rng.randint(3, world)))
     job = Job(world, rng.choice(["2.4", "2.6", "2.7", "2.8"]), groups={"1": ("dp", part)})
-    step = [
-        Collective(rng.choice(list(OPERATIONS)), 2 ** rng.randint(3, 12), rng.choice("01"), 10 + at)
-        for at in range(rng.randint(2, 6))
-    ]
+    kinds, calls = list(OPERATIONS), range(rng.randint(2, 6))
+    step = [Collective(rng.choice(kinds), 2 ** rng.randint(3, 12), rng.choice("01"), 10 + at) for at in calls]
     fault, at = rng.choice(FAULTS), rng.randrange(len(step))
     for collective in step * rng.randint(1, 4) + step[:at]:
         collective.call(job)

@@ -10,8 +10,6 @@ TORCH = StackFrame("/env/lib/python3.11/site-packages/torch/nn/modules/module.py
 MINE = StackFrame("/home/me/train.py", 3, "main")
 
 
-@pytest.mark.parametrize(
-    ("frames", "line"), [((OWN, TORCH, MINE), MINE), ((OWN, TORCH), TORCH), ((OWN,), None), ((), None)]
-)
+@pytest.mark.parametrize("frames,line", [((OWN, TORCH, MINE), MINE), ((OWN, TORCH), TORCH), ((OWN,), None), ((), None)])
 def test_the_users_line_comes_first_captures_own_never(frames: tuple[StackFrame, ...], line: StackFrame | None) -> None:
     assert user_frame(frames) == line

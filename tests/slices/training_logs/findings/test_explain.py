@@ -96,8 +96,7 @@ def test_a_rank_that_is_longest_every_time_is_named() -> None:
     times = {rank: [300.0 + (100.0 if rank == 3 else 0.0) + n % 3 for n in range(20)] for rank in range(4)}
     (finding,) = of_ranks("forward-compute", times, ALONE).findings
     assert (finding.id, finding.ranks, finding.severity) == ("slow_rank", (3,), "critical")
-    assert finding.share == pytest.approx(0.1, abs=0.005)
-    assert "longest in 19 of 19" in finding.evidence[0]
+    assert finding.share == pytest.approx(0.1, abs=0.005) and "longest in 19 of 19" in finding.evidence[0]
 
 
 def later(*ranks: int, by_ms: float = 100.0) -> dict[int, list[float]]:

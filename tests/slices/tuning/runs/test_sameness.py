@@ -12,8 +12,7 @@ def _held(digest: str, *sample: float, loss: float | None = None) -> dict[str, H
 
 def test_the_same_bits_are_the_same_and_others_differ_where_the_baseline_repeats_itself() -> None:
     assert compare(_held("a", 1.0), [_held("b", 1.1), _held("a", 1.0)]).kind == "same"
-    other = {**_held("a", 1.0), "1": Held("z", (1.0,))}
-    assert compare(other, [_held("a", 1.0)] * 2).kind == "differs"
+    assert compare({**_held("a", 1.0), "1": Held("z", (1.0,))}, [_held("a", 1.0)] * 2).kind == "differs"
     found = compare(_held("b", 3.0, 4.5, loss=0.2), [_held("a", 3.0, 4.0, loss=0.1)] * 2)
     assert found.kind == "differs" and found.baseline_distance == 0.0 and found.loss == (0.2, 0.1)
     assert found.distance == pytest.approx(0.1)

@@ -37,8 +37,7 @@ def test_changes_of_units_hold_together_and_what_nothing_hides_adds_up(labelled:
     run = labelled("clean.ddp")
     for change in (MERGED, AHEAD, KEPT):
         assert run.pricer.step_us((change,)) == pytest.approx(run.measures.step_us, rel=1e-6)
-    found = scheduled(3 * FOUR, NONE, 2 * FOUR, is_ahead=True)
-    assert found.exposed_ns == pytest.approx(4 * 3 + 4 * 2)
+    assert scheduled(3 * FOUR, NONE, 2 * FOUR, is_ahead=True).exposed_ns == pytest.approx(4 * 3 + 4 * 2)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +51,6 @@ def test_changes_of_units_hold_together_and_what_nothing_hides_adds_up(labelled:
         (KEPT_NS, 5 * FOUR, FOUR, True, [0, 2, 0, 0], 1),  # nothing launches the first gather early
     ],
 )
-def test_what_is_exposed(
-    gather: Array, compute: Array, reduce: Array, is_ahead: bool, stalls: list[int], tail: int
-) -> None:
+def test_exposed(gather: Array, compute: Array, reduce: Array, is_ahead: bool, stalls: list[int], tail: int) -> None:
     found = scheduled(gather, compute, reduce, is_ahead=is_ahead)
     assert (found.stalls_ns.tolist(), found.tail_ns) == (stalls, tail)

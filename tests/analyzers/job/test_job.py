@@ -1,0 +1,109 @@
+"""A job from its ranks: assembled, matched, and what ranks wait for others by what made those late."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.charged import waited_for_part_us, waited_us
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.own_price import levelled_us
+from ddprof.causes import CAUSE_CODE, HOST_CAUSES
+from ddprof.model import HealthNote
+from ddprof.sidecar import Sidecar, TracedWindow
+from ddprof.tables import NULL
+
+
+def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(labelled: Runs) -> None:
+    job = labelled("clean.tpdp").job
+    turned = job_facts(job.ranks[::-1])
+    assert turned.rank_ids == job.rank_ids and turned.step_ns == job.step_ns
+    assert turned.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
+    job = labelled("clean.ddp").job
+    note = HealthNote("rank1.json: the file ends early", "later events are missing")
+    cut = replace(job.ranks[1], counts={**job.ranks[1].counts, "whole": 0}, health=(note,))
+    found = job_facts([job.ranks[0], cut, *job.ranks[2:]])
+    assert found.rank_ids == tuple(r for r in job.rank_ids if r != job.rank_ids[1])
+    assert [n.rank for n in found.health if n.issue == note.issue] == [job.rank_ids[1]]
+    assert not [n.issue for n in found.health if "not traced" in n.issue]  # its file was read
+
+
+def test_what_windows_left_out_is_said(labelled: Runs) -> None:
+    job = labelled("clean.ddp").job
+    windows = (TracedWindow(), TracedWindow(left_out=("stacks",)), TracedWindow(left_out=("stacks", "shapes")))
+    found = job_facts([replace(facts, sidecar=Sidecar(windows=windows)) for facts in job.ranks])
+    assert "2 of 3 trace windows were recorded without stacks and shapes" in [note.issue for note in found.health]
+
+
+NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
+
+
+def memberships(job: JobFacts) -> set[frozenset[tuple[int, int]]]:
+    """Instances as sets of (rank position, row of its comms)."""
+    found: dict[int, set[tuple[int, int]]] = {}
+    columns = (job.members[name].tolist() for name in ("instance", "rank", "comm"))
+    for instance, rank, comm in zip(*columns, strict=True):
+        found.setdefault(instance, set()).add((rank, comm))
+    return {frozenset(group) for group in found.values()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_member_of_every_operation_is_matched(labelled: Runs, name: str) -> None:
+    job = labelled(name).job
+    assert len(job.instances) and job.instances["complete"].all()
+    pairs = np.stack((job.members["instance"], job.members["rank"], job.members["comm"]))
+    assert np.unique(pairs, axis=1).shape[1] == pairs.shape[1]
+    matched = {(int(r), int(c)) for r, c in zip(job.members["rank"], job.members["comm"], strict=True)}
+    assert matched == {(p, row) for p, facts in enumerate(job.ranks) for row in range(len(facts.comms))}
+
+
+@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.tpdp"])
+def test_order_matches_as_sequence_numbers_do(labelled: Runs, name: str) -> None:
+    job = labelled(name).job
+    unnumbered = [replace(f, comms=f.comms.replace(seq=np.full(len(f.comms), NULL))) for f in job.ranks]
+    assert memberships(job_facts(unnumbered)) == memberships(job)
+
+
+@pytest.mark.parametrize("slow_alone", [False, True])
+def test_waiting_for_hosts_is_shared_out_by_the_reason_of_each_culprit(labelled: Runs, slow_alone: bool) -> None:
+    measures = labelled("straggler.host").measures
+    charged_us = [waited_us(measures, ("host_launch",), np.array([rank])).sum() for rank in range(4)]
+    culprits = [int(np.argmax(charged_us))] if slow_alone else [0, 1, 2, 3]
+    part_us = measures.launching_us * np.arange(1, 5) / 4
+    every_us = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
+    wanted = sum(
+        part_us[culprit] / every_us[culprit] * waited_us(measures, ("host_launch",), np.array([culprit]))
+        for culprit in culprits
+        if every_us[culprit]
+    )
+    found = waited_for_part_us(measures, part_us, np.array(culprits))
+    assert found.max() > 0 and found.tolist() == np.asarray(wanted).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "causes"),
+    [("straggler.compute", ("compute",)), ("straggler.host", HOST_CAUSES), ("input.straggler", ("dataloader",))],
+)
+def test_late_ranks_cost_what_they_take_longer_however_they_meet(labelled: Runs, name: str, causes) -> None:
+    run = labelled(name)
+    measures, fault = run.measures, run.label["faults"][0]
+    late = np.flatnonzero(np.isin(measures.job.rank_ids, fault["culprit_ranks"]))
+    assert levelled_us(measures, late, causes) == pytest.approx(fault["recoverable_us"], rel=0.1)
+    assert levelled_us(measures, late, ()) == pytest.approx(fault["recoverable_us"], rel=0.1)
+    # Waits that no recording tells from transfers are waits.
+    ledger = measures.job.ledger
+    waits = ledger["cause"] == CAUSE_CODE["comm_wait"]
+    moved = ledger.replace(cause=np.where(waits, CAUSE_CODE["comm_transfer"], ledger["cause"]))
+    blind = replace(measures, job=replace(measures.job, ledger=moved))
+    assert levelled_us(blind, late, causes) == pytest.approx(levelled_us(measures, late, causes))
+
+
+def test_ranks_that_are_not_late_cost_nothing_nor_do_all_of_them(labelled: Runs) -> None:
+    measures = labelled("straggler.compute").measures
+    culprits = labelled("straggler.compute").label["faults"][0]["culprit_ranks"]
+    late = np.flatnonzero(np.isin(measures.job.rank_ids, culprits))
+    everybody = np.arange(len(measures.job.ranks))
+    assert levelled_us(measures, np.setdiff1d(everybody, late)[:1], ("compute",)) == 0
+    assert levelled_us(measures, everybody, ("compute",)) == 0 == levelled_us(measures, late[:0], ("compute",))

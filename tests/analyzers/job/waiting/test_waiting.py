@@ -1,0 +1,95 @@
+"""Waits end when the last member arrives; blame sums to them and names the culprit; what occurs once names nobody."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from labelled_runs import Runs
+
+from ddprof.analyzers.engine import Options, load_runs
+from ddprof.analyzers.job.model import MEMBERS
+from ddprof.analyzers.job.waiting.lateness import chance_of_most, latest_rank, recurring
+from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.analyzers.job.waiting.unread import unread_wait_ns
+from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.tables import NULL
+
+
+def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> None:
+    rank = np.array([2, 0, 2, 0, 0])
+    members = MEMBERS.table({c.name: rank if c.name == "rank" else np.arange(5) for c in MEMBERS.columns})
+    assert [members_of(members, position).tolist() for position in range(5)] == [[1, 3, 4], [], [0, 2], [], []]
+    assert len(members_of(MEMBERS.empty(), 0)) == 0
+
+
+NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_waits_end_when_the_last_member_arrives(labelled: Runs, name: str) -> None:
+    job = labelled(name).job
+    members = job.members
+    assert (members["start_ns"] <= members["ready_ns"]).all()
+    assert (members["ready_ns"] <= members["end_ns"]).all()
+    least = np.full(len(job.instances), np.iinfo(np.int64).max)
+    np.minimum.at(least, members["instance"], members["end_ns"] - members["ready_ns"])
+    assert (least == job.instances["transfer_ns"]).all()
+    shortest_wait = np.full(len(job.instances), np.iinfo(np.int64).max)
+    np.minimum.at(shortest_wait, members["instance"], members["ready_ns"] - members["start_ns"])
+    assert (shortest_wait == 0).all()  # whoever came last waits for nobody
+
+
+def test_the_slow_rank_comes_last_and_shows_the_short_kernel(labelled: Runs) -> None:
+    job = labelled("straggler.compute").job
+    assert np.bincount(job.instances["late"][job.instances["late"] != NULL], minlength=4).argmax() == 2
+    waits = [int((job.members["ready_ns"] - job.members["start_ns"])[job.members["rank"] == p].sum()) for p in range(4)]
+    assert waits[2] == min(waits)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blame_sums_to_the_exposed_waits_exactly(labelled: Runs, name: str) -> None:
+    """Nothing is charged twice and nothing is lost: per victim and step, charges equal the waiting of the ledger."""
+    job = labelled(name).job
+    waiting = np.isin(job.ledger["cause"], (CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]))
+    for position, facts in enumerate(job.ranks):
+        booked, charged = np.zeros(len(facts.steps), np.int64), np.zeros(len(facts.steps), np.int64)
+        mine = waiting & (job.ledger["rank"] == position)
+        np.add.at(booked, job.ledger["step"][mine], job.ledger["dur_ns"][mine])
+        inside = (job.blame["victim"] == position) & (job.blame["step"] >= 0) & (job.blame["step"] < len(facts.steps))
+        np.add.at(charged, job.blame["step"][inside], job.blame["dur_ns"][inside])
+        assert charged.tolist() == booked.tolist()
+
+
+def test_blame_names_the_culprit_and_what_it_did(labelled: Runs) -> None:
+    for name, culprit, cause in (("straggler.compute", 2, "compute"), ("input.straggler", 3, "dataloader")):
+        blame = labelled(name).job.blame
+        charged = np.zeros((4, len(CAUSES)))
+        known = blame["culprit"] != NULL
+        np.add.at(charged, (blame["culprit"][known], blame["cause"][known]), blame["dur_ns"][known])
+        assert np.unravel_index(charged.argmax(), charged.shape) == (culprit, CAUSE_CODE[cause])
+        assert charged[culprit, CAUSE_CODE[cause]] > 0.7 * charged.sum()
+
+
+def test_chance_of_being_last_in_most() -> None:
+    assert chance_of_most(8, 8, 4) == pytest.approx(4 * 0.25**8) and chance_of_most(1, 8, 4) == 1.0
+
+
+def test_a_startup_broadcast_names_nobody(shared_dir: Path) -> None:
+    """Rank 0 is last in the first broadcast, for 32 s; rank 9 in 36 of 54 all-reduces."""
+    (run,) = load_runs([shared_dir / "wild" / "recordings" / "horovod_late_rank_24"], Options(workers=1, cache=False))
+    found = latest_rank(run.job, ("unknown",))
+    assert found is not None and (run.job.rank_ids[found.position], found.last) == (9, 36)
+    assert found.waits == 54 and found.once_ns == 0  # the broadcasts are in no step
+    once = run.job.blame["instance"] == run.job.blame["instance"][0]
+    long = np.where(once, 10**12, run.job.blame["dur_ns"])
+    job = replace(run.job, blame=run.job.blame.replace(dur_ns=long))
+    assert (recurring(job) == ~once).all()  # nor is one in a step that is longer than all others together
+
+
+def test_collectives_of_which_all_members_were_read_wait_for_nobody_else(labelled: Runs) -> None:
+    (run,) = load_runs([labelled("clean.tpdp").traces], Options(cache=False))
+    assert not unread_wait_ns(run.job).any()
+    (two,) = load_runs([labelled("clean.tpdp").traces], Options(cache=False, ranks="0,3"))
+    assert len(unread_wait_ns(two.job)) == len(two.job.groups)
+    assert unread_wait_ns(two.job).sum() < 0.03 * two.job.step_ns * len(two.job.per_step_ns)

@@ -48,7 +48,8 @@ def test_a_test_above_the_budget_fails_by_name(pytester: pytest.Pytester, monkey
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     pytester.makeini("[pytest]\nmarkers = slow: minutes")
     pytester.makeconftest(
-        "import budget\nbudget.LIMIT_CPU_S, budget.slowness = 0.3, lambda: 1.0\ndef pytest_configure(config): config.pluginmanager.register(budget)"
+        "import budget\nbudget.LIMIT_CPU_S, budget.slowness = 0.3, lambda: 1.0\n"
+        "def pytest_configure(config): config.pluginmanager.register(budget)"
     )
     pytester.makepyfile(BURNING)
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-q")

@@ -68,13 +68,14 @@ def side(identifier: str) -> str:
 
 
 def accepted(label: Mapping[str, Any]) -> set[Answer]:
-    """Answers that are right: those of any fault; ranks only where the fault is a late rank's."""
-    found = set()
+    """Answers that are right: those of any fault and of what is tolerated; ranks only where a rank is late."""
+    found: set[Answer] = {(side(identifier), frozenset()) for identifier in label["tolerated_ids"]}
     for fault in label["faults"]:
         for where in map(side, fault["acceptable_ids"]):
             culprits = fault["acceptable_culprits"] if where == _LATE else [[]]
             found |= {(where, frozenset(ranks)) for ranks in culprits}
-    return found or {("", frozenset())}
+    healthy = {("", frozenset[int]())} if label["clean"] else set()
+    return found | healthy
 
 
 def read(figures: Mapping[str, Any], threshold: float) -> Answer:
@@ -103,13 +104,13 @@ def row(tool: str, costs: Sequence[Cost], labels: Sequence[Mapping[str, Any]], t
             document = json.loads(cost.stdout.strip() if threshold is None else cost.stdout.strip().splitlines()[-1])
             answer = ours(document) if threshold is None else read(document, threshold)
         truths = accepted(label)
-        is_late = all(where == _LATE and ranks for where, ranks in truths)
+        is_late = not label["clean"] and all(where == _LATE and ranks for where, ranks in truths)
         counts["failed"] += bool(cost.exit_code)
         counts["right"] += answer in truths
         counts["late"] += is_late
         counts["late_right"] += is_late and answer in truths
         counts["healthy"] += label["clean"]
-        counts["healthy_accused"] += label["clean"] and answer[0] not in ("", "failed")
+        counts["healthy_accused"] += label["clean"] and not cost.exit_code and answer not in truths
     middle = len(costs) // 2
     cpu_s, rss_mb = (sorted(values)[middle] for values in zip(*((c.cpu_s, c.rss_mb) for c in costs), strict=True))
     names = ("right", "late_right", "late", "healthy_accused", "healthy", "failed")

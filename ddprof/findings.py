@@ -11,7 +11,9 @@ from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03
+NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 EVEN = 0.5  # confidence of what is right as often as wrong
+HIGH = 0.8  # confidence that is told as "high"
 
 
 class Basis(str, Enum):
@@ -149,9 +151,9 @@ class Finding:
 
     `unprofiled_us`: what is recoverable of a step without the profiler; None where no such step was timed.
     `by_ledger_us`: what ledger and blame alone say is recoverable; None where they say nothing. `alone_us`: what is
-    recoverable where larger findings stay as they are; None where that is `recoverable_us` itself. `basis` and
-    `doubts`: values of Basis and Doubt; `grounds`: what the confidence was made of, in words. All are empty where a
-    saved report does not say.
+    recoverable where larger findings stay as they are; None where that is `recoverable_us` itself. `waited_us`: what
+    each other rank waits for its ranks; None where it names none. `basis` and `doubts`: values of Basis and Doubt;
+    `grounds`: what the confidence was made of, in words. All are empty where a saved report does not say.
     """
 
     id: str
@@ -165,6 +167,7 @@ class Finding:
     unprofiled_us: Recoverable | None = None
     by_ledger_us: Recoverable | None = None
     alone_us: Recoverable | None = None
+    waited_us: float | None = None
     basis: str = ""
     doubts: tuple[str, ...] = ()
     grounds: str = ""
@@ -236,6 +239,15 @@ def severity_of(finding: Finding, step_us: float) -> str:
         return found
     is_firm = finding.confidence > EVEN if finding.ranks else found == "critical"
     return "warning" if is_firm else "info"
+
+
+def culprit(ranked: Sequence[Finding], step_us: float) -> tuple[int, Finding] | None:
+    """The first finding, with its number, that names ranks to look at: by what it saves, or by what they cost."""
+    for number, finding in enumerate(ranked, 1):
+        costs_clearly = finding.lost_us >= NAMED_SHARE * step_us
+        if finding.ranks and (costs_clearly or severity_of(finding, step_us) != "info"):
+            return number, finding
+    return None
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

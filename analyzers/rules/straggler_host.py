@@ -38,7 +38,7 @@ from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slo
 from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_count, format_ranks, format_share, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
@@ -190,7 +190,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     late = Candidate(
         id=RULE.id,
-        summary=f"rank {rank} is the last to enter {found.last} of {found.waits} collectives",
+        summary=f"rank {rank} is the last to enter {found.last} of {format_count(found.waits, 'collective')}",
         ranks=(rank,),
         lost_us=cost_us,
         changes=() if unseen else (Change("on_time", (rank,)),),

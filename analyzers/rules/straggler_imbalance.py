@@ -173,8 +173,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     yield Candidate(
         id=RULE.id,
-        summary=f"the slowest rank of a step computes {format_share(spread)} longer than the mean; "
-        f"{turns} ranks are the slowest in turn",
+        summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and varies by step",
         ranks=(),
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
@@ -237,8 +236,8 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
             *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
             *_more_work(measures, extra if shard is None else extra[:0]),
             Evidence(
-                f"in {often} of {len(per_step)} steps it computes longer than its peers, up to "
-                f"{np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x there",
+                f"computes longer than its peers in {often} of {len(per_step)} steps, "
+                f"up to {np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long",
                 measures.job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),

@@ -188,6 +188,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     report = view.opened.report
     severity = report.severity_of(finding)
     rows = [("Who", phrases.who_words(finding)), ("Gain", phrases.gain_words(report, finding))]
+    rows += [("Cost", words) for words in (phrases.cost_words(report, finding),) if words]
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if finding.by_ledger_us and (full or phrases.prices_differ(finding)):

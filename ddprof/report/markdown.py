@@ -75,14 +75,15 @@ def _row(report: Report, number: int, finding: Finding) -> str:
 
 def _details(report: Report) -> list[str]:
     return [
-        _detail(finding)
+        _detail(report, finding)
         for finding in report.ranked_findings()[: phrases.MAX_FINDINGS]
         if report.severity_of(finding) != "info" and (finding.fixes or finding.evidence)
     ]
 
 
-def _detail(finding: Finding) -> str:
+def _detail(report: Report, finding: Finding) -> str:
     lines = [f"<details><summary>{escape(finding.id)}: what to do, and what was seen</summary>", ""]
+    lines += [f"- cost: {escape(phrases.cost_words(report, finding))}"]
     lines += [f"- but {escape(phrases.ledger_words(finding))}"] if phrases.prices_differ(finding) else []
     lines += [f"- **do** {escape(phrases.fix_words(fix))}" for fix in finding.fixes]
     lines += [f"- seen: {escape(phrases.evidence_words(evidence))}" for evidence in finding.evidence]

@@ -136,6 +136,7 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
     who = f"{phrases.who_words(finding)}   ({finding.id}, {phrases.confidence_word(finding)} confidence)"
     lines += _labelled("who", who, width)
     lines += _labelled("gain", phrases.gain_words(report, finding), width)
+    lines += _labelled("cost", phrases.cost_words(report, finding), width)
     if phrases.prices_differ(finding):
         lines += _labelled("but", phrases.ledger_words(finding), width)
     for fix in finding.fixes[:2]:

@@ -14,6 +14,7 @@ from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError
+from ddprof.findings import culprit
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
 from ddprof.units import format_range, format_ranks, format_share, format_us
@@ -54,17 +55,44 @@ def headline(s: Screens) -> Iterator[str]:
 
 
 def label(s: Screens) -> Iterator[str]:
-    """The label is the largest share of the step, and the rank that differs most is one that a finding names."""
+    """The label is the largest share of the step."""
     job, told = s.report.ledger.job, phrases.bound_word(s.report)
     largest = max((job.get(cause, 0.0) for cause in CAUSES), default=0.0)
     share = format_share(largest / job["wall_us"]) if largest else ""
     if s.report.failure is None and s.report.verdict.bound != "none" and share not in told:
         yield f"the label is {told!r}, the largest share of the step {share}"
-    named = {rank for finding in s.report.findings for rank in finding.ranks} & set(s.report.ledger.per_rank)
-    differs = s.exhibits.get("/ rank-causes")
-    rank = re.search(r"Rank (\d+) differs most", differs.reading) if differs else None
-    if rank and named and int(rank[1]) not in named:
-        yield f"rank {rank[1]} differs most, but findings name {sorted(named)}"
+
+
+def culprits(s: Screens) -> Iterator[str]:
+    """Each page shows the ranks that the headline names, or says which finding names others; links lead to them."""
+    named = culprit(s.report.ranked_findings(), s.report.steps.wall_us)
+    if named is None:
+        return
+    number, finding = named
+    if number > 1 and f"finding {number} names {format_ranks(finding.ranks)}" not in s.report.verdict.headline:
+        yield f"the headline does not name {format_ranks(finding.ranks)}"
+    for name in ("/ rank-causes", "/ranks lateness", "/ranks blame", "/ranks critical", "/ranks pace"):
+        exhibit = s.exhibits.get(name)
+        shown = re.search(r"[Rr]ank (\d+)(?! \()", exhibit.reading) if exhibit else None
+        if exhibit and shown and int(shown[1]) not in finding.ranks and finding.id not in exhibit.reading:
+            yield f"{name} shows rank {shown[1]}, {finding.id} names {format_ranks(finding.ranks)}: {exhibit.reading}"
+    for way in s.exhibits["/ rank-causes"].ways if "/ rank-causes" in s.exhibits else ():
+        if (rank := dict(way.query).get("open")) and int(rank) not in finding.ranks and len(s.report.run.ranks) < 24:
+            yield f"Overview leads to rank {rank}, {finding.id} names {format_ranks(finding.ranks)}"
+
+
+def reconciled(s: Screens) -> Iterator[str]:
+    """A finding says in one line, alike on every screen, what it costs and what of that its fix saves."""
+    for number, finding in enumerate(s.report.ranked_findings()):
+        words = one_line(phrases.cost_words(s.report, finding))
+        serious = s.report.severity_of(finding) != "info"
+        if serious and not words:
+            yield f"{finding.id}: what it costs is not told"
+        places = {"card": s.cards[number], "file": s.file_text}
+        places |= {"terminal": s.terminal, "Markdown": s.markdown} if serious and number < phrases.MAX_FINDINGS else {}
+        for name, text in places.items():
+            if words not in text:
+                yield f"{finding.id}: the {name} does not say {words!r}"
 
 
 def offered(s: Screens) -> Iterator[str]:
@@ -351,6 +379,8 @@ def unknowns(s: Screens) -> Iterator[str]:
 _ALL = (
     headline,
     label,
+    culprits,
+    reconciled,
     offered,
     gains,
     regimes,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.job.charged import waited_for_us
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, matrix, sheet
-from ddprof.dashboard.exhibits.parts.numbers import charged_us
 from ddprof.dashboard.figures.charts import Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
@@ -34,7 +34,7 @@ def by_host(view: View) -> Exhibit | None:
     hosts = hosts_of(opened)
     if len(hosts) < 2:
         return None
-    by_rank = charged_us(opened.job) / 1e3
+    by_rank = waited_for_us(opened.job) / 1e3
     charged = np.array([by_rank[positions].sum(axis=0) for positions in hosts.values()])
     total = charged.sum(axis=1)
     columns = ("host", "ranks", *(f"{row.label} (ms)" for row in CAUSES.values()), "all (ms)")

@@ -77,6 +77,7 @@ def card(
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
+        *((("Cost", cost),) if (cost := phrases.cost_words(report, finding)) else ()),
         *((("Checked", phrases.ledger_words(finding)),) if _is_checked(finding, full) else ()),
         ("Confidence", phrases.confidence_words(finding)),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cause:
-    """What the product must know of one cause."""
+    """Record of what the product must know of one cause."""
 
     id: str  # in JSON, tables and gates: never renamed
     label: str  # in legends and table heads

@@ -1,4 +1,4 @@
-"""What a rule says: findings with evidence, fixes and a price, and how a rule presents itself to the engine."""
+"""Answers of a rule: findings with evidence, fixes and a price, and how a rule presents itself to the engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Basis(str, Enum):
 
 
 class Doubt(str, Enum):
-    """What is wrong with a recording, or with a price, that makes its findings less certain."""
+    """Record of what is wrong with a recording, or with a price, that makes its findings less certain."""
 
     ONE_STEP = "one_step"
     TWO_STEPS = "two_steps"
@@ -59,7 +59,7 @@ class Evidence:
 
 
 class Alters(str, Enum):
-    """What a fix changes beside the speed, so that it may train something else (analyzers/same_result.py)."""
+    """Record of what a fix changes beside the speed, so that it may train something else (analyzers/same_result.py)."""
 
     REDUCTIONS = "reductions"  # gradients of several backward passes are reduced once
     UPDATES = "updates"  # more samples for each update
@@ -107,7 +107,8 @@ class Recoverable:
 
 @dataclass(frozen=True)
 class Change:
-    """What a fix does to the run, as a change that the replay can simulate (analyzers/replay/changes/table.py)."""
+    """Record of what a fix does to the run, as a change that the replay can simulate
+    (analyzers/replay/changes/table.py)."""
 
     kind: str
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
@@ -117,7 +118,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a rule yields: a cause, who, the evidence and the fix.
+    """Record of what a rule yields: a cause, who, the evidence and the fix.
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
     know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
@@ -223,7 +224,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Check:
-    """What looks for one kind of remark. Without its facts it says nothing."""
+    """Record of what looks for one kind of remark. Without its facts it says nothing."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""What ranks wait for others, by what made those late: the blame as arrays per rank."""
+"""Time that ranks wait for others, by what made those late: the blame as arrays per rank."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
 
 
 def _steps(measures: Measures) -> Array:
-    """How many steps each rank has, one at least."""
+    """Number of steps that each rank has, one at least."""
     return np.array([max(1, len(facts.steps)) for facts in measures.job.ranks])

@@ -80,7 +80,7 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
 
 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
-    """Whether most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
+    """True where most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
 
     A host that refills the queue launches; one of which nothing is recorded waits, or runs Python. A file that is
     analyzed alone has peers where it is named for its rank, whether or not anything connects it to their files.

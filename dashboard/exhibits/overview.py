@@ -144,7 +144,8 @@ def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bo
 
 
 def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
-    """What a rank's share is held against: the median of two ranks lies between them, and both would be off it."""
+    """Share that a rank's share is held against: the median of two ranks lies between them, and both would be off
+    it."""
     others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
     return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
 

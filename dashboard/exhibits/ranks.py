@@ -176,7 +176,7 @@ def _beside(view: View, position: int, order: str) -> str:
 
 
 def _told_of(opened: OpenRun, position: int) -> str:
-    """Which finding names the rank that costs the others most; where none does, what its lateness holds up."""
+    """Words on which finding names the rank that costs the others most; where none does, what its lateness holds up."""
     rank = opened.job.rank_ids[position]
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         if rank in finding.ranks:
@@ -185,7 +185,7 @@ def _told_of(opened: OpenRun, position: int) -> str:
 
 
 def _on_time(opened: OpenRun, rank: int) -> str:
-    """What the rank's lateness costs the step, by replay: waiting is not step time."""
+    """Words on what the rank's lateness costs the step, by replay: waiting is not step time."""
     if opened.pricer.error is None:
         return ""
     step_us = opened.measures.step_us

@@ -83,7 +83,8 @@ def _details(report: Report) -> list[str]:
 
 def _detail(report: Report, finding: Finding) -> str:
     lines = [f"<details><summary>{escape(finding.id)}: what to do, and what was seen</summary>", ""]
-    lines += [f"- cost: {escape(phrases.cost_words(report, finding))}"]
+    cost = phrases.cost_words(report, finding)
+    lines += [f"- cost: {escape(cost)}"] if cost else []
     lines += [f"- but {escape(phrases.ledger_words(finding))}"] if phrases.prices_differ(finding) else []
     lines += [f"- **do** {escape(phrases.fix_words(fix))}" for fix in finding.fixes]
     lines += [f"- seen: {escape(phrases.evidence_words(evidence))}" for evidence in finding.evidence]
@@ -95,7 +96,7 @@ def _detail(report: Report, finding: Finding) -> str:
 
 
 def _training(report: Report) -> str:
-    """What may spoil the training and costs no time; "" where nothing does."""
+    """Words on what may spoil the training and costs no time; "" where nothing does."""
     lines = []
     for remark in report.training.remarks:
         lines.append(f"- {_SEVERITY_MARK[remark.severity]} {escape(phrases.remark_words(remark))}")

@@ -168,7 +168,7 @@ def gain_words(report: Report, finding: Finding) -> str:
 
 
 def cost_words(report: Report, finding: Finding) -> str:
-    """Time lost to a cause, or waited for its ranks, against the time that fixing it saves; "" where it costs none."""
+    """Time that a cause costs, or that others wait for its ranks, against the time saved; "" where they are alike."""
     gain_us = (finding.alone_us or finding.recoverable_us).value
     cost_us = finding.waited_us or finding.lost_us
     if not cost_us > 0:
@@ -183,7 +183,7 @@ def cost_words(report: Report, finding: Finding) -> str:
         return f"{cost}; the fix saves more: {more} shrinks too"
     if gain_us < (1 - ALIKE) * cost_us:
         return f"{cost}; the fix saves less: part of it stays or overlaps with other work"
-    return f"{cost}; the fix saves as much"
+    return ""
 
 
 def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> str:

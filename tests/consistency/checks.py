@@ -82,12 +82,13 @@ def culprits(s: Screens) -> Iterator[str]:
 
 
 def reconciled(s: Screens) -> Iterator[str]:
-    """A finding says in one line, alike on every screen, what it costs and what of that its fix saves."""
+    """Where a finding's fix saves more or less than it costs, one line says why, alike on every screen."""
     for number, finding in enumerate(s.report.ranked_findings()):
         words = one_line(phrases.cost_words(s.report, finding))
         serious = s.report.severity_of(finding) != "info"
-        if serious and not words:
-            yield f"{finding.id}: what it costs is not told"
+        cost_us, gain_us = finding.waited_us or finding.lost_us, (finding.alone_us or finding.recoverable_us).value
+        if not words and cost_us > 0 and abs(gain_us - cost_us) > 0.11 * cost_us:
+            yield f"{finding.id} costs {format_us(cost_us)} and saves {format_us(gain_us)}, and no word says why"
         places = {"card": s.cards[number], "file": s.file_text}
         places |= {"terminal": s.terminal, "Markdown": s.markdown} if serious and number < phrases.MAX_FINDINGS else {}
         for name, text in places.items():

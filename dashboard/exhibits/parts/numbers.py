@@ -171,7 +171,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Which members of collectives run while their rank is in a step, shape (members,)."""
+    """Flags of members of collectives that run while their rank is in a step, shape (members,)."""
     members = job.members
     inside = np.zeros(len(members), bool)
     for position, facts in enumerate(job.ranks):

@@ -123,7 +123,7 @@ class FixDocument(Struct):
 
 
 class CalibrationDocument(Struct):
-    """How earlier predictions fared."""
+    """Record of how earlier predictions fared."""
 
     inside: Count
     predictions: Count

@@ -34,7 +34,7 @@ def explain_log(source: Source) -> LogReport:
 
 
 def said_aside(source: Source) -> str | None:
-    """What a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
+    """Words on what a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
     try:
         log = read_training_log(source)
     except NoUsableInput:

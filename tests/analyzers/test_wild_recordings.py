@@ -159,8 +159,8 @@ PRINTED = (
     ("stream_busy_before_recording", ("93 %",), ("98 %", "loss_sum", "learning rate")),
     ("sampled_events", ("do not match",), ("aligned within", "high (", "waiting for late ranks")),
     ("already_compiled", ("waits for the host to launch",), ("eager ->", "learning rate")),
-    ("text_log_long_preamble", ("takes 32.1 s", "39.3 s", "leave 32.2 s"), ("no trace found", "not a trace")),
-    ("text_log_running_mean", ("takes 508 ms", "leave 752 ms"), ("77 %", "critical")),
+    ("text_log_long_preamble", ("takes 32.1 s", "39.3 s", "takes 32.2 s"), ("no trace found", "not a trace")),
+    ("text_log_running_mean", ("takes 508 ms", "takes 752 ms"), ("77 %", "critical")),
     ("unmarked_last_tail", ("Compute-bound (82 %)", "16 % of each 121 ms step"), ("137 ms", "torch.compile(")),
     ("unrecorded_host_code", ("no event",), ("37 %", "as_strided")),
 )

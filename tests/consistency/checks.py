@@ -17,6 +17,7 @@ from ddprof.errors import DdprofError
 from ddprof.findings import culprit
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
+from ddprof.report.fixes import fixes_file
 from ddprof.units import format_range, format_ranks, format_share, format_us
 from tests.consistency.screens import Screens, one_line
 from tests.dashboard.onefile_reader import File, equal_tables
@@ -30,13 +31,13 @@ ROUNDED = 0.011  # relative: a number printed with three digits, or two
 def headline(s: Screens) -> Iterator[str]:
     """The headline is that of the first finding, in the same words on every screen."""
     told = phrases.headline(s.report)
-    for name, text in (("terminal", s.terminal), ("markdown", s.markdown), ("Overview", s.pages["/"])):
+    file = one_line((fixes_file(s.report) or told).replace("\n# ", " "))
+    for name, text in (("terminal", s.terminal), ("markdown", s.markdown), ("Overview", s.pages["/"]), ("FIXES", file)):
         if one_line(told) not in text:
             yield f"{name} does not say {told!r}"
     if one_line(told) not in s.file_text:
         yield f"the file does not say {told!r}"
-    ranked, lead = s.report.ranked_findings(), s.lead
-    sentence = one_line(s.report.verdict.headline)
+    ranked, lead, sentence = s.report.ranked_findings(), s.lead, one_line(s.report.verdict.headline)
     if lead is None:
         if "fixing it saves" in sentence:
             yield f"the headline promises a gain, but no finding is above info: {sentence!r}"
@@ -77,7 +78,7 @@ def culprits(s: Screens) -> Iterator[str]:
         if exhibit and shown and int(shown[1]) not in finding.ranks and finding.id not in exhibit.reading:
             yield f"{name} shows rank {shown[1]}, {finding.id} names {format_ranks(finding.ranks)}: {exhibit.reading}"
     for way in s.exhibits["/ rank-causes"].ways if "/ rank-causes" in s.exhibits else ():
-        if (rank := dict(way.query).get("open")) and int(rank) not in finding.ranks and len(s.report.run.ranks) < 24:
+        if (rank := dict(way.query).get("open")) and int(rank) not in finding.ranks:
             yield f"Overview leads to rank {rank}, {finding.id} names {format_ranks(finding.ranks)}"
 
 
@@ -85,12 +86,12 @@ def reconciled(s: Screens) -> Iterator[str]:
     """Where a finding's fix saves more or less than it costs, one line says why, alike on every screen."""
     for number, finding in enumerate(s.report.ranked_findings()):
         words = one_line(phrases.cost_words(s.report, finding))
-        serious = s.report.severity_of(finding) != "info"
         cost_us, gain_us = finding.waited_us or finding.lost_us, (finding.alone_us or finding.recoverable_us).value
         if not words and cost_us > 0 and abs(gain_us - cost_us) > 0.11 * cost_us:
             yield f"{finding.id} costs {format_us(cost_us)} and saves {format_us(gain_us)}, and no word says why"
         places = {"card": s.cards[number], "file": s.file_text}
-        places |= {"terminal": s.terminal, "Markdown": s.markdown} if serious and number < phrases.MAX_FINDINGS else {}
+        serious = s.report.severity_of(finding) != "info" and number < phrases.MAX_FINDINGS
+        places |= {"terminal": s.terminal, "Markdown": s.markdown} if serious else {}
         for name, text in places.items():
             if words not in text:
                 yield f"{finding.id}: the {name} does not say {words!r}"

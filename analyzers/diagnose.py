@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import numpy as np
-
 from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.charged import waited_for_us
+from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.not_looked_at import left_out
@@ -216,16 +214,11 @@ def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measu
         fixes=_fixes(candidate, measures, pricer),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
         by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
-        waited_us=_waited_us(candidate.ranks, measures) if candidate.ranks else None,
+        waited_us=waited_for_ranks_us(measures.job, candidate.ranks) if candidate.ranks else None,
         basis=candidate.basis.value,
         doubts=tuple(doubt.value for doubt in doubts),
         grounds=sure.grounds,
     )
-
-
-def _waited_us(ranks: Sequence[int], measures: Measures) -> float:
-    is_named = np.isin(measures.job.rank_ids, ranks)
-    return float(waited_for_us(measures.job)[is_named].sum())
 
 
 def _fixes(candidate: Candidate, measures: Measures, pricer: Pricer) -> tuple[Fix, ...]:

@@ -34,6 +34,11 @@ def waited_for_us(job: JobFacts) -> Array:
     return total / 1e3 / max(1, min((len(facts.steps) for facts in job.ranks), default=0)) / max(1, len(job.ranks) - 1)
 
 
+def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
+    """Waiting of each other rank that is charged to ranks, by their numbers, us per step."""
+    return float(waited_for_us(job)[np.isin(job.rank_ids, ranks)].sum())
+
+
 def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:
     """Waiting of each rank for hosts that are slow to launch, as far as one reason for that goes, us per step.
 

@@ -1,4 +1,4 @@
-"""What holds the step once changes are made: the rules' own candidates, priced on top of them."""
+"""Bottleneck that holds the step once changes are made: the rules' own candidates, priced on top of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
 
 
 def _candidates(measures: Measures) -> list[Candidate]:
-    """What all rules say; those of what the others leave unexplained are asked last."""
+    """Candidates: what all rules say; those of what the others leave unexplained are asked last."""
     rules = catalogue().values()
     found = [said for rule in rules if rule.detect_rest is None for said in rule.detect(measures)]
     explained = [said for said in found if isinstance(said, Candidate)]

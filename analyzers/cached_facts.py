@@ -137,7 +137,8 @@ class Keeping:
 
 
 def recall_of(cache: Cache) -> Recall | None:
-    """What is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no place."""
+    """Record of what is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no
+    place."""
     place = users_folder() if cache is True else _stated(str(cache)) if cache else None
     return None if place is None else Recall(place, _code_version())
 
@@ -179,7 +180,8 @@ def _here(source: Source) -> tuple[Stamp, ...]:
 
 
 def _in_store(source: Source, listed: Listed) -> tuple[Stamp, ...] | None:
-    """What the store tells of them; None where it does not tell enough, of the trace or of what lies beside it."""
+    """Stamps that the store tells of them; None where it does not tell enough, of the trace or of what lies beside
+    it."""
     try:
         told = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
     except UNREADABLE:
@@ -218,6 +220,6 @@ class Alike:
         self._known: dict[Any, Any] = {}
 
     def shared(self, facts: RankFacts) -> RankFacts:
-        """The same facts, holding what an earlier rank holds where both are equal."""
+        """The facts, holding what an earlier rank holds where both are equal."""
         strings, groups = (self._known.setdefault(own, own) for own in (facts.strings, facts.process_groups))
         return replace(facts, strings=strings, process_groups=groups)

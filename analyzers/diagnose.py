@@ -9,6 +9,7 @@ from functools import partial
 from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.not_looked_at import left_out
@@ -23,13 +24,23 @@ from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
 from ddprof.analyzers.trust.ledger_price import ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
-from ddprof.findings import WARNING_SHARE, Abstention, Candidate, Change, Doubt, Finding, Fix, Rule, severity_of
+from ddprof.findings import (
+    NAMED_SHARE,
+    WARNING_SHARE,
+    Abstention,
+    Candidate,
+    Change,
+    Doubt,
+    Finding,
+    Fix,
+    Rule,
+    severity_of,
+)
 from ddprof.report.model import WhatIf
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
 DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
 
-NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
 MOST = 0.5  # of the gain of a change to all ranks
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
@@ -203,6 +214,7 @@ def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measu
         fixes=_fixes(candidate, measures, pricer),
         unprofiled_us=pricer.unprofiled_gain(candidate, interval),
         by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
+        waited_us=waited_for_ranks_us(measures.job, candidate.ranks) if candidate.ranks else None,
         basis=candidate.basis.value,
         doubts=tuple(doubt.value for doubt in doubts),
         grounds=sure.grounds,

@@ -45,7 +45,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How to analyze.
+    """Record of how to analyze.
 
     Processes (None: one per core), whether facts are kept for the next analysis, or in which folder or at which URL,
     and whether incomplete input is an error. `engine`: where ranks are read: "local", "dask" (a Dask cluster of this
@@ -98,7 +98,7 @@ class LoadedRun:
 
     @cached_property
     def measures(self) -> Measures:
-        """What the rules read."""
+        """Measures: what the rules read."""
         return measure(self.job)
 
     @cached_property
@@ -197,7 +197,7 @@ def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote]
 
 @contextmanager
 def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], Results]]:
-    """What turns the sources of a run, with its label, into their results, in order."""
+    """Function that turns the sources of a run, with its label, into their results, in order."""
     engine = parse_engine(options.engine)
     recall = recall_of(options.cache)
     count = processes(options.workers, options.max_memory)

@@ -15,7 +15,7 @@ from ddprof.slice import all_slices
 
 @dataclass(frozen=True)
 class FailureAnswer:
-    """What a slice says. Both raise NoUsableInput where nothing that it can read tells anything.
+    """Record of what a slice says. Both raise NoUsableInput where nothing that it can read tells anything.
 
     `of_ended`: of the job of a run folder, which its manifest says failed or hung; None where somebody just ended it.
     `of_paths`: of what any job left, be it that it still runs.

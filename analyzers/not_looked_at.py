@@ -1,4 +1,5 @@
-"""What a rule could not look at: one that found nothing in a part of the job has not found the job fine."""
+"""Abstentions: what a rule could not look at: one that found nothing in a part of the job has not found the job
+fine."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CONDITIONS: Mapping[Alters, str] = {
 
 
 def _keeps_gradients(measures: Measures) -> bool:
-    """Whether the gradients of all passes before an update were seen to be added up, and touched by nothing else."""
+    """True where the gradients of all passes before an update were seen to be added up, and touched by nothing else."""
     found = measures.needless.get(ACCUMULATION)
     return found is not None and found.is_proven
 

@@ -161,7 +161,7 @@ def _health(job: JobFacts, notes: Sequence[HealthNote]) -> list[HealthItem]:
 
 
 def training_of(job: JobFacts) -> Training:
-    """What the capture knows of it. Where ranks share a model replica, samples per step are not known."""
+    """Record of what the capture knows of it. Where ranks share a model replica, samples per step are not known."""
     per_rank = None if shares_replica(job) else _samples_per_rank(job)
     optimizer = next((o for f in job.ranks if (o := f.sidecar.optimizer).name), None)
     rates = [] if optimizer is None else [rate for rate in optimizer.learning_rates if rate is not None]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.diagnose import NAMED_SHARE, Diagnosis
+from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, severity_of
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity_of
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
@@ -37,9 +37,14 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
         modest = severity_of(top, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
-        return Verdict("compute" if rule is None or is_compute else rule.bound, sentence[0].upper() + sentence[1:])
+        return Verdict("compute" if rule is None or is_compute else rule.bound, _capital(sentence))
     plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures)
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
+
+
+def _capital(sentence: str) -> str:
+    """The sentence with a capital letter, unless its first word is a name of the code, such as all_reduce."""
+    return sentence if "_" in sentence.partition(" ")[0] else sentence[0].upper() + sentence[1:]
 
 
 def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
@@ -52,12 +57,8 @@ def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
     """Pointer to a further finding that costs clearly and names ranks, where the headline names none."""
-    if top is not None and top.ranks:
-        return ""
-    for number, finding in enumerate(findings, 1):
-        if finding.ranks and finding is not top and finding.lost_us >= NAMED_SHARE * measures.step_us:
-            return f"; finding {number} names {format_ranks(finding.ranks)}"
-    return ""
+    named = culprit(findings, measures.step_us)
+    return "" if named is None or named[1] is top else f"; finding {named[0]} names {format_ranks(named[1].ranks)}"
 
 
 def _samples(diagnosis: Diagnosis) -> str:
@@ -95,13 +96,12 @@ def _healthy(measures: Measures) -> Verdict:
     ledger = measures.ledger_us.mean(axis=0)
     shares = dict(zip(CAUSES, ledger / ledger.sum() if ledger.any() else ledger, strict=True))
     first, second = sorted(shares, key=lambda cause: shares[cause], reverse=True)[:2]
-    largest, share = (first, shares[first]) if ledger.any() else ("unknown", 0.0)
+    largest = first if ledger.any() else "unknown"
     step, rest = format_us(measures.step_us), "no fix above 3 % found"
-    if largest == "compute":
-        lost = f"{format_share(shares[second])} of it is {_words(second, measures)}; {rest}"
-        text = f"Step of {step}; " + ("no cause of lost time above 3 %" if shares[second] < CLEAR_SHARE else lost)
-    else:
-        text = f"{format_share(share)} of each {step} step is {_words(largest, measures)}; {rest}"
+    if largest == "compute" and shares[second] < CLEAR_SHARE:
+        return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
+    told = second if largest == "compute" else largest
+    text = f"{format_share(shares.get(told, 0.0))} of each {step} step is {_words(told, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text)
 
 
@@ -109,5 +109,5 @@ def _words(cause: str, measures: Measures) -> str:
     """A cause in a sentence; communication mostly with missing ranks may be waiting as well."""
     alone_us = unmatched_us(measures) if cause == "comm_transfer" else 0.0
     if alone_us > float(measures.cause_us(cause).mean()) / 2:
-        return "exposed communication with missing ranks: moving data, or waiting for them"
+        return "exposed communication with ranks that were not traced, or waiting for them"
     return CAUSES[cause].words

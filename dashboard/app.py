@@ -157,7 +157,8 @@ def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Co
 
 
 def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str = "") -> View:
-    """What an address asks for, in the theme of the browser that asks; the first run where the address is malformed."""
+    """View: what an address asks for, in the theme of the browser that asks; the first run where the address is
+    malformed."""
     try:
         query = parse_query(search)
     except UsageError:

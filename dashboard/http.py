@@ -28,7 +28,8 @@ _TEXT = ("text/", "application/json", "application/javascript")
 
 
 class _Drain:
-    """What is left of a refused body, a piece at a time: werkzeug would take 10 MB of each connection into memory."""
+    """Record of what is left of a refused body, a piece at a time: werkzeug would take 10 MB of each connection into
+    memory."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: BufferedReader = stream
@@ -62,13 +63,13 @@ class _Quiet(WSGIRequestHandler):
         return "ddprof"
 
     def make_environ(self) -> dict[str, Any]:
-        """As werkzeug's; what is left of the body is then read in pieces."""
+        """Environment as werkzeug's; what is left of the body is then read in pieces."""
         environ = super().make_environ()
         self.rfile = _Drain(self.rfile)  # type: ignore[assignment]  # what werkzeug does with it: read and close
         return environ
 
     def run_wsgi(self) -> None:
-        """As werkzeug's, where the address can be taken apart."""
+        """Run as werkzeug's, where the address can be taken apart."""
         try:
             urlsplit(self.path)
         except ValueError:

@@ -43,7 +43,7 @@ class AnalyzedRun:
 
     @property
     def verdict(self) -> Verdict:
-        """What bounds the step, and the sentence that says so."""
+        """The bound of the step, and the sentence that says so."""
         return self.report.verdict
 
     @property

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cause:
-    """What the product must know of one cause."""
+    """Record of what the product must know of one cause."""
 
     id: str  # in JSON, tables and gates: never renamed
     label: str  # in legends and table heads
@@ -44,10 +44,10 @@ _ROWS = (
     Cause("compute", "compute", "computing",
           "C", "#1F6FEB", "#5B9DFF", "compute", is_idle=False,
           explained_by=("straggler.imbalance", "straggler.compute", "pipeline.", "compute.")),
-    Cause("comm_transfer", "communication", "exposed communication: moving data",
+    Cause("comm_transfer", "communication", "exposed communication",
           "T", "#D9480F", "#FF8A4C", "communication", is_idle=False,
           explained_by=("comm.",)),
-    Cause("comm_wait", "waiting for late ranks", "exposed communication: waiting for a rank that is late",
+    Cause("comm_wait", "waiting for late ranks", "waiting for late ranks",
           "W", "#A61E4D", "#FF6B9A", "straggler", is_idle=False, texture="hatch"),
     Cause("memcpy", "host-device copies", "copying between host and device",
           "M", "#D073B0", "#E9A0D2", "input", is_idle=False, texture="lines",
@@ -55,26 +55,26 @@ _ROWS = (
     Cause("dataloader", "data loader", "waiting for the next batch",
           "D", "#6B4E00", "#D6A825", "input", texture="dots", host_precedence=4,
           explained_by=("input.",)),
-    Cause("host_launch", "host too slow (CPU)", "idle: the host issues work too slowly",
+    Cause("host_launch", "host too slow (CPU)", "idle while the host issues work too slowly",
           "H", "#1F2430", "#B8C0D0", "host", texture="cross",
           explained_by=("host.launch_bound", "host.stalled", "host.script")),
-    Cause("host_sync", "host-device sync", "idle: host and device wait for one another",
+    Cause("host_sync", "host-device sync", "idle while host and device wait for one another",
           "S", "#5B6472", "#8E99AB", "host", host_precedence=5,
           explained_by=("host.sync", "host.stalled")),
-    Cause("allocator", "allocator", "idle: allocating device memory",
+    Cause("allocator", "allocator", "idle while device memory is allocated",
           "A", "#7A3EB1", "#B98CE8", "host", host_precedence=2,
           explained_by=("host.allocator",)),
-    Cause("gc", "garbage collection", "idle: Python garbage collection",
+    Cause("gc", "garbage collection", "idle during Python garbage collection",
           "G", "#007A5A", "#35C79A", "host", host_precedence=1,
           explained_by=("host.gc",)),
-    Cause("checkpoint", "checkpoint/logging", "idle: checkpoint, logging, evaluation",
+    Cause("checkpoint", "checkpoint/logging", "idle during checkpoints, logging or evaluation",
           "K", "#00788A", "#3FC3D6", "host", host_precedence=3,
           explained_by=("host.checkpoint", "host.evaluation")),
-    Cause("pipeline_bubble", "pipeline bubble", "idle: another pipeline stage",
+    Cause("pipeline_bubble", "pipeline bubble", "idle while another pipeline stage works",
           "B", "#8A6D3B", "#CBB083", "pipeline"),
-    Cause("other", "other idle", "idle: other known work",
+    Cause("other", "other idle", "idle during other known work",
           "O", "#7D8590", "#7D8590", "none"),
-    Cause("unknown", "unexplained", "idle: unexplained",
+    Cause("unknown", "unexplained", "unexplained idle time",
           "?", "#B0B7C0", "#565E69", "none"),
 )
 # fmt: on

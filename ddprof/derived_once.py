@@ -1,4 +1,4 @@
-"""What is derived of an unchanging object once, and kept beside its fields for whoever asks again."""
+"""Values derived of an unchanging object once, and kept beside its fields for whoever asks again."""
 
 from __future__ import annotations
 

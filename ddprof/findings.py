@@ -1,4 +1,4 @@
-"""What a rule says: findings with evidence, fixes and a price, and how a rule presents itself to the engine."""
+"""Answers of a rule: findings with evidence, fixes and a price, and how a rule presents itself to the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03
+NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 EVEN = 0.5  # confidence of what is right as often as wrong
+HIGH = 0.8  # confidence that is told as "high"
 
 
 class Basis(str, Enum):
@@ -29,7 +31,7 @@ class Basis(str, Enum):
 
 
 class Doubt(str, Enum):
-    """What is wrong with a recording, or with a price, that makes its findings less certain."""
+    """Record of what is wrong with a recording, or with a price, that makes its findings less certain."""
 
     ONE_STEP = "one_step"
     TWO_STEPS = "two_steps"
@@ -57,7 +59,7 @@ class Evidence:
 
 
 class Alters(str, Enum):
-    """What a fix changes beside the speed, so that it may train something else (analyzers/same_result.py)."""
+    """Record of what a fix changes beside the speed, so that it may train something else (analyzers/same_result.py)."""
 
     REDUCTIONS = "reductions"  # gradients of several backward passes are reduced once
     UPDATES = "updates"  # more samples for each update
@@ -105,7 +107,8 @@ class Recoverable:
 
 @dataclass(frozen=True)
 class Change:
-    """What a fix does to the run, as a change that the replay can simulate (analyzers/replay/changes/table.py)."""
+    """Record of what a fix does to the run, as a change that the replay can simulate
+    (analyzers/replay/changes/table.py)."""
 
     kind: str
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
@@ -115,7 +118,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a rule yields: a cause, who, the evidence and the fix.
+    """Record of what a rule yields: a cause, who, the evidence and the fix.
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
     know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
@@ -149,9 +152,9 @@ class Finding:
 
     `unprofiled_us`: what is recoverable of a step without the profiler; None where no such step was timed.
     `by_ledger_us`: what ledger and blame alone say is recoverable; None where they say nothing. `alone_us`: what is
-    recoverable where larger findings stay as they are; None where that is `recoverable_us` itself. `basis` and
-    `doubts`: values of Basis and Doubt; `grounds`: what the confidence was made of, in words. All are empty where a
-    saved report does not say.
+    recoverable where larger findings stay as they are; None where that is `recoverable_us` itself. `waited_us`: what
+    each other rank waits for its ranks; None where it names none. `basis` and `doubts`: values of Basis and Doubt;
+    `grounds`: what the confidence was made of, in words. All are empty where a saved report does not say.
     """
 
     id: str
@@ -165,6 +168,7 @@ class Finding:
     unprofiled_us: Recoverable | None = None
     by_ledger_us: Recoverable | None = None
     alone_us: Recoverable | None = None
+    waited_us: float | None = None
     basis: str = ""
     doubts: tuple[str, ...] = ()
     grounds: str = ""
@@ -220,7 +224,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Check:
-    """What looks for one kind of remark. Without its facts it says nothing."""
+    """Record of what looks for one kind of remark. Without its facts it says nothing."""
 
     id: str
     title: str
@@ -236,6 +240,15 @@ def severity_of(finding: Finding, step_us: float) -> str:
         return found
     is_firm = finding.confidence > EVEN if finding.ranks else found == "critical"
     return "warning" if is_firm else "info"
+
+
+def culprit(ranked: Sequence[Finding], step_us: float) -> tuple[int, Finding] | None:
+    """The first finding, with its number, that names ranks to look at: by what it saves, or by what they cost."""
+    for number, finding in enumerate(ranked, 1):
+        costs_clearly = finding.lost_us >= NAMED_SHARE * step_us
+        if finding.ranks and (costs_clearly or severity_of(finding, step_us) != "info"):
+            return number, finding
+    return None
 
 
 def severity(recoverable_us: float, step_us: float) -> str:

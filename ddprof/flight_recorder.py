@@ -57,7 +57,8 @@ class RecordedFrame(Struct, frozen=True):
 
 
 class RecordedCall(Recorded, frozen=True):
-    """What an entry says of a call that did not end: NCCL knows its `state`, gloo only whether it was `retired`."""
+    """Record of what an entry says of a call that did not end: NCCL knows its `state`, gloo only whether it was
+    `retired`."""
 
     record_id: Count | None = None
     state: str | None = None

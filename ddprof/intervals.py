@@ -121,7 +121,7 @@ def overlap(a: Intervals, lo_ns: Int64, hi_ns: Int64) -> Int64:
 
 
 def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
-    """Which instants of `at_ns` lie inside `a`."""
+    """Flags of the instants of `at_ns` that lie inside `a`."""
     start, end = a
     if not len(start):
         return np.zeros(len(at_ns), bool)

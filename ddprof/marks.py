@@ -1,4 +1,5 @@
-"""What a training script can say itself, where nothing it does tells: `step()`, `annotate("name")` and `capture()`.
+"""Marks that a training script can say itself, where nothing it does tells: `step()`, `annotate("name")` and
+`capture()`.
 
 They do nothing, in less than a microsecond, unless the script runs under `ddprof run`; neither imports torch.
 """

@@ -20,7 +20,7 @@ from ddprof.untrusted.plain_text import clean
 
 
 class Kind(enum.IntEnum):
-    """What an event is. Readers map every vendor's categories onto these."""
+    """Record of what an event is. Readers map every vendor's categories onto these."""
 
     CPU_OP = 0  # an operator on a host thread (aten::, autograd, c10d::)
     ANNOTATION = 1  # record_function, ProfilerStep, NVTX on a host thread

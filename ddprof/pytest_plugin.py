@@ -74,7 +74,7 @@ def _path(request: pytest.FixtureRequest, options: dict[str, Any]) -> str:
 
 
 def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
-    """What is over a budget of its own; `fail_on` beside a baseline is judged against it."""
+    """Lines on what is over a budget of its own; `fail_on` beside a baseline is judged against it."""
     from ddprof.report.gate import parse_gate
 
     expressions = [] if options.get("baseline") else _expressions(options)
@@ -87,7 +87,8 @@ def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
 
 
 def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
-    """What is worse than in the report kept with the tests; with the switch that report is written anew instead."""
+    """Lines on what is worse than in the report kept with the tests; with the switch that report is written anew
+    instead."""
     if not options.get("baseline"):
         return []
     from ddprof.api import load

@@ -96,13 +96,13 @@ def half_width(values: Sequence[float], tail: float) -> float:
 
 
 def is_none_of(value: float, others: Sequence[float]) -> bool:
-    """Whether a value lies outside the 95 % prediction interval of one more like two others or more."""
+    """True where a value lies outside the 95 % prediction interval of one more like two others or more."""
     reach = quantile(TAIL, len(others) - 1) * stdev(others) * sqrt(1 + 1 / len(others))
     return abs(value - fmean(others)) > reach
 
 
 def is_slope(slope: float, error: float, points: int, tail: float) -> bool:
-    """Whether the slope of a line of least squares, with its standard error, is other than zero."""
+    """True where the slope of a line of least squares, with its standard error, is other than zero."""
     return abs(slope) > quantile(tail, points - 2) * error
 
 

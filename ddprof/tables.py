@@ -100,7 +100,7 @@ class Table:
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
 
     def replace(self, **columns: Any) -> Table:
-        """The same table with some columns exchanged."""
+        """The table with some columns exchanged."""
         return self.schema.table({**self.columns, **columns})
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -137,14 +137,15 @@ def concat(schema: Schema, tables: list[Table]) -> Table:
 
 
 def of_kinds(kind: Array, wanted: Iterable[int]) -> Array:
-    """Which events (`kind`: their column) are of some kinds; bool. Kinds are few and events many: a table answers."""
+    """Flags of events (`kind`: their column) that are of some kinds; bool. Kinds are few and events many: a table
+    answers."""
     is_wanted = np.zeros(256, bool)
     is_wanted[list(wanted)] = True
     return np.asarray(is_wanted[kind])
 
 
 def among(values: Array, few: Array) -> Array:
-    """Which values are among a few, the threads of a rank say; bool. np.isin asks more before it compares."""
+    """Flags of values that are among a few, the threads of a rank say; bool. np.isin asks more before it compares."""
     if len(few) > _FEW:
         return np.isin(values, few)
     found = np.zeros(len(values), bool)

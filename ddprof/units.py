@@ -19,9 +19,15 @@ def format_us(value_us: float) -> str:
 
 def format_range(value_us: float, low_us: float, high_us: float) -> str:
     """A time with the range it is believed in: "4.2 ms (3 to 5.1 ms)"; the time alone where they print alike."""
-    value, low, high = format_us(value_us), format_us(low_us), format_us(high_us)
+    value, between = format_us(value_us), format_between(low_us, high_us)
+    return value if between == value else f"{value} ({between})"
+
+
+def format_between(low_us: float, high_us: float) -> str:
+    """Two times with the unit that they share: "3 to 5.1 ms"; one where they print alike."""
+    low, high = format_us(low_us), format_us(high_us)
     (number, unit), (_, same) = low.split(), high.split()
-    return value if low == value == high else f"{value} ({number if unit == same else low} to {high})"
+    return low if low == high else f"{number if unit == same else low} to {high}"
 
 
 def _digits(value: float) -> str:

@@ -1,4 +1,4 @@
-"""How often a piece of work is done so that it takes a given time per step."""
+"""Calibration: how often a piece of work is done so that it takes a given time per step."""
 
 from __future__ import annotations
 

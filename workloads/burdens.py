@@ -1,4 +1,4 @@
-"""What makes a rank late: a host that is busy or asleep between operators, a device that computes more."""
+"""Faults: what makes a rank late: a host that is busy or asleep between operators, a device that computes more."""
 
 from __future__ import annotations
 

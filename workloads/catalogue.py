@@ -1,4 +1,4 @@
-"""What there is to run: each workload, the faults it can be given, and what takes each fault away again.
+"""Catalogue: what there is to run: each workload, the faults it can be given, and what takes each fault away again.
 
 The scripts take their `--fault` and `--fix` choices from here, `python -m benchmarks.workload_pairs` its matrix.
 Nothing heavy is imported: the table can be read without torch.

@@ -22,7 +22,7 @@ SELDOM = 1000  # steps
 
 
 class Chores:
-    """What the script does around the optimizer's step, on all ranks; `first-statistics` on rank 0 alone."""
+    """Record of what the script does around the optimizer's step, on all ranks; `first-statistics` on rank 0 alone."""
 
     def __init__(self, place: Place, model: nn.Module) -> None:
         switches = place.switches
@@ -74,7 +74,7 @@ def update_average(averaged: list[Tensor], model: nn.Module) -> None:
 
 @torch.no_grad()
 def parameter_statistics(model: nn.Module) -> dict[str, dict[str, float]]:
-    """What monitoring wants to know of every parameter and its gradient."""
+    """Fields: what monitoring wants to know of every parameter and its gradient."""
     told = {}
     for name, parameter in model.named_parameters():
         for what, values in ((name, parameter.detach()), (f"{name}.grad", parameter.grad)):

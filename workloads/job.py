@@ -21,7 +21,8 @@ CROWDED_THREADS = 8  # of each rank, more than two of them have cores for
 
 @dataclass(frozen=True)
 class Place:
-    """Where this process stands: its rank, its device, the fault as it sees it, and the clock of its steps."""
+    """Record of where this process stands: its rank, its device, the fault as it sees it, and the clock of its
+    steps."""
 
     rank: int
     world_size: int

@@ -18,8 +18,8 @@ _BY_OWN_TIME = ("input.straggler", "straggler.unexplained")
 
 
 def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:
-    """Whether the own time of one of these ranks is longer than the other ranks' by a good part of what those wait for
-    it. One that began later, and takes no longer, is waited for until it has caught up: no step ends earlier if it
+    """True where the own time of one of these ranks is longer than the other ranks' by a good part of what those wait
+    for it. One that began later, and takes no longer, is waited for until it has caught up: no step ends earlier if it
     does. Clear timers of the whole run outvote the few traced steps. Where the ranks' own time was not recorded, it is
     taken to be longer.
     """

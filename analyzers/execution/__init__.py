@@ -1,1 +1,2 @@
-"""What differs between ranks whose work runs on devices and CPU ranks, behind one protocol chosen once per job."""
+"""Protocol of what differs between ranks whose work runs on devices and CPU ranks, behind one protocol chosen once per
+job."""

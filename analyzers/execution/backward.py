@@ -1,4 +1,4 @@
-"""What the host marks of a step, from which an execution tells when the backward pass runs."""
+"""Marks: what the host marks of a step, from which an execution tells when the backward pass runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which execution a job has."""
+"""Choice of a job's execution."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DEVICE, CPU = DeviceExecution(), CpuExecution()
 
 
 def execution_of(job: JobFacts) -> Execution:
-    """How the job's ranks execute their work."""
+    """The way that the job's ranks execute their work."""
     return DEVICE if job.on_device else CPU
 
 
 def rank_execution(facts: RankFacts) -> Execution:
-    """How this rank executes its work: as the job does, but for a rank whose trace was damaged."""
+    """The way that this rank executes its work: as the job does, but for a rank whose trace was damaged."""
     return DEVICE if facts.is_device_rank else CPU

@@ -113,7 +113,8 @@ class CpuExecution:
         return np.array([float(intervals.length(spans)) for spans in passes])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Of operators while the backend's thread moves data: a rank keeps one core busy, and then a second one."""
+        """Interference of operators while the backend's thread moves data: a rank keeps one core busy, and then a
+        second one."""
         found = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
         if not found or len(found) < len(ranks):
             return 0.0

@@ -104,12 +104,14 @@ class DeviceExecution:
         return int(ops.start_ns[rows[np.searchsorted(done, (1 - BACKWARD_SHARE) * done[-1])]])
 
     def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
-        """What kernels launched between forward and optimizer take; without forward, BACKWARD_SHARE of the step's."""
+        """Time that kernels launched between forward and optimizer take; without forward, BACKWARD_SHARE of the
+        step's."""
         took = np.array([float(ops.dur_ns[_backward_kernels(ops, step)].sum()) for step in marks])
         return np.asarray(took * [BACKWARD_SHARE if step.forward_end_ns is None else 1.0 for step in marks])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Of kernels that ran both ways: communication kernels take SMs and bandwidth, even while they wait."""
+        """Interference of kernels that ran both ways: communication kernels take SMs and bandwidth, even while they
+        wait."""
         return interference(ranks)
 
     def sees_waits(self, job: JobFacts) -> bool:

@@ -1,4 +1,5 @@
-"""What a replay moves on one rank's streams: operations of its device, or on a CPU rank its communications."""
+"""Operations that a replay moves on one rank's streams: operations of its device, or on a CPU rank its
+communications."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ddprof.tables import Array
 
 
 class Execution(Protocol):
-    """How the ranks of a job execute their work."""
+    """Record of how the ranks of a job execute their work."""
 
     limits: Limits
     work_noun: str  # what a piece of compute is called: "kernels"
@@ -28,7 +28,7 @@ class Execution(Protocol):
     loader_arguments: str  # that any DataLoader should have, with a comma before each
 
     def operations(self, facts: RankFacts) -> Operations:
-        """What runs on the rank's streams inside its steps. The rank has one at least."""
+        """Operations: what runs on the rank's streams inside its steps. The rank has one at least."""
         ...
 
     def host_busy(self, facts: RankFacts) -> Intervals:
@@ -55,9 +55,9 @@ class Execution(Protocol):
         ...
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """How much longer compute takes beside communication than alone, relative; 0 where that is unknown."""
+        """Extra time that compute takes beside communication than alone, relative; 0 where that is unknown."""
         ...
 
     def sees_waits(self, job: JobFacts) -> bool:
-        """Whether a rank that waits for its peers can be told from a busy one."""
+        """True where a rank that waits for its peers can be told from a busy one."""
         ...

@@ -153,7 +153,7 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
 
 
 def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
-    """How many pieces of device work a call like each one launches; 0 where no call of its name is linked to any, as
+    """Number of pieces of device work that each call launches; 0 where no call of its name is linked to any, as
     where graphs are recorded as a whole. `done`: correlation of each piece of work.
     """
     number, times = np.unique(done, return_counts=True)
@@ -169,7 +169,7 @@ def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
 
 
 def _most_in_a_row(at_ns: Array, lost: Array, step: Array, count: int) -> Array:
-    """Of the launches at some instants the longest row of lost ones of each step, shape (`count`,)."""
+    """Among the launches at some instants the longest row of lost ones of each step, shape (`count`,)."""
     order = np.argsort(at_ns, kind="stable")
     lost, step = lost[order], step[order]
     number = np.cumsum(~lost | (np.diff(step, prepend=-1) != 0))  # of the row that a launch is in

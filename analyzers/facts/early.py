@@ -17,7 +17,7 @@ _INHERITED = ("op", "group", "size_bytes", "in_bytes", "group_size", "dtype")
 
 
 def is_early(ops: Table) -> Array:
-    """Which operations started before the first of their stream whose launch was recorded; bool, shape (ops,).
+    """Flags of operations that started before the first of their stream whose launch was recorded; bool, shape (ops,).
 
     On a stream without launch calls, before the first of any stream; none in a trace without them. `ops`: columns
     `track`, `start_ns`, `launch_ns` of DEVICE_OPS.
@@ -33,7 +33,7 @@ def is_early(ops: Table) -> Array:
 
 
 def early_comms(comms: Table, ops: Table) -> Array:
-    """Which communications are early operations; bool, shape (comms,). None where nothing runs on a device."""
+    """Flags of communications that are early operations; bool, shape (comms,). None where nothing runs on a device."""
     return is_early(ops)[comms["device_op"]] if len(ops) else np.zeros(len(comms), bool)
 
 
@@ -67,7 +67,7 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
 
 
 def _period(launch_ns: Array, steps: Table) -> int:
-    """How many communications of a stream each step launches; 0 where steps differ."""
+    """Number of communications of a stream that each step launches; 0 where steps differ."""
     step = np.searchsorted(steps["start_ns"], launch_ns, side="right") - 1
     inside = (step >= 0) & (launch_ns < steps["end_ns"][np.maximum(step, 0)]) if len(steps) else np.zeros(0, bool)
     counts = np.bincount(step[inside], minlength=len(steps)) if len(steps) else np.zeros(1, np.int64)

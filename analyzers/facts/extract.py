@@ -113,7 +113,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
 
 
 def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
-    """What the threads that launch ran, by the line of the script and by module."""
+    """Fields: what the threads that launch ran, by the line of the script and by module."""
     return {
         "script_spans": trace.script_spans.take(among(trace.script_spans["track"], threads)),
         "script_stacks": trace.script_stacks,
@@ -125,7 +125,7 @@ def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
 
 
 def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
-    """What the script, and DistributedDataParallel for it, calls by name."""
+    """Fields: what the script, and DistributedDataParallel for it, calls by name."""
     return {
         "meetings": meeting_calls(trace, threads),
         "script_calls": script_calls(trace, threads),

@@ -1,4 +1,5 @@
-"""Where a device's time went that no kernel claims: exposed communication, copies, idle gaps with their host cause.
+"""Causes: where a device's time went that no kernel claims: exposed communication, copies, idle gaps with their host
+cause.
 
 An idle gap belongs to what the host did before the launch that ends it; `_attribute` has the table of precedence.
 """
@@ -61,7 +62,7 @@ def find_gaps(
 
 
 def unexplained(gaps: Table) -> Table:
-    """The same gaps, all of cause "unknown": for traces that do not record what else the device or host did."""
+    """The gaps, all of cause "unknown": for traces that do not record what else the device or host did."""
     return gaps.replace(cause=np.full(len(gaps), CAUSE_CODE["unknown"]))
 
 

@@ -8,7 +8,7 @@ from ddprof.tables import Column, Schema
 
 
 class GradientAct(enum.IntEnum):
-    """What a rank does with the gradients of its parameters."""
+    """Record of what a rank does with the gradients of its parameters."""
 
     STORED = 0  # by autograd, where the parameter had none
     ADDED = 1  # by autograd, to the one that the parameter had

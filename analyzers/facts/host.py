@@ -1,4 +1,5 @@
-"""What the host of a rank did: loader fetches, blocking calls, allocation, collection, saving, phases, stream waits."""
+"""Record of what the host of a rank did: loader fetches, blocking calls, allocation, collection, saving, phases, stream
+waits."""
 
 from __future__ import annotations
 

@@ -67,9 +67,9 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
 
 
 def _does_the_operators_work(operator: Array, shape: Array, total_ns: Array, names: Sequence[str]) -> Array:
-    """Which of the kernels that operators are made of have the operators' FLOPs; bool. One call may launch several:
-    the longest does the work, and so does another matrix kernel for the same operands. What only prepares, or sums the
-    parts of a product, does none.
+    """Flags: which of the kernels that operators are made of have the operators' FLOPs; bool. One call may launch
+    several: the longest does the work, and so does another matrix kernel for the same operands. What only prepares, or
+    sums the parts of a product, does none.
     """
     order = np.lexsort((-total_ns, _key(operator, shape)))
     key = _key(operator, shape)[order]
@@ -154,12 +154,12 @@ def tensors_of(shapes: str) -> list[list[int]]:
 
 
 def is_attention(operator: str) -> bool:
-    """Whether an operator is attention whose first tensors are queries (or their gradient), keys and values."""
+    """True where an operator is attention whose first tensors are queries (or their gradient), keys and values."""
     return "scaled_dot_product" in operator or "flash_attention" in operator
 
 
 def _is_shape(value: Any) -> bool:
-    """Whether a value is the shape of a tensor that a memory can hold: then its operations fit a float."""
+    """True where a value is the shape of a tensor that a memory can hold: then its operations fit a float."""
     if not isinstance(value, list) or not value or not all(type(n) is int and n >= 0 for n in value):
         return False
     return len(value) <= _MOST_DIMENSIONS and math.prod(value) < _MOST_ELEMENTS

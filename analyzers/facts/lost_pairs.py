@@ -38,8 +38,9 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
 
 
 def _calls(trace: RankTrace, steps: Table) -> list[tuple[Array, Array]]:
-    """Of each step: the calls of operators, each as a number that its likes in other steps have too, and whether they
-    launched work. An operator that is called more often, with these shapes, in another step has other numbers there.
+    """Calls of each step: the calls of operators, each as a number that its likes in other steps have too, and whether
+    they launched work. An operator that is called more often, with these shapes, in another step has other numbers
+    there.
     """
     events = trace.events
     at_ns, external = events["ts_ns"], events["external_id"]

@@ -67,7 +67,8 @@ def _memory_curve(table: Table) -> dict[str, list[int | None]]:
 
 
 def recomputed(ops: Table, strings: Sequence[str]) -> Array:
-    """Which device operations compute the forward pass again (activation checkpointing); bool, shape (device_ops,).
+    """Flags of device operations that compute the forward pass again (activation checkpointing); bool, shape
+    (device_ops,).
 
     The autograd engine's thread launches the kernels of backward operators. Where it launches the same operators and
     kernels in the same order as the forward pass, and among them operators that have a backward operator of their own
@@ -105,7 +106,8 @@ def _with_backward(forward: Array, backwards: Array, strings: Sequence[str]) -> 
 
 
 def _repeats(forward: Array, backward: Array) -> Array:
-    """Which kernels of the backward pass are part of IN_ORDER that follow one another in the forward pass too."""
+    """Flags of kernels of the backward pass that are part of IN_ORDER that follow one another in the forward pass
+    too."""
     repeats = np.zeros(len(backward), bool)
     if min(len(forward), len(backward)) < IN_ORDER:
         return repeats
@@ -171,7 +173,7 @@ class PeakParts:
 
 
 def peak_parts(facts: RankFacts) -> PeakParts | None:
-    """What the rank's memory is at its fullest; None where totals over time, steps or phases were not recorded.
+    """Parts: what the rank's memory is at its fullest; None where totals over time, steps or phases were not recorded.
 
     Which tensor is a parameter, a gradient or a state of the optimizer is not in totals, and is not guessed. Of
     recordings with more than CURVE_POINTS totals each stands for the largest of some that follow one another.

@@ -35,7 +35,8 @@ from ddprof.tables import Array, Column, Schema, Table
 
 
 class Work(enum.IntEnum):
-    """What a device operation is, in order of precedence: compute hides communication, communication hides copies."""
+    """Record of what a device operation is, in order of precedence: compute hides communication, communication hides
+    copies."""
 
     COMPUTE = 0
     COMM = 1
@@ -51,7 +52,7 @@ class Phase(enum.IntEnum):
 
 
 class Once(enum.IntEnum):
-    """What a process does once (facts/stepping/start_up.py)."""
+    """Record of what a process does once (facts/stepping/start_up.py)."""
 
     CONTEXT = 0  # creating the context, streams and events, registering memory
     MEMORY = 1  # allocation: of a context that an allocation creates, of cuDNN's and cuBLAS's handles
@@ -317,7 +318,7 @@ class RankFacts:
         return table.take((table["end_ns"] > first) & (table["start_ns"] < last))
 
     def is_issued_in_steps(self, at_ns: Array) -> Array:
-        """Which moments of the host lie between its first step mark and its last; bool, shape as `at_ns`."""
+        """Flags of moments of the host that lie between its first step mark and its last; bool, shape as `at_ns`."""
         if not len(self.steps):
             return np.zeros(len(at_ns), bool)
         return np.asarray((at_ns >= self.steps["mark_ns"][0]) & (at_ns < self.steps["mark_end_ns"][-1]))

@@ -1,4 +1,4 @@
-"""What names mean: one table for kernels, collectives and host occupants of every vendor.
+"""Meaning of names: one table for kernels, collectives and host occupants of every vendor.
 
 Names drift between releases (HTA issue 360: `ncclKernel_*` became `ncclDevKernel_*`), so each pattern states where it
 was seen and everything is matched once per distinct name, not once per event.
@@ -87,7 +87,7 @@ def _naming(pattern: str, flags: int = re.IGNORECASE) -> Callable[[Sequence[str]
 
 @lru_cache(maxsize=REMEMBERED)
 def _occurs(regex: re.Pattern[str], string: str) -> bool:
-    """Whether the pattern occurs in a name; all ranks of a job have the same names."""
+    """True where the pattern occurs in a name; all ranks of a job have the same names."""
     return regex.search(string) is not None
 
 

@@ -1,4 +1,4 @@
-"""What tells whether ranks are of one job: when they were recorded, and their first collectives by number."""
+"""Evidence that tells whether ranks are of one job: when they were recorded, and their first collectives by number."""
 
 from __future__ import annotations
 

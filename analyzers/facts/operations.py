@@ -1,4 +1,5 @@
-"""What a rank ran and which of it each busy moment is of: kernels, collectives and copies; on a CPU rank operators."""
+"""Record of what a rank ran and which of it each busy moment is of: kernels, collectives and copies; on a CPU rank
+operators."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def rank_work(facts: RankFacts, read_again: Callable[[str], RankTrace]) -> RankW
 
 
 def runs_operators(facts: RankFacts) -> bool:
-    """Whether the operations are the operators of a CPU rank rather than kernels."""
+    """True where the operations are the operators of a CPU rank rather than kernels."""
     return not facts.is_device_rank
 
 

@@ -133,7 +133,7 @@ def _calls(launches: Table) -> Intervals:
 
 
 def _within(spans: Intervals, start: Array, end: Array) -> Array:
-    """Which stretches lie inside one of some spans, which are sorted by start and may overlap."""
+    """Flags of stretches that lie inside one of some spans, which are sorted by start and may overlap."""
     if not len(spans[0]):
         return np.zeros(len(start), bool)
     reach = np.maximum.accumulate(spans[1])
@@ -142,7 +142,7 @@ def _within(spans: Intervals, start: Array, end: Array) -> Array:
 
 
 def _is_drained(ops: Table, at_ns: Array) -> Array:
-    """Whether the device has begun all that was launched before each instant: only then it waits for the host."""
+    """True where the device has begun all that was launched before each instant: only then it waits for the host."""
     known = ops["launch_ns"] != NULL
     launched = np.searchsorted(np.sort(ops["launch_end_ns"][known]), at_ns, side="left")
     begun = np.searchsorted(np.sort(ops["start_ns"][known]), at_ns, side="right")
@@ -150,7 +150,7 @@ def _is_drained(ops: Table, at_ns: Array) -> Array:
 
 
 def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array:
-    """Whether a stretch has a place: it lies inside a call, or an operator or range begins or ends it.
+    """True where a stretch has a place: it lies inside a call, or an operator or range begins or ends it.
 
     Between two launches without operators any part of the script may run, so that those stretches are not alike.
     `before`, `after`: event rows of the bounds; `around`: of the innermost event around, -1 for none.

@@ -90,34 +90,34 @@ def beside_comm(facts: RankFacts, rows: Array) -> Array:
 
 
 def knows_launches(facts: RankFacts) -> bool:
-    """Whether the trace says when work was issued: on a CPU rank always, on a device rank if it holds host calls."""
+    """True where the trace says when work was issued: on a CPU rank always, on a device rank if it holds host calls."""
     return not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
 
 
 def lost_device(facts: RankFacts, among: Sequence[RankFacts] = ()) -> bool:
-    """Whether the rank has a device, as the ranks that it is `among` have, but its trace holds no kernel of it. Copies
-    alone are what is left where kernels were not recorded: nobody trains by them.
+    """True where the rank has a device, as the ranks that it is `among` have, but its trace holds no kernel of it.
+    Copies alone are what is left where kernels were not recorded: nobody trains by them.
     """
     has_device = facts.is_device_rank or any(f.is_device_rank for f in among)
     return has_device and not (len(facts.device_ops) and facts.counts.get("kernels", 1))
 
 
 def is_torn_host(facts: RankFacts) -> bool:
-    """Whether one step is left of a CPU rank's damaged recording. A device's idle time then has no reason; the host's
-    own work would still be taken to recur.
+    """True where one step is left of a CPU rank's damaged recording. A device's idle time then has no reason; the
+    host's own work would still be taken to recur.
     """
     return not facts.is_device_rank and len(facts.steps) == 1 and not facts.counts.get("whole", 1)
 
 
 def may_compute(facts: RankFacts) -> bool:
-    """Whether a rank computes in its one step; taken for so where it has more, or not all work was recorded."""
+    """True where a rank computes in its one step; taken for so where it has more, or not all work was recorded."""
     if not facts.is_device_rank or facts.top.get("records") == "communication" or len(facts.steps) != 1:
         return True
     return bool(intervals.overlap(compute_work(facts), *facts.steps.bounds).any())
 
 
 def hides_waits(facts: RankFacts) -> bool:
-    """Whether waits for other ranks look like host time: on a CPU rank whose communication was not recorded."""
+    """Time that waits for other ranks look like host time: on a CPU rank whose communication was not recorded."""
     return not facts.is_device_rank and not len(facts.comms)
 
 
@@ -132,7 +132,7 @@ def called_ns(facts: RankFacts) -> Array:
 
 
 def blocked_launches(ops: Table) -> Array:
-    """Which operations were launched by a call that waited for room in the queue; bool, shape (device_ops,).
+    """Flags of operations that were launched by a call that waited for room in the queue; bool, shape (device_ops,).
 
     Such an operation has all that fills the queue before it: one that starts at once met an idle device. The call of a
     copy may wait for the copy itself.
@@ -141,8 +141,8 @@ def blocked_launches(ops: Table) -> Array:
 
 
 def stalled_launches(ops: Table) -> Array:
-    """Which kernels were launched by a call that took far longer than a launch, and found nothing in the queue; bool,
-    shape (device_ops,): the thread stood still in it.
+    """Flags of kernels that were launched by a call that took far longer than a launch, and found nothing in the queue;
+    bool, shape (device_ops,): the thread stood still in it.
     """
     at_once = ops["start_ns"] - ops["launch_end_ns"] <= MAX_LAUNCH_LATENCY_NS
     return np.asarray(_long_launches(ops) & at_once & (ops["work"] != Work.COPY))
@@ -153,7 +153,7 @@ def _long_launches(ops: Table) -> Array:
 
 
 def launched_in(facts: RankFacts, phase: Phase) -> Array:
-    """Which operations were launched inside ranges of a phase, bool of shape (device_ops,)."""
+    """Flags of operations that were launched inside ranges of a phase, bool of shape (device_ops,)."""
     launch = facts.device_ops["launch_ns"]
     start, end = facts.phase_time(phase)
     if not len(start):

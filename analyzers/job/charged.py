@@ -1,4 +1,4 @@
-"""What ranks wait for others, by what made those late: the blame as arrays per rank."""
+"""Time that ranks wait for others, by what made those late: the blame as arrays per rank."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.causes import CAUSE_CODE
-from ddprof.tables import Array
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.tables import NULL, Array
 
 
 def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Array:
@@ -19,6 +20,23 @@ def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Arr
         mine &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
     charged = np.bincount(blame["victim"][mine], weights=blame["dur_ns"][mine], minlength=len(measures.job.ranks))
     return np.asarray(charged / 1e3 / _steps(measures))
+
+
+def waited_for_us(job: JobFacts) -> Array:
+    """Waiting charged to each rank and cause, us per step, mean over the other ranks: shape (ranks, causes).
+
+    A rank waits for others, never for itself: with two ranks, what one of them costs is all that the other waits.
+    """
+    total = np.zeros((len(job.ranks), len(CAUSES)))
+    blame = job.blame
+    of_rank = blame.take(blame["culprit"] != NULL)
+    np.add.at(total, (of_rank["culprit"], of_rank["cause"]), of_rank["dur_ns"])
+    return total / 1e3 / max(1, min((len(facts.steps) for facts in job.ranks), default=0)) / max(1, len(job.ranks) - 1)
+
+
+def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
+    """Waiting of each other rank that is charged to ranks, by their numbers, us per step."""
+    return float(waited_for_us(job)[np.isin(job.rank_ids, ranks)].sum())
 
 
 def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:
@@ -39,5 +57,5 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
 
 
 def _steps(measures: Measures) -> Array:
-    """How many steps each rank has, one at least."""
+    """Number of steps that each rank has, one at least."""
     return np.array([max(1, len(facts.steps)) for facts in measures.job.ranks])

@@ -30,7 +30,8 @@ COMPARED_RANKS = 4  # of each of two domains: 16 pairs bound the difference of t
 
 @dataclass(frozen=True)
 class ClockDifference:
-    """How far clock b is ahead of clock a by operations that both left together, ns, and what causality allows.
+    """Record of how far clock b is ahead of clock a by operations that both left together, ns, and what causality
+    allows.
 
     Nobody leaves an operation before the other has arrived: each tells by how much b is ahead at least and at most.
     """
@@ -42,17 +43,17 @@ class ClockDifference:
 
     @property
     def low_ns(self) -> int:
-        """What all operations allow at least."""
+        """Time that all operations allow at least."""
         return int(self.least_ns.max())
 
     @property
     def high_ns(self) -> int:
-        """What all operations allow at most."""
+        """Time that all operations allow at most."""
         return int(self.most_ns.min())
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the clocks cannot be one: somebody would have left before the other had arrived."""
+        """True where the clocks cannot be one: somebody would have left before the other had arrived."""
         return self.low_ns > 0 or self.high_ns < 0
 
 
@@ -189,7 +190,7 @@ def _propagate(
 
 
 def _in_both(one: Array, other: Array) -> tuple[Array, Array]:
-    """Where the instances of both ranks stand among those of each."""
+    """Places where the instances of both ranks stand among those of each."""
     if np.array_equal(one, other) and (one[1:] > one[:-1]).all():  # as in most jobs
         every = np.arange(len(one))
         return every, every

@@ -42,7 +42,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 
 
 def last_arrivals(measures: Measures) -> dict[str, Any]:
-    """How often each rank arrived last, of the operations with several members: {"of": n, "by_rank": {rank: k}}."""
+    """Times that each rank arrived last, of the operations with several members: {"of": n, "by_rank": {rank: k}}."""
     late = measures.job.instances["late"]
     known = late[late != NULL]
     positions, counts = np.unique(known, return_counts=True)

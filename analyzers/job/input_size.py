@@ -1,4 +1,4 @@
-"""What each rank was fed: more or longer samples make a rank compute longer, and no device slow."""
+"""Input that each rank was fed: more or longer samples make a rank compute longer, and no device slow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MIN_UPDATE_NS = 100_000  # the profiler adds some microseconds to each operator:
 
 
 def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
-    """What each rank was fed over what the typical rank was, shape (ranks,); NaN where that is not known of all.
+    """Values: what each rank was fed over what the typical rank was, shape (ranks,); NaN where that is not known of
+    all.
 
     Elements of its batches where the capture counted them, else bytes that were copied to its device in its steps, else
     elements of the tensors that operators were given, else by how much longer its passes take than its optimizer.
@@ -38,15 +39,16 @@ def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
 
 
 def is_fed_more(ranks: Sequence[RankFacts], factor: Array) -> Array:
-    """Whether a rank that computes `factor` times as long as its peers was fed that much more; bool, shape (ranks,)."""
+    """True where a rank that computes `factor` times as long as its peers was fed that much more; bool, shape
+    (ranks,)."""
     more = fed_ratio(ranks) - 1.0
     with np.errstate(invalid="ignore"):
         return np.asarray((factor > 1.0) & (more >= EXPLAINING_SHARE * (factor - 1.0)))
 
 
 def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
-    """Whether a rank was fed more than the typical one by at least `least`, relative, in every step that was counted;
-    bool, shape (ranks,)."""
+    """True where a rank was fed more than the typical one by at least `least`, relative, in every step that was
+    counted; bool, shape (ranks,)."""
     elements = _elements(ranks)
     if elements is None:
         return np.zeros(len(ranks), bool)
@@ -54,8 +56,8 @@ def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
 
 
 def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
-    """How much larger a rank's batches of the traced steps are than its typical peer's, in words; None where the
-    capture did not count them."""
+    """Words on how much larger a rank's batches of the traced steps are than its typical peer's, in words; None where
+    the capture did not count them."""
     samples, elements = _samples(ranks), _elements(ranks)
     others = np.delete(np.arange(len(ranks)), position)
     if samples is not None and samples[position] != averages.typical(samples[others]):

@@ -38,7 +38,7 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
 
 def exposed_transfer(facts: RankFacts, ready_ns: Array) -> Intervals:
-    """Of a rank the time of "comm_transfer": it does not compute, and waits for nobody."""
+    """Time of a rank in "comm_transfer": it does not compute, and waits for nobody."""
     return intervals.intersect(facts.exposed.bounds, _moving(facts, ready_ns))
 
 

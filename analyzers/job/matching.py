@@ -1,4 +1,5 @@
-"""Which rows of the ranks' COMMS are one collective: by group and sequence number, else by order within the step.
+"""Matching: which rows of the ranks' COMMS are one collective: by group and sequence number, else by order within the
+step.
 
 Never by name or duration: names recur, and durations differ between members.
 """
@@ -120,7 +121,7 @@ def _ordered(facts: RankFacts, when: Array, early: Array) -> tuple[Array, Array]
 
 
 def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
-    """The same of the rank's messages, in the order of their calls: where kernels or their launches are lost, that of
+    """Numbers of the rank's messages, in the order of their calls: where kernels or their launches are lost, that of
     the calls is still whole.
     """
     messages = facts.messages
@@ -204,7 +205,7 @@ def _combine(a: Array, b: Array) -> Array:
 
 
 def _running_count(key: Array) -> Array:
-    """How many earlier rows have the same key."""
+    """Number of earlier rows that have the same key."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     first = np.concatenate(([True], ordered[1:] != ordered[:-1]))

@@ -1,4 +1,4 @@
-"""What the rules read: the job in a few small arrays, microseconds per step, indexed by rank position.
+"""Measures: what the rules read: the job in a few small arrays, microseconds per step, indexed by rank position.
 
 All of it is arithmetic on JobFacts, without thresholds and verdicts.
 """
@@ -85,8 +85,8 @@ class Measures:
 
     @property
     def own_us(self) -> Array:
-        """What each rank spends on its own work, loading included, us per step, shape (ranks,): all but meeting its
-        peers and waiting for other stages. Where one takes longer than the others, they wait for it."""
+        """Time that each rank spends on its own work, loading included, us per step, shape (ranks,): all but meeting
+        its peers and waiting for other stages. Where one takes longer than the others, they wait for it."""
         return np.asarray(self.ledger_us.sum(axis=1) - sum(self.cause_us(cause) for cause in MEETING))
 
     def theirs(self, times: Array | Sequence[float]) -> tuple[int, ...]:

@@ -100,7 +100,7 @@ class Clock:
     method: str
 
     def offset_ns(self, position: int) -> int:
-        """What to subtract from the rank's times to get the reference clock's."""
+        """Time to subtract from the rank's times to get the reference clock's."""
         return self.domains[self.domain_of[position]].offset_ns
 
 
@@ -151,7 +151,7 @@ class JobFacts:
 
     @property
     def on_device(self) -> bool:
-        """Whether the job runs on devices (its first rank does) or on CPU ranks."""
+        """True where the job runs on devices (its first rank does) or on CPU ranks."""
         return self.ranks[0].is_device_rank
 
     @cached_property
@@ -168,5 +168,5 @@ class JobFacts:
         return np.array([self.clock.offset_ns(position) + self.origin_ns for position in range(len(self.ranks))])
 
     def shift_ns(self, position: int) -> int:
-        """What to take off one rank's times to reach the run's clock."""
+        """Time to take off one rank's times to reach the run's clock."""
         return int(self.shifts_ns[position])

@@ -25,7 +25,7 @@ class Oversubscribed:
 
     @property
     def share(self) -> float:
-        """Of their time that threads wait for a core, where all are busy and take turns."""
+        """Share of their time that threads wait for a core, where all are busy and take turns."""
         return 1.0 - self.cores / (self.threads * self.ranks)
 
 

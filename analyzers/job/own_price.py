@@ -1,4 +1,5 @@
-"""What all ranks win where some take no longer than their peers, by own time: what a rank spends but on meeting others.
+"""Time that all ranks win where some take no longer than their peers, by own time: what a rank spends but on meeting
+others.
 
 Ranks that meet in every step keep the pace of the one whose own time is longest, whether or not the recording shows how
 they meet. So it holds where the peers that they meet were not traced, and not where stages work in turn.

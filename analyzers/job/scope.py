@@ -1,4 +1,5 @@
-"""What the traces can answer: some formats record communication alone, some captures lost the device's events."""
+"""Limits: what the traces can answer: some formats record communication alone, some captures lost the device's
+events."""
 
 from __future__ import annotations
 

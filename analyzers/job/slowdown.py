@@ -38,7 +38,8 @@ class Slowdown:
 
     @property
     def has_more(self) -> Array:
-        """Which ranks run what their peers do not; bool, shape (ranks,). What they take longer for is not slow."""
+        """Flags of ranks that run what their peers do not; bool, shape (ranks,). What they take longer for is not
+        slow."""
         return np.asarray(self.more_work >= MORE_WORK_SHARE)
 
 
@@ -78,7 +79,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
 
 
 def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
-    """Of ranks that nothing was compared of yet."""
+    """Slowdown of ranks that nothing was compared of yet."""
     time_us, coverage, more = np.zeros((3, count))
     return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)
 
@@ -224,7 +225,7 @@ def _free_host(facts: RankFacts) -> Array:
 
 
 def interference(ranks: Sequence[RankFacts]) -> float:
-    """How much longer kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
+    """Extra time that kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
 
     Communication kernels take SMs and bandwidth even while they wait (the gamma of Proteus, TPDS'24).
     """

@@ -192,7 +192,8 @@ def _cost(facts: RankFacts, group: int, operator: str, shapes: str) -> tuple[flo
 
 
 def least_bytes(name: str, tensors: list[list[int]], element_bytes: int) -> float:
-    """What an operator reads and writes at least, each operand and the result once; NaN where that is not known."""
+    """Bytes that an operator reads and writes at least, each operand and the result once; NaN where that is not
+    known."""
     if element_bytes == NULL or not tensors:
         return math.nan
     if name in _PRODUCTS:

@@ -1,4 +1,4 @@
-"""Where in the model and in the script operations were called from."""
+"""Places: where in the model and in the script operations were called from."""
 
 from __future__ import annotations
 

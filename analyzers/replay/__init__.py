@@ -1,1 +1,1 @@
-"""What-if: simulate the recorded run with a cause removed."""
+"""Replay: simulate the recorded run with a cause removed."""

@@ -1,4 +1,5 @@
-"""What gains are measured against: a replay whose step was measured, of the profiled or of the unprofiled run."""
+"""Baseline that gains are measured against: a replay whose step was measured, of the profiled or of the unprofiled
+run."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Ops(Operations):
 
 @dataclass(frozen=True)
 class Anchors:
-    """Where the host blocked, in order.
+    """Record of where the host blocked, in order.
 
     Host section k + 1 begins when anchor k returns, section 0 at the first step mark.
     """
@@ -78,7 +78,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Contracted:
-    """What a scenario says of one rank's nodes: values per node, then per node once more, then per anchor; ns.
+    """Record of what a scenario says of one rank's nodes: values per node, then per node once more, then per anchor;
+    ns.
 
     The first part is for chains, the second for communications, the third for hosts that block.
     """
@@ -142,7 +143,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is different in a replay. Empty = the recorded run.
+    """Record of what is different in a replay. Empty = the recorded run.
 
     `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used
     where it communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is

@@ -94,7 +94,8 @@ def simulate_on_shared_cores(
 
 
 class _Load:
-    """How many threads are busy on a host at each instant of a simulated run, and what that does to its work."""
+    """Record of how many threads are busy on a host at each instant of a simulated run, and what that does to its
+    work."""
 
     def __init__(self, host: SharedHost, graph: Graph, scenario: Scenario, outcome: Outcome) -> None:
         self._work: dict[int, Intervals] = {}

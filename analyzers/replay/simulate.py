@@ -126,7 +126,7 @@ class _State:
 
 
 def _ends(counts: Sequence[int]) -> list[int]:
-    """Where each part of so many elements begins, and where the last one ends."""
+    """Places where each part of so many elements begins, and where the last one ends."""
     return [0, *np.cumsum(counts).tolist()] if counts else [0]
 
 
@@ -150,7 +150,7 @@ def _program(graph: Graph, scenario: Scenario) -> Program:
 
 
 def _of_ranks(graph: Graph, program: Program, positions: Collection[int]) -> list[bool]:
-    """Which nodes are of some ranks."""
+    """Flags of nodes that are of some ranks."""
     chosen = np.array([rank.position in positions for rank in graph.ranks], bool)
     return list(chosen[program.rank].tolist())
 

@@ -70,7 +70,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(role: str, hook: str) -> Fix:
-    """What halves the transfers of a role; `hook`: of gradient compression, "" where that does not pay."""
+    """Fix for what halves the transfers of a role; `hook`: of gradient compression, "" where that does not pay."""
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),

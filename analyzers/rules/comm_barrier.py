@@ -70,7 +70,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _is_usual(facts: RankFacts) -> bool:
-    """Whether most steps have a meeting, or those of several steps are too many to go with something else."""
+    """True where most steps have a meeting, or those of several steps are too many to go with something else."""
     lo, hi = facts.steps.bounds
     meets = intervals.overlap(meeting_spans(facts), lo, hi) > 0
     many = meets.sum() > 1 and sum(_calls(facts).values()) >= MANY_CALLS * meets.sum()
@@ -78,7 +78,7 @@ def _is_usual(facts: RankFacts) -> bool:
 
 
 def _calls(facts: RankFacts) -> Counter[str]:
-    """How often each function was called inside the steps, most often first."""
+    """Times that each function was called inside the steps, most often first."""
     if not len(facts.steps):
         return Counter()
     first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]

@@ -51,7 +51,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGroups]) -> Candidate:
-    """What is slow on the link of some ranks: one finding, for they have one link whatever groups it serves."""
+    """Finding on what is slow on the link of some ranks: one finding, for they have one link whatever groups it
+    serves."""
     most = kinds[0]
     return Candidate(
         id=RULE.id,

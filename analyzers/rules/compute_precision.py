@@ -63,7 +63,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _remedy(device: Device) -> tuple[str, str, Applies]:
-    """What this device can do: TF32 and bf16 need Ampere; Volta and Turing multiply in fp16 only."""
+    """Remedy: what this device can do: TF32 and bf16 need Ampere; Volta and Turing multiply in fp16 only."""
     if device.kind == "cuda" and device.compute_capability is not None and device.compute_capability < (8, 0):
         patch = 'with torch.autocast("cuda", dtype=torch.float16): ...  # backward through torch.amp.GradScaler'
         return "fp16 autocast with loss scaling", patch, ()

@@ -87,7 +87,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(measures: Measures, position: int) -> Fix:
-    """What helps depends on whether PyTorch keeps memory that it has freed."""
+    """Fix for what helps depends on whether PyTorch keeps memory that it has freed."""
     if not present_in(measures.job).is_pytorch:
         return PLAIN_FIX
     facts = measures.job.ranks[position]

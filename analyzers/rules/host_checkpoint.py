@@ -81,7 +81,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _doing(line: str | None) -> str:
-    """What stops the ranks, with its line where frames say it."""
+    """Words on what stops the ranks, with its line where frames say it."""
     if line is None:
         return "saving state"
     return f"{'evaluating' if EVALUATES.search(line) else 'saving or logging'} in {line}"
@@ -115,8 +115,8 @@ def _called_by(measures: Measures, position: int) -> str:
 
 
 def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
-    """What one rank alone was seen to do again and again over the whole run: saving and logging by name, which the
-    traced steps do not show, and evaluating by name or by the model that it calls beside its steps."""
+    """Candidates: what one rank alone was seen to do again and again over the whole run: saving and logging by name,
+    which the traced steps do not show, and evaluating by name or by the model that it calls beside its steps."""
     saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
     timed = any(facts.sidecar.evaluations for facts in measures.job.ranks)
     evaluating = None if timed else _alone([seen_evaluating(facts) for facts in measures.job.ranks])

@@ -91,7 +91,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _is_chance(measures: Measures, outside: Pauses, line: str) -> bool:
-    """Whether one rank alone may have collected because the interpreter happened to start so many there."""
+    """True where one rank alone may have collected because the interpreter happened to start so many there."""
     return not line and chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
 
 

@@ -85,15 +85,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _recording_us(measures: Measures) -> float:
-    """What recording operators with an old profiler costs the host of the typical rank, us per step."""
+    """Time that recording operators with an old profiler costs the host of the typical rank, us per step."""
     old = [OLD_CATEGORY in facts.top.get("categories", {}) for facts in measures.job.ranks]
     recorded = [facts.counts.get("operators_per_step", 0) for facts in measures.job.ranks]
     return RECORDING_US * averages.typical(np.where(old, recorded, 0.0))
 
 
 def _pace_the_step(measures: Measures) -> bool:
-    """Whether all hosts alike are busy nearly all the time: then the others' waits for whichever launches last are for
-    launches as well, though few devices stand idle themselves.
+    """True where all hosts alike are busy nearly all the time: then the others' waits for whichever launches last are
+    for launches as well, though few devices stand idle themselves.
     """
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)

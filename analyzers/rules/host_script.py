@@ -71,7 +71,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _in_windows(measures: Measures) -> Iterator[Candidate]:
-    """What the traced steps hold."""
+    """Candidates: what the traced steps hold."""
     job = measures.job
     others, runs_us = _who_run_it(measures)
     if not len(others):
@@ -144,7 +144,7 @@ def _best_seen(measures: Measures, positions: Array) -> int:
 
 
 def _runs_us(measures: Measures) -> Array:
-    """How long each rank is in such lines per step, whether or not its device waits; us, shape (ranks,)."""
+    """Time that each rank is in such lines per step, whether or not its device waits; us, shape (ranks,)."""
     spent = zip(measures.script, measures.job.ranks, strict=True)
     return np.array(
         [
@@ -155,26 +155,27 @@ def _runs_us(measures: Measures) -> Array:
 
 
 def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
-    """Whether a line was traced, or sampled often enough; inside a pass on all ranks together, which run one script."""
+    """True where a line was traced, or sampled often enough; inside a pass on all ranks together, which run one
+    script."""
     seen = times_seen(ranks[worst], line.stacks)
     return seen is None or max(seen, times_called(ranks, line.file, line.function)) >= MIN_SAMPLES
 
 
 def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:
-    """What the lines of a sampled run were counted from."""
+    """Evidence of what the lines of a sampled run were counted from."""
     if is_sampled(facts) and sampled_beside(facts):
         yield Evidence(f"lines from {sampled_beside(facts)} samples between the phases over the whole run", rank)
 
 
 def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:
-    """How long the device waits for a line per step."""
+    """Time that the device waits for a line per step."""
     each_us = line.time_ns / 1e3 / steps
     return f"{line.words}: {format_us(each_us)} per step ({format_share(each_us / step_us)})"
 
 
 def _waited_for_us(measures: Measures, all_run_us: Array) -> float:
-    """What ranks wait, per step and mean over them, for one that its script held: the part of what held the host that
-    all ranks run (us, shape (ranks,)). Not for a rank that runs what its peers do not."""
+    """Time that ranks wait, per step and mean over them, for one that its script held: the part of what held the host
+    that all ranks run (us, shape (ranks,)). Not for a rank that runs what its peers do not."""
     blame = measures.job.blame
     reasons = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     share = np.divide(all_run_us, reasons, out=np.zeros(len(reasons)), where=reasons > 0)
@@ -194,7 +195,7 @@ def _left(kinds: LineKinds, told: list[ScriptLine], kind: list[LineKind]) -> flo
 
 
 def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
-    """What to do about one line."""
+    """Fix: to do about one line."""
     return Fix(
         setting=line.words,
         current=kind.name,

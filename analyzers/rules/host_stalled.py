@@ -169,7 +169,7 @@ def _span(lengths_us: Array) -> str:
 
 
 def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_us: Array) -> Iterator[Evidence]:
-    """How long the stalls of each rank are, which calls they fell into, and the longest one."""
+    """Time that the stalls of each rank are, which calls they fell into, and the longest one."""
     most = stalling[np.argsort(-lengths_us[stalling], kind="stable")]
     share = measures.step_us or 1.0
     yield Evidence(

@@ -48,6 +48,12 @@ def sync_lines(facts: RankFacts, most: int = 3) -> list[HostWait]:
     return sorted((wait for wait in facts.sidecar.syncs if wait.total_ns), key=lambda wait: -wait.total_ns)[:most]
 
 
+def _idle_words(after_us: float, blocked_us: float, step_us: float) -> str:
+    """Shares of the step that are idle after synchronizing calls, and until launches resume where that is less."""
+    idle, blocked = (format_share(us / step_us) for us in (max(after_us, blocked_us), blocked_us))
+    return f"{idle} of each step" + (f", {blocked} until launches resume" if blocked != idle else "")
+
+
 def _patch(lines: list[HostWait]) -> str:
     """The worst line as it is, and what to write instead where that is plain from the call."""
     usual = (
@@ -74,7 +80,7 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
 
 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
-    """Whether most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
+    """True where most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
 
     A host that refills the queue launches; one of which nothing is recorded waits, or runs Python. A file that is
     analyzed alone has peers where it is named for its rank, whether or not anything connects it to their files.
@@ -116,8 +122,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         evidence=(
             *_line_evidence(measures, worst, lines),
             Evidence(
-                f"{format_share(max(after_us, float(idle.max())) / measures.step_us)} of each step is idle after them, "
-                f"{format_share(float(idle.max()) / measures.step_us)} until launches resume: {callers}",
+                f"the device is idle after {callers}: {_idle_words(after_us, float(idle.max()), measures.step_us)}",
                 measures.job.rank_ids[worst],
             ),
             *largest_gap(measures, worst, "host_sync"),

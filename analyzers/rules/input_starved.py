@@ -80,7 +80,7 @@ def _behind(measures: Measures) -> Array:
 
 
 def _alone(measures: Measures, late: Array) -> bool:
-    """Whether only these loaders are slow: the others' queues are then full and none of their fetches blocks. In a
+    """True where only these loaders are slow: the others' queues are then full and none of their fetches blocks. In a
     starved job the others' fetches block now and then, or never in a short recording, where their queues are a batch
     ahead: there the time that the capture saw their workers take for a batch tells.
     """
@@ -99,15 +99,15 @@ def _alone(measures: Measures, late: Array) -> bool:
 
 
 def fetch_themselves(measures: Measures) -> bool:
-    """Whether the training threads of all ranks make their batches: no queue fills on one while it waits for another,
-    and what each spends on it is its own."""
+    """True where the training threads of all ranks make their batches: no queue fills on one while it waits for
+    another, and what each spends on it is its own."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     return all(one is not None and one.workers == 0 for one in timed)
 
 
 def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
-    """Whether the function of the script that prepares the late rank's batches holds most of the others as long, by the
-    samples of the whole run: too few in the traced steps may have shown it there on one rank alone."""
+    """True where the function of the script that prepares the late rank's batches holds most of the others as long, by
+    the samples of the whole run: too few in the traced steps may have shown it there on one rank alone."""
     line = occupying_line(measures.job.ranks[late], "dataloader")
     function = None if line is None else function_of(measures.job.ranks[late], line)
     if function is None:
@@ -119,15 +119,16 @@ def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
 
 
 def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float) -> bool:
-    """Whether the workers of most of the `others` take longer for a batch than the `busy_us` of a step without waiting,
-    and not far less than those of the `late`: a batch per step is more than they deliver, whoever waits at the moment.
+    """True where the workers of most of the `others` take longer for a batch than the `busy_us` of a step without
+    waiting, and not far less than those of the `late`: a batch per step is more than they deliver, whoever waits at the
+    moment.
     """
     mine_us, theirs_us = _every_us(measures, late), _every_us(measures, others)
     return theirs_us > busy_us and not mine_us > LATE_FACTOR * theirs_us
 
 
 def _others_are_fed(measures: Measures, late: Array) -> bool:
-    """Whether the workers of most others have a batch for each step, in a fraction of the time of the `late` ranks'
+    """True where the workers of most others have a batch for each step, in a fraction of the time of the `late` ranks'
     workers, which do not: what the others' fetches take is then no batch that is awaited, but a busy machine.
     """
     others = np.setdiff1d(np.arange(len(measures.job.ranks)), late)
@@ -156,7 +157,7 @@ def rank_demand(measures: Measures, busy_us: float, position: int | None = None)
 
 
 def _has_unknown_workers(measures: Measures) -> bool:
-    """Whether worker processes made the batches, and nothing says how many."""
+    """True where worker processes made the batches, and nothing says how many."""
     ranks = measures.job.ranks
     return measures.settings.loader.num_workers is None and any(takes_from_workers(facts) for facts in ranks)
 
@@ -238,7 +239,8 @@ def cheaper_fix(cost: FetchCost) -> Fix | None:
 
 
 def _own_files(cost: FetchCost) -> Fix:
-    """What takes the place of a lock: something of its own for each worker. More workers only wait for it longer."""
+    """Fix for what takes the place of a lock: something of its own for each worker. More workers only wait for it
+    longer."""
     ranks = cost.timed.turn_ranks
     owner = "every worker" if ranks < 2 else "every worker of every rank"
     gain = f"more workers win nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
@@ -339,7 +341,7 @@ def _operators_in_loop(facts: RankFacts) -> str | None:
 
 
 def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
-    """What to change of a loader that is late. Turns come first: while they last, no other setting wins anything."""
+    """Fix: to change of a loader that is late. Turns come first: while they last, no other setting wins anything."""
     needs = rank_demand(measures, busy_step_us(measures))
     if cheaper is not None and needs is not None and needs.limit == "turns":
         more = needs.workers > (measures.settings.loader.num_workers or 0)

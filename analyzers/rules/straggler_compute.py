@@ -1,4 +1,4 @@
-"""The same ranks' kernels run slower than their peers' for the same work.
+"""Kernels of the same ranks run slower than their peers' for the same work.
 
 What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step or from
 some step of the recording to its end, and the other ranks wait for them in collectives.
@@ -170,7 +170,7 @@ def _finite(values: Array) -> Array:
 
 
 def _looks(measures: Measures, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
-    """Where to look; at the input too where a CPU rank's was not recorded: operators do not say how much they are
+    """Places to look; at the input too where a CPU rank's was not recorded: operators do not say how much they are
     given."""
     on_host = execution_of(measures.job).computes_on_host
     look = _look(numbers, on_host)

@@ -1,4 +1,4 @@
-"""The same ranks' hosts issue work more slowly.
+"""Hosts of the same ranks issue work more slowly.
 
 What it detects: the time a host is free to run (not blocked, loading, collecting or saving) is longer on some ranks
 than on the typical peer for the same step, and their devices drain.
@@ -38,7 +38,7 @@ from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slo
 from ddprof.causes import HOST_CAUSES
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_count, format_ranks, format_share, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
@@ -68,12 +68,12 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
 
 
 def _is_held(measures: Measures, position: int) -> bool:
-    """Whether one line of the script, or one place between two operators, holds a rank."""
+    """True where one line of the script, or one place between two operators, holds a rank."""
     return position in measures.alone or held_between(measures.job.ranks, position, measures.cpu_stops) is not None
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """Whether a host is slower in nearly every step, by much of its excess or by TWICE; two are too few to tell."""
+    """True where a host is slower in nearly every step, by much of its excess or by TWICE; two are too few to tell."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
     return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
 
@@ -141,7 +141,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
-    """What to do about slow hosts. Python that comes back at one place of each step is no slow CPU."""
+    """Fix: to do about slow hosts. Python that comes back at one place of each step is no slow CPU."""
     held = held_between(measures.job.ranks, worst, measures.cpu_stops)
     excess_us = float(measures.host.time_us[worst]) - averages.typical(np.delete(measures.host.time_us, worst))
     if held is not None and held[2] >= MOST_SHARE * excess_us:
@@ -190,7 +190,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     late = Candidate(
         id=RULE.id,
-        summary=f"rank {rank} is the last to enter {found.last} of {found.waits} collectives",
+        summary=f"rank {rank} is the last to enter {found.last} of {format_count(found.waits, 'collective')}",
         ranks=(rank,),
         lost_us=cost_us,
         changes=() if unseen else (Change("on_time", (rank,)),),

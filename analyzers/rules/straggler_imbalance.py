@@ -87,13 +87,13 @@ def overfed(measures: Measures, least: float) -> Array:
 
 
 def _are_waited_for(measures: Measures, positions: Array) -> bool:
-    """Whether nearly all waiting is for these ranks: then none take turns, whatever else scatters."""
+    """True where nearly all waiting is for these ranks: then none take turns, whatever else scatters."""
     everybody = charged_us(measures, list(range(len(measures.job.ranks))))
     return bool(len(positions)) and charged_us(measures, positions.tolist()) >= MOST_SHARE * everybody
 
 
 def fed_evidence(measures: Measures) -> Iterator[Evidence]:
-    """What the ranks were fed in the traced steps, where the capture counted it: who got how much more."""
+    """Evidence of what the ranks were fed in the traced steps, where the capture counted it: who got how much more."""
     fed = fed_elements(measures.job.ranks)
     if fed is None:
         return
@@ -173,8 +173,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     yield Candidate(
         id=RULE.id,
-        summary=f"the slowest rank of a step computes {format_share(spread)} longer than the mean; "
-        f"{turns} ranks are the slowest in turn",
+        summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and varies by step",
         ranks=(),
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
@@ -191,7 +190,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
-    """The same ranks have more work. `extra`: positions with kernels that their peers do not launch; among `heavy`."""
+    """Candidates where the same ranks have more work. `extra`: positions with kernels that their peers do not launch;
+    among `heavy`."""
     lost_us = charged_us(measures, heavy.tolist())
     ranks = len(measures.job.ranks)
     if not len(heavy) or 2 * len(heavy) > ranks:
@@ -237,8 +237,8 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
             *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
             *_more_work(measures, extra if shard is None else extra[:0]),
             Evidence(
-                f"in {often} of {len(per_step)} steps it computes longer than its peers, up to "
-                f"{np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x there",
+                f"computes longer than its peers in {often} of {len(per_step)} steps, "
+                f"up to {np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long",
                 measures.job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),
@@ -250,7 +250,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
 
 
 def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
-    """How much of their time ranks spend on what their peers do not launch."""
+    """Evidence of how much of their time ranks spend on what their peers do not launch."""
     if len(extra):
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))
@@ -260,7 +260,8 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
-    """What the ranks do more is done elsewhere, with the Python around it where lines say that they alone run it."""
+    """Change: what the ranks do more is done elsewhere, with the Python around it where lines say that they alone run
+    it."""
     if all(position in measures.alone for position in heavy.tolist()):
         return Change("on_time", numbers)
     return Change("level_compute", numbers, target=target)

@@ -35,7 +35,7 @@ NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where 
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """As if no other rule had found anything."""
+    """Findings as if no other rule had found anything."""
     yield from detect_rest(measures, ())
 
 
@@ -108,7 +108,8 @@ def _waited_us(measures: Measures, blame: Table) -> float:
 
 
 def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> Array:
-    """Which rows a finding explains: it names the culprit, or is of the whole job and covers what held the culprit.
+    """Flags of rows that a finding explains: it names the culprit, or is of the whole job and covers what held the
+    culprit.
 
     A rank that idles for the covered causes while its peers wait for it has no second reason to be late: ranks that
     began apart stay apart, and whatever the last one does while the others wait is charged to it.
@@ -159,7 +160,7 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         summary = f"{who} in {steps} steps"
     once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
-    summary += ", nearly all of it in one step" if once else ""
+    summary += ", nearly always in one step" if once else ""
     return Candidate(
         id=RULE.id,
         summary=summary if numbers and worst in measures.alone else f"{summary}; cause unknown",
@@ -195,7 +196,7 @@ def _floor_us(measures: Measures) -> float:
 
 
 def _held_by(left: Table, position: int) -> str:
-    """What a rank spent the charged time on, in words, the two largest."""
+    """Words on what a rank spent the charged time on, in words, the two largest."""
     mine = left.take(left["culprit"] == position)
     spent = np.bincount(mine["cause"], weights=mine["dur_ns"], minlength=len(CAUSE_IDS))
     order = np.argsort(-spent, kind="stable")[:2]

@@ -1,4 +1,4 @@
-"""Which ranks a sample holds: few that show every pipeline stage, host and tensor-parallel group, where that can be."""
+"""Ranks that a sample holds: few that show every pipeline stage, host and tensor-parallel group, where that can be."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def greedy(shown: Sequence[Traits], first: Sequence[int], count: int) -> list[in
 
 
 def news(shown: Traits, seen: set[tuple[str, object]]) -> tuple[int, ...]:
-    """How many traits of each kind, in their order, a rank shows that are not seen yet."""
+    """Number of traits of each kind, in their order, that a rank shows and that are not seen yet."""
     new = shown - seen
     return tuple(sum(kind == trait[0] for trait in new) for kind in KINDS)
 
@@ -89,7 +89,7 @@ def spread(total: int, count: int) -> list[int]:
 
 
 def traits_of(stated: Stated, world_size: int) -> Traits:
-    """What the rank of a source shows, as far as the source says."""
+    """Traits that the rank of a source shows, as far as the source says."""
     found: set[Trait] = {(HOST, stated.host)} if stated.host else set()
     for group in stated.groups:
         if 1 < len(group.ranks) < world_size or (len(group.ranks) > 1 and _role(group) == "pp"):
@@ -109,7 +109,7 @@ def _role(group: ProcessGroup) -> str | None:
 
 
 def counts(of_ranks: Sequence[Traits]) -> dict[str, int]:
-    """How many different traits of each kind ranks show together; kinds of which none is known are left out."""
+    """Number of different traits of each kind that ranks show together; kinds of which none is known are left out."""
     shown = frozenset().union(*of_ranks)
     by_kind = {kind: sum(trait[0] == kind for trait in shown) for kind in KINDS}
     return {kind: number for kind, number in by_kind.items() if number}
@@ -125,7 +125,7 @@ class Wanted:
 
     @property
     def is_all(self) -> bool:
-        """Whether every rank is read."""
+        """True where every rank is read."""
         return not self.named and self.count is None
 
     def and_rank(self, rank: int) -> str:

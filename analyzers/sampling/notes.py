@@ -1,4 +1,4 @@
-"""What a report says of a sample: what it shows, what cannot be known from it, and which rank to read next."""
+"""Words on what a report says of a sample: what it shows, what cannot be known from it, and which rank to read next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sample_notes(sample: RankSample, job: JobFacts) -> list[HealthNote]:
 
 
 def _coverage(sample: RankSample) -> str:
-    """Which stages, hosts and groups the sample shows, of those that are known."""
+    """Words on which stages, hosts and groups the sample shows, of those that are known."""
     read, known = counts(sample.read), counts([*sample.read, *(shown for _, shown in sample.unread)])
     if not known:
         return "spread evenly: neither names nor headers tell stages, hosts or groups"

@@ -1,4 +1,4 @@
-"""What a prediction must know of a run beyond its timings: settings from the capture, or stated by the user."""
+"""Facts that a prediction must know of a run beyond its timings: settings from the capture, or stated by the user."""
 
 from __future__ import annotations
 

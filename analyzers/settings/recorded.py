@@ -1,4 +1,4 @@
-"""What a run says of a setting: how it is now, or why a change of it would change nothing."""
+"""Answers: what a run says of a setting: how it is now, or why a change of it would change nothing."""
 
 from __future__ import annotations
 

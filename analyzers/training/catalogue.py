@@ -20,5 +20,5 @@ def training_checks() -> dict[str, Check]:
 
 
 def remarks(job: JobFacts) -> tuple[Remark, ...]:
-    """What the checks say of a job: in the order of their identifiers."""
+    """Remarks: what the checks say of a job: in the order of their identifiers."""
     return tuple(remark for check in training_checks().values() for remark in check.detect(job))

@@ -77,7 +77,7 @@ def _is_whole(model: ReplicatedModel) -> bool:
 
 
 def sums_every_gradient(job: JobFacts) -> bool:
-    """Whether, in every step, all ranks sum something of the size of each gradient there is, or of all together.
+    """True where, in every step, all ranks sum something of the size of each gradient there is, or of all together.
 
     Sums of activations (tensor parallelism by hand) and of some gradients only (experts that ranks own) are not that.
     """
@@ -116,7 +116,7 @@ def _summed_sizes(job: JobFacts) -> dict[int, int]:
 
 
 def moves_state(job: JobFacts) -> bool:
-    """Whether ranks exchange more than sums: parameters outside a wrapper may then be shards that each rank owns."""
+    """True where ranks exchange more than sums: parameters outside a wrapper may then be shards that each rank owns."""
     used = {COLLECTIVE_OPS[int(op)] for op in set(job.instances["op"].tolist())}
     return bool(used.intersection(_MOVES_STATE))
 

@@ -1,5 +1,5 @@
-"""What a busy machine explains is said in place of accusing: lateness is no rank's fault then, and slow transfers of
-CPU ranks are not the link's.
+"""Lateness that a busy machine explains is said in place of accusing: lateness is no rank's fault then, and slow
+transfers of CPU ranks are not the link's.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
 
 
 def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
-    """Whether a batch of these ranks takes far more time on a CPU to make than their peers': chance decides when a
+    """True where a batch of these ranks takes far more time on a CPU to make than their peers': chance decides when a
     worker runs, and not for how long it computes."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     cpu_ns = np.array([np.nan if fetched is None or fetched.cpu_ns is None else fetched.cpu_ns for fetched in timed])
@@ -77,8 +77,8 @@ def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
 
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
-    """The same from the stops of CPU ranks: a rank is late by no more than it was stopped longer than its peers, and
-    chance decides by how much that is. A rank that alone is stopped stands."""
+    """Words likewise from the stops of CPU ranks: a rank is late by no more than it was stopped longer than its peers,
+    and chance decides by how much that is. A rank that alone is stopped stands."""
     stops, job = measures.cpu_stops, measures.job
     if stops is None or candidate.id.startswith("comm."):  # operators do not tell when the threads that send wait
         return None
@@ -106,5 +106,5 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
 
 
 def _both(waited: Array, positions: list[int]) -> tuple[float, float]:
-    """Of the ranks at these positions, and of all others."""
+    """Values of the ranks at these positions, and of all others."""
     return float(waited[positions].mean()), float(np.median(np.delete(waited, positions)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.analyzers.trust.precision import Precision, measured
-from ddprof.findings import Basis, Doubt
+from ddprof.findings import EVEN, HIGH, Basis, Doubt
 from ddprof.units import format_share
 
 WORDS = {
@@ -25,6 +25,10 @@ WORDS = {
 # Two estimates of a gain disagree: its range reaches both. That the cause is real, and on which ranks, is another
 # question, and was answered rightly under this doubt in every labelled run that was counted (precision.json).
 OF_THE_PRICE = (Doubt.PRICES_DIFFER,)
+
+
+# Labelled runs are too few to prove such findings right more often than wrong: never told as "high".
+NOT_PROVEN = HIGH - 0.01
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Pr
     if tally.said:
         least = format_share(tally.least)
         grounds = f"such findings were right in {tally.right} of {tally.said} labelled runs (at least {least})"
+    if not tally.said or tally.least <= EVEN:
+        value = min(value, NOT_PROVEN)
     thin = [doubt for doubt in doubts if doubt not in OF_THE_PRICE]
     for doubt in thin:
         value *= table.factor(doubt.value)

@@ -32,7 +32,7 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
-    """What the timers say against a rank. Where the traced steps are too few to say that it is no chance (not
+    """Words on what the timers say against a rank. Where the traced steps are too few to say that it is no chance (not
     `is_tested`), these have to say so."""
     ranks = measures.job.ranks
     if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance

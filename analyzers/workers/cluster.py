@@ -27,7 +27,7 @@ FIRST_WORKER_S = 300  # an adaptive cluster starts its first worker when there i
 
 
 class Mapped(Protocol):
-    """What a rank's task returns; `was_unreachable`: another attempt, on another machine, may succeed."""
+    """Record of what a rank's task returns; `was_unreachable`: another attempt, on another machine, may succeed."""
 
     @property
     def error(self) -> str | None:
@@ -78,7 +78,7 @@ class ConnectedCluster:
             raise DdprofError(f"{self.engine.text}: the cluster has no worker ({self.link})") from error
 
     def _result(self, future: Any, source: Source, failed: Callable[[Source, str], M]) -> M:
-        """What a task returned. One whose worker has ended since is computed again, and waited for."""
+        """Result that a task returned. One whose worker has ended since is computed again, and waited for."""
         error = future.exception()
         if error is None:
             result: M = future.result()

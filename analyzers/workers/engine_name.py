@@ -1,4 +1,5 @@
-"""What `--engine` names: this machine's processes, a Dask cluster made for the analysis, or one that the team has."""
+"""Engine that `--engine` names: this machine's processes, a Dask cluster made for the analysis, or one that the team
+has."""
 
 from __future__ import annotations
 

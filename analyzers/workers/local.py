@@ -20,7 +20,7 @@ SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than
 
 
 def processes(workers: int | None, max_memory: int | None) -> int:
-    """How many processes may read at once: those asked for, else one per core; no more than fit the memory."""
+    """Number of processes that may read at once: those asked for, else one per core; no more than fit the memory."""
     count = workers or _cores()
     if max_memory is not None:
         count = min(count, max_memory // WORKER_BYTES - 1)  # one share is the parent's
@@ -44,13 +44,13 @@ def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Sour
 
 
 def chunk(sources: Sequence[Source], count: int) -> int:
-    """How many sources a process is handed at a time: small files cost less than handing them over, one by one."""
+    """Number of sources that a process is handed at a time: handing over small files one by one costs more."""
     mean_bytes = sum(source.size_bytes for source in sources) / len(sources)
     return max(1, min(int(CHUNK_BYTES // max(mean_bytes, 1)), len(sources) // (count * CHUNKS)))
 
 
 def is_networked(path: str) -> bool:
-    """Whether reading a path takes a driver with threads of its own: a URL that is not of this process's memory."""
+    """True where reading a path takes a driver with threads of its own: a URL that is not of this process's memory."""
     return "://" in path and not path.startswith("memory://")
 
 

@@ -21,7 +21,7 @@ from ddprof.cli.main import guarded
 from ddprof.errors import UsageError
 
 SCHEMA = "ddprof.bench.workloads/1"
-RESULTS, PAGE = Path("benchmarks/results"), Path("docs/workloads.md")
+RESULTS, PAGE = Path("benchmarks/results"), Path("docs/regression-suite.md")
 
 
 @click.command()
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Run every workload with each fault and with its fix, and compare what ddprof predicted with what was measured.
 
-    The results go to benchmarks/results and, for the whole matrix, into docs/workloads.md. The exit code
+    The results go to benchmarks/results and, for the whole matrix, into docs/regression-suite.md. The exit code
     is 1 where a fault was not found or a job failed. NAME is workload, workload.fault or workload.fault.fix.
     """
     matrix = pairs(only, quick, _device())

@@ -25,7 +25,8 @@ from ddprof.dashboard.runs.view import View
 
 @dataclass(frozen=True)
 class Subject:
-    """What a page shows. `needs_traces`: a saved report cannot show it; `has_data`: whether a traced run has any."""
+    """Record of what a page shows. `needs_traces`: a saved report cannot show it; `has_data`: whether a traced run has
+    any."""
 
     path: str
     title: str
@@ -34,7 +35,7 @@ class Subject:
     has_data: Callable[[View], bool] = lambda view: True
 
     def is_empty(self, view: View) -> bool:
-        """Whether the page could only say that nothing of it was recorded."""
+        """True where the page could only say that nothing of it was recorded."""
         return (self.needs_traces and not view.opened.has_traces) or not self.has_data(view)
 
     @property

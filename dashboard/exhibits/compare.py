@@ -21,7 +21,7 @@ Series = Mapping[Kernel, Sequence[float]]  # time in every step, us
 
 
 def has_data(view: View) -> bool:
-    """Whether there are two runs to compare."""
+    """True where there are two runs to compare."""
     return len(view.runs) > 1
 
 

@@ -15,7 +15,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, following, she
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
 from ddprof.dashboard.figures.charts import Dots, Heat
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import CRITICAL_SHARE
+from ddprof.findings import CRITICAL_SHARE, Finding, culprit
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.report.html.svg import NAMED_MARK
@@ -24,6 +24,7 @@ from ddprof.tables import Array
 from ddprof.units import format_us
 
 MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
+ALIKE_POINTS = 1.0  # percentage points of the step: ranks that differ by less are alike
 LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column
 MAX_DOTS = 2_000
 OUTLIER_SPREADS = 5.0  # median absolute deviations off the median: 1 in 1,000 of normally spread steps lies outside
@@ -60,7 +61,7 @@ def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
     if not view.opened.has_traces or found.of == 1:
         return ()
     line, _ = _farthest(found)
-    rank = found.ranks[line]
+    rank = next((r for r in found.ranks if r in found.culprits), found.ranks[line])
     return (
         Way(f"Rank {rank} in the timeline", "/timeline", (("open", str(rank)),)),
         Way("Who comes late, and why", "/ranks"),
@@ -68,10 +69,11 @@ def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
 
 
 def _farthest(found: _Deviation) -> tuple[int, int]:
-    """Line and column of the cell that differs most, of the ranks that findings name where there are such: a rank that
-    only waits for them is no culprit."""
-    points, named = np.array(found.points), np.array([rank in found.named for rank in found.ranks])
-    off = np.where(named[:, None], points, -np.inf) if named.any() else np.abs(points)
+    """Line and column of the cell that differs most, of the culprits where they differ: who only waits for them is
+    none."""
+    points, is_culprit = np.array(found.points), np.array([rank in found.culprits for rank in found.ranks])
+    of_culprits = np.where(is_culprit[:, None], points, -np.inf)
+    off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)
     line, column = np.unravel_index(int(off.argmax()), off.shape)
     return int(line), int(column)
 
@@ -85,7 +87,7 @@ def _difference(found: _Deviation, heads: list[str]) -> str:
         return "One rank was traced."
     points, percent = np.array(found.points), np.array(found.percent)
     line, column = _farthest(found)
-    if abs(points[line, column]) < 1.0:
+    if abs(points[line, column]) < ALIKE_POINTS:
         return "All ranks are alike, within 1 % of the step."
     typical = percent[line, column] - points[line, column]
     whose = "the other" if found.of == 2 else "the median rank"
@@ -93,7 +95,8 @@ def _difference(found: _Deviation, heads: list[str]) -> str:
         f"Percent of the step. Rank {found.ranks[line]} differs most, in {heads[column]}: "
         f"{percent[line, column]:.0f} % against {typical:.0f} % on {whose}."
     )
-    return words + (f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else "")
+    words += f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else ""
+    return words + found.beside(found.ranks[line])
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,18 @@ class _Deviation:
     causes: tuple[str, ...]
     percent: tuple[tuple[float, ...], ...]
     points: tuple[tuple[float, ...], ...]
-    named: frozenset[int]  # culprits of findings
+    named: frozenset[int]  # ranks of findings
+    culprit: tuple[int, Finding] | None
     of: int  # ranks there are
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """Ranks to look at first."""
+        return self.culprit[1].ranks if self.culprit else ()
+
+    def beside(self, rank: int) -> str:
+        """Sentence on the culprits where another rank is shown."""
+        return phrases.beside_words(self.culprit, rank, "the share of a cause")
 
 
 def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bool] | None = None) -> _Deviation | None:
@@ -125,11 +138,14 @@ def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bo
     named = frozenset(r for f in report.findings for r in f.ranks)
     ranks = _most_different(points, named, limit)
     percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
-    return _Deviation(tuple(ranks), tuple(causes), percent, tuple(points[r] for r in ranks), named, len(by_rank))
+    found = culprit(report.ranked_findings(), report.steps.wall_us)
+    off = tuple(points[r] for r in ranks)
+    return _Deviation(tuple(ranks), tuple(causes), percent, off, named, found, len(by_rank))
 
 
 def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
-    """What a rank's share is held against: the median of two ranks lies between them, and both would be off it."""
+    """Share that a rank's share is held against: the median of two ranks lies between them, and both would be off
+    it."""
     others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
     return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
 

@@ -51,7 +51,7 @@ class Stage:
 
 
 def has_data(view: View) -> bool:
-    """Whether the job has a pipeline."""
+    """True where the job has a pipeline."""
     return view.opened.job.pipeline is not None
 
 
@@ -174,7 +174,7 @@ def _split_words(rows: list[tuple[int | float, ...]]) -> str:
 
 
 def _missing_words(stages: list[StageStep], pipeline: Pipeline) -> str:
-    """What the recording does not tell."""
+    """Words on what the recording does not tell."""
     if not any(stage.passes for stage in stages):
         return " Which pass is which is not recorded of ranks that compute on the CPU: all of it is other work."
     if not all(stage.knows_backward for stage in stages):

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ddprof.analyzers.job.charged import waited_for_us
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
-    charged_us,
     condensed,
     lateness_us,
     readable_times,
@@ -23,7 +23,7 @@ from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change, Finding
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change, Finding, culprit
 from ddprof.report import phrases
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -61,7 +61,7 @@ def _lateness(view: View) -> Exhibit:
     behind = int(np.sum(late[worst] > 0))
     reading = (
         f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members (median "
-        f"over steps), late in {behind} of {len(steps)} steps."
+        f"over steps), late in {behind} of {len(steps)} steps.{_beside(view, positions[worst], 'lateness')}"
     )
     lines, lines_names = condensed(late, names)
     times, unit, critical = readable_times(lines, view.opened.measures.step_us / 1e3)
@@ -71,7 +71,7 @@ def _lateness(view: View) -> Exhibit:
 
 def _blame(view: View) -> Exhibit:
     positions = numbers.positions(view)
-    charged = charged_us(view.opened.job)[positions] / 1e3
+    charged = waited_for_us(view.opened.job)[positions] / 1e3
     names = numbers.rank_names(view, positions)
     table = _by_cause(names, charged, "ms")
     question = "Who makes the others wait, and with what?"
@@ -83,6 +83,7 @@ def _blame(view: View) -> Exhibit:
     reading = (
         f"{names[most].capitalize()} costs each other rank {format_us(charged[most].sum() * 1e3)} of waiting per step, "
         f"mostly {CAUSES[cause].label}. {_told_of(view.opened, positions[most])}"
+        f"{_beside(view, positions[most], 'waiting')}"
     )
     beyond = _told_beyond(view.opened)
     reading += f" {beyond}" if beyond else ""
@@ -161,15 +162,21 @@ def _slowdown(view: View) -> Exhibit:
     if values[worst, what] >= 1.0:
         reading = (
             f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
-            f"same {noun}."
+            f"same {noun}.{_beside(view, positions[int(worst)], 'pace')}"
         )
     lines, lines_names = condensed(values, names)
     chart = Heat(lines, ["compute", "host"], lines_names, "% longer", 100 * CRITICAL_SHARE, True)
     return Exhibit("pace", question, reading, table, chart)
 
 
+def _beside(view: View, position: int, order: str) -> str:
+    report = view.opened.report
+    named = culprit(report.ranked_findings(), report.steps.wall_us)
+    return phrases.beside_words(named, view.opened.job.rank_ids[position], order)
+
+
 def _told_of(opened: OpenRun, position: int) -> str:
-    """Which finding names the rank that costs the others most; where none does, what its lateness holds up."""
+    """Words on which finding names the rank that costs the others most; where none does, what its lateness holds up."""
     rank = opened.job.rank_ids[position]
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         if rank in finding.ranks:
@@ -178,7 +185,7 @@ def _told_of(opened: OpenRun, position: int) -> str:
 
 
 def _on_time(opened: OpenRun, rank: int) -> str:
-    """What the rank's lateness costs the step, by replay: waiting is not step time."""
+    """Words on what the rank's lateness costs the step, by replay: waiting is not step time."""
     if opened.pricer.error is None:
         return ""
     step_us = opened.measures.step_us
@@ -197,7 +204,7 @@ def _whole_job(opened: OpenRun) -> str:
 def _told_beyond(opened: OpenRun) -> str:
     """Findings that save more than the waiting for their ranks: what they shorten is not waiting alone."""
     job = opened.job
-    cost_us = dict(zip(job.rank_ids, charged_us(job).sum(axis=1).tolist(), strict=True))
+    cost_us = dict(zip(job.rank_ids, waited_for_us(job).sum(axis=1).tolist(), strict=True))
     beyond = [
         (number, finding)
         for number, finding in enumerate(opened.report.ranked_findings(), 1)
@@ -220,12 +227,13 @@ def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:
 
 
 def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
-    """Why the critical path runs mostly on another rank than the leading finding names; "" where it does not."""
-    lead = phrases.leading(opened.report)
-    if lead is None or not lead.ranks or most in lead.ranks or not length_ms.any():
+    """Why the critical path runs mostly on another rank than the culprit; "" where it does not."""
+    named = culprit(opened.report.ranked_findings(), opened.report.steps.wall_us)
+    if named is None or most in named[1].ranks or not length_ms.any():
         return ""
+    number, lead = named
     mine = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
     return (
-        f" Finding 1 ({lead.id}) names {format_ranks(lead.ranks)}, with {format_share(sum(mine) / length_ms.sum())} of "
-        "the path, which may run on any rank where all work alike."
+        f" Finding {number} ({lead.id}) names {format_ranks(lead.ranks)}, with "
+        f"{format_share(sum(mine) / length_ms.sum())} of the path, which may run on any rank where all work alike."
     )

@@ -24,7 +24,7 @@ PATH_RANKS = 16  # above, the path's line hides more than it shows: it is off un
 
 
 def configuration(view: View) -> dict[str, Any]:
-    """What assets/timeline/ needs: run, filters, the spans of the findings' evidence and the one to jump to."""
+    """Fields: what assets/timeline/ needs: run, filters, the spans of the findings' evidence and the one to jump to."""
     spans: list[dict[str, Any]] = []
     focus = None
     wanted = view.query.get("finding", "")
@@ -122,7 +122,7 @@ def _time_us(text: str) -> float | None:
 
 
 def reading(view: View) -> str:
-    """How much is drawn, and how well the clocks are aligned."""
+    """Words on how much is drawn, and how well the clocks are aligned."""
     timeline, clock = view.opened.timeline, view.opened.report.clock
     errors = [h.error_us for h in clock.hosts.values() if h.error_us is not None]
     aligned = f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else clock.method

@@ -30,7 +30,7 @@ _WHICH = "Which settings are worth keeping?"
 
 
 def has_data(view: View) -> bool:
-    """Whether `ddprof tune` has run the command of this run."""
+    """True where `ddprof tune` has run the command of this run."""
     return bool(view.opened.tunings)
 
 
@@ -101,7 +101,7 @@ def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
 
 
 def _of_kept(answer: TuningAnswer) -> Iterator[str]:
-    """Whether the same is trained with the settings, as the last run of what is kept showed."""
+    """Words on whether the same is trained with the settings, as the last run of what is kept showed."""
     kept = [tried for tried in answer.tried if tried.state == KEPT]
     if kept:
         yield _sentence(phrases.results_words(kept[-1].results))
@@ -132,7 +132,7 @@ _ALSO = {WON: "also won"}
 
 
 def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """What is not kept, and why."""
+    """Exhibit of what is not kept, and why."""
     lost = [tried for tried in answer.tried if tried.state != KEPT]
     rows = [(settings_words(tried), _ALSO.get(tried.state, tried.state), clean(tried.why)) for tried in lost]
     rows += [(clean(untried.settings), "not tried", clean(untried.why)) for untried in answer.untried]
@@ -144,7 +144,7 @@ def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
 
 
 def _memory(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """How full the fullest device was; nothing where no run recorded it, as on CPUs."""
+    """The way that full the fullest device was; nothing where no run recorded it, as on CPUs."""
     held = [tried for tried in answer.tried if tried.memory is not None]
     before = answer.baseline_memory
     rows = [("as it is", before), *zip(short_names(held), (tried.memory for tried in held), strict=True)]

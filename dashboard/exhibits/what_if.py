@@ -1,4 +1,4 @@
-"""What-if: what do I gain? The report's predictions, and every setting of the page replayed alone."""
+"""Predictions: what do I gain? The report's predictions, and every setting of the page replayed alone."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def settings_alone(opened: OpenRun) -> Exhibit:
 
 
 def _each_alone(opened: OpenRun) -> Iterator[tuple[Knob, Setting]]:
-    """What applies to the run: as a finding suggests it, a switch turned, a factor of ALONE_FACTOR, the first choice.
-    Numbers and ranks that nobody suggests are nobody's."""
+    """Settings: what applies to the run: as a finding suggests it, a switch turned, a factor of ALONE_FACTOR, the first
+    choice. Numbers and ranks that nobody suggests are nobody's."""
     for offer in opened.offers:
         knob = offer.knob
         if offer.lacking:
@@ -101,7 +101,7 @@ def _alone(opened: OpenRun, setting: Setting) -> Prediction | None:
 
 
 def _words(knob: Knob, setting: Setting) -> str:
-    """As a reader says it: "No straggler", "DDP buckets: 25", "Ranks replaced (2)"."""
+    """Words as a reader says it: "No straggler", "DDP buckets: 25", "Ranks replaced (2)"."""
     value = "" if knob.is_switch else f", {setting.value}×" if knob.is_factor else f": {setting.value}"
     ranks = f" ({', '.join(map(str, setting.ranks))})" if setting.ranks else ""
     return f"{knob.words}{value}{ranks}"

@@ -142,7 +142,7 @@ class Amount:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Of the interval; twice the value where there is none."""
+        """Ends of the interval; twice the value where there is none."""
         return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
 
 

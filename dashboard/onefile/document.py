@@ -82,8 +82,8 @@ def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> _Edition:
 
 @dataclass(frozen=True)
 class _Edition:
-    """What a file is made of: the run, the comparison where there is one, and how names are written; `is_redacted`:
-    without them."""
+    """Record of what a file is made of: the run, the comparison where there is one, and how names are written;
+    `is_redacted`: without them."""
 
     view: View
     comparison: View | None

@@ -44,7 +44,7 @@ def further_names(opened: OpenRun) -> dict[str, str]:
 
 
 def redaction_of(opened: OpenRun, key: bytes) -> Redaction:
-    """What hides the names of a run and of its traces."""
+    """Redaction that hides the names of a run and of its traces."""
     return Redaction(opened.report, key, further_names(opened))
 
 

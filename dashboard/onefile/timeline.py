@@ -121,7 +121,7 @@ def _path(view: View, timeline: Timeline) -> list[list[float]]:
 
 
 def _left_out(timeline: Timeline, lanes: list[int]) -> str:
-    """What the file does not hold; "" where it holds everything."""
+    """Words on what the file does not hold; "" where it holds everything."""
     words = []
     if sum(timeline.lanes[lane].slices for lane in lanes) > EXACT_SLICES:
         words.append("Lanes with many slices are merged in this file; ddprof serve shows every slice.")

@@ -188,6 +188,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     report = view.opened.report
     severity = report.severity_of(finding)
     rows = [("Who", phrases.who_words(finding)), ("Gain", phrases.gain_words(report, finding))]
+    rows += [("Cost", words) for words in (phrases.cost_words(report, finding),) if words]
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if finding.by_ledger_us and (full or phrases.prices_differ(finding)):
@@ -210,7 +211,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
 
 
 def remark_cards(report: Report) -> list[Component]:
-    """What may spoil the training and costs no time, under its own heading; nothing where nothing does."""
+    """Cards of what may spoil the training and costs no time, under its own heading; nothing where nothing does."""
     cards = [_remark_card(remark) for remark in report.training.remarks]
     return [html.H2(phrases.TRAINING_TITLE), *cards] if cards else []
 
@@ -248,7 +249,8 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
 
 
 def _remedy(view: View, number: int) -> dict[str, str]:
-    """What the What-if page is asked for a finding: the settings that it suggests; none where it suggests none."""
+    """Fields: what the What-if page is asked for a finding: the settings that it suggests; none where it suggests
+    none."""
     chosen = [offer.suggested for offer in view.opened.offers if offer.because == number and offer.suggested]
     return {setting.key: text_of(setting).partition("=")[2] for setting in chosen}
 

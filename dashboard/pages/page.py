@@ -38,7 +38,7 @@ class Page:
         return self.subject.title
 
     def exhibits(self, view: View) -> Iterable[Exhibit]:
-        """What it shows."""
+        """Exhibits: what it shows."""
         return self.subject.exhibits(view)
 
     @property

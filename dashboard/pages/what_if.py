@@ -1,4 +1,4 @@
-"""What-if: what do I gain? Settings that replay the recorded run, all at once, while they are moved."""
+"""Predictions: what do I gain? Settings that replay the recorded run, all at once, while they are moved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def content(view: View) -> list[Component]:
 
 
 def _left_out(offers: Sequence[Offer]) -> Component | None:
-    """What has no control, folded, each with the reason."""
+    """Component of what has no control, folded, each with the reason."""
     rows = [(offer.knob, offer.lacking) for offer in offers if offer.lacking]
     if not rows:
         return None
@@ -85,8 +85,8 @@ def values_of(view: View) -> dict[str, str]:
 
 
 def controls_of(view: View) -> list[dict[str, Any]]:
-    """What assets/dashboard/what_if.js builds inputs from, what the findings suggest first. Values come from the
-    address: a link shows the same.
+    """Fields: what assets/dashboard/what_if.js builds inputs from, what the findings suggest first. Values come from
+    the address: a link shows the same.
     """
     opened = view.opened
     values = {setting.key: setting for setting in wanted_settings(opened, values_of(view)).settings}
@@ -186,7 +186,8 @@ def _level_words(level: Level) -> str:
 
 @dataclass(frozen=True)
 class WantedSettings:
-    """What was asked for, in the order of the controls; `refused`: why something else that was asked cannot be."""
+    """Record of what was asked for, in the order of the controls; `refused`: why something else that was asked cannot
+    be."""
 
     settings: tuple[Setting, ...] = ()
     refused: tuple[str, ...] = ()

@@ -22,7 +22,8 @@ class Vanished(NoUsableInput):
 
 
 def attempt(read: Callable[[], Result]) -> Result:
-    """What `read` returns. Raises DdprofError, in one clean line, whatever it raises; Vanished for a file's error."""
+    """Result: what `read` returns. Raises DdprofError, in one clean line, whatever it raises; Vanished for a file's
+    error."""
     try:
         return read()
     except DdprofError as error:

@@ -1,5 +1,5 @@
-"""What served runs are called: names that tell them apart, identifiers that hold whatever the arguments' order, and
-the one path that `ddprof whatif` and its like take for each, so that they read the same files."""
+"""Names: what served runs are called: names that tell them apart, identifiers that hold whatever the arguments' order,
+and the one path that `ddprof whatif` and its like take for each, so that they read the same files."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class OpenRun:
 
     @property
     def has_traces(self) -> bool:
-        """Whether the timeline, the replay and per-event pages can be shown."""
+        """True where the timeline, the replay and per-event pages can be shown."""
         return self.loaded is not None
 
     @property
@@ -68,7 +68,8 @@ class OpenRun:
 
     @cached_property
     def launch(self) -> Launch | None:
-        """How `ddprof run` was asked to start the job; None where that is not known, or was not one command."""
+        """The way that `ddprof run` was asked to start the job; None where that is not known, or was not one
+        command."""
         return launch_of(self._manifests)
 
     @property
@@ -79,7 +80,7 @@ class OpenRun:
 
     @property
     def tunings(self) -> list[Tuning]:
-        """What `ddprof tune` has tried on the run's command, as it is now."""
+        """Tunings: what `ddprof tune` has tried on the run's command, as it is now."""
         return tunings_of(self.run_folder, self.launch) if self.run_folder else []
 
     @cached_property
@@ -98,7 +99,7 @@ class OpenRun:
 
     @property
     def measures(self) -> Measures:
-        """What the rules read."""
+        """Measures: what the rules read."""
         with self._lock:
             return self._traced().measures
 
@@ -148,7 +149,7 @@ class OpenRun:
 
     @cached_property
     def counters(self) -> list[dict[str, Any]]:
-        """What was sampled of hosts, devices and memory while the run was traced."""
+        """Fields: what was sampled of hosts, devices and memory while the run was traced."""
         return counter_tracks(self.job, self.run_folder, self.index.lo_ns, self.index.hi_ns)
 
     def timeline_of(self, expanded: frozenset[int]) -> Timeline:
@@ -237,7 +238,7 @@ class KeptTimelines:
 
     @property
     def kept_bytes(self) -> int:
-        """What the kept timelines hold."""
+        """Bytes that the kept timelines hold."""
         return sum(timeline.held_bytes for timeline in self._known.values())
 
 
@@ -248,7 +249,7 @@ def running_ranks(folder: str) -> list[LiveRank]:
 
 
 def waiting_report(folder: str, ranks: list[LiveRank]) -> Report:
-    """What can be said of a run before its first trace: who runs."""
+    """Report: what can be said of a run before its first trace: who runs."""
     numbers = tuple(rank.rank for rank in ranks)
     info = RunInfo(max(numbers) + 1, numbers, hosts={r.rank: r.host for r in ranks}, name=Path(folder).resolve().name)
     verdict = Verdict("none", "the job is running and has written no trace yet; the page Live shows its steps")

@@ -28,7 +28,7 @@ class Tuning:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the folder."""
         return os.path.basename(self.folder)
 
 
@@ -79,7 +79,7 @@ def _read(folder: Path) -> Tuning | None:
 
 @lru_cache(maxsize=_KEPT)
 def _document(folder: Path, changed_ns: int, size: int) -> Tuning | None:
-    """Of a file as it is at a time: it is written anew after each trial."""
+    """Tuning of a file as it is at a time: it is written anew after each trial."""
     try:
         return Tuning(str(folder), read_document(folder))
     except NoUsableInput:

@@ -1,4 +1,4 @@
-"""What the address says is being looked at: the run, the ranks, the steps, the colours.
+"""View: what the address says is being looked at: the run, the ranks, the steps, the colours.
 
 A copied link shows the same.
 """
@@ -67,11 +67,11 @@ class View:
         return chosen
 
     def shows(self, rank: int) -> bool:
-        """Whether the rank passes the filter."""
+        """True where the rank passes the filter."""
         return self.ranks is None or rank in self.ranks
 
     def shows_step(self, step: int) -> bool:
-        """Whether the step (by position) passes the filter."""
+        """True where the step (by position) passes the filter."""
         return self.steps is None or step in self.steps
 
     @property
@@ -81,7 +81,7 @@ class View:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What of the query other addresses of the same view have too."""
+        """Fields: what of the query other addresses of the same view have too."""
         kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against", "tuning")}
         if len(self.runs) > 1:
             kept |= {k: self.ids[at] for k in ("run", "against") if (at := self.number(kept.get(k, ""))) is not None}
@@ -96,7 +96,7 @@ class View:
 def view_of(
     runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0, perfetto_ui: str = ""
 ) -> View:
-    """What an address asks for of the served runs: the first run where it asks for none that exists."""
+    """View: what an address asks for of the served runs: the first run where it asks for none that exists."""
     number = named_run(query.get("run", ""), [run.report for run in runs]) or 0
     return View(runs[number], query, tuple(runs), dark, upload_bytes, perfetto_ui)
 

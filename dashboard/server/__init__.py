@@ -1,1 +1,1 @@
-"""How the pages reach a browser: HTTP, who may read, scripts, data routes, uploads."""
+"""Server: how the pages reach a browser: HTTP, who may read, scripts, data routes, uploads."""

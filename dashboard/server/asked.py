@@ -1,4 +1,4 @@
-"""What a request asks for, typed: every parameter of an address is read here, within its bounds."""
+"""Request: what a request asks for, typed: every parameter of an address is read here, within its bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Something = TypeVar("Something", bound="Asked")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Of every route: which run, and which ranks' operators are lanes too. Sets of numbers are text such as "0-3,7"."""
+    """Parameters of every route: which run, and which ranks' operators are lanes too. Sets of numbers are text such as
+    "0-3,7"."""
 
     run: str = ""
     expanded: str = ""
@@ -99,7 +100,7 @@ class SearchAsked(Asked, frozen=True):
 
 
 class PlacesAsked(TileAsked, frozen=True, kw_only=True):
-    """Where hits are in a picture of a window, and on some further ranks, whose lanes are not in it."""
+    """Record of where hits are in a picture of a window, and on some further ranks, whose lanes are not in it."""
 
     text: Words = ""
     ranks: str = ""

@@ -26,7 +26,7 @@ _ENTRANCE = (
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to bind to can be reached from this machine only."""
+    """True where an address to bind to can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -52,7 +52,7 @@ class Access:
         return COOKIE + hmac.new((self.token or "").encode(), b"name of the cookie", "sha256").hexdigest()[:_MARK_CHARS]
 
     def is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server.
+        """True where a Host header names this server.
 
         A page elsewhere can point its own name at this address (DNS rebinding), but not a number.
         """
@@ -68,7 +68,7 @@ class Access:
         return self.token is not None and hmac.compare_digest(stated.encode(), self.token.encode())
 
     def is_known(self) -> bool:
-        """Whether the request brings the token: in the cookie, or as `Authorization: Bearer` from a script."""
+        """True where the request brings the token: in the cookie, or as `Authorization: Bearer` from a script."""
         kind, _, stated = request.headers.get("Authorization", "").partition(" ")
         return self.is_token(request.cookies.get(self.cookie, "")) or (kind == "Bearer" and self.is_token(stated))
 
@@ -126,7 +126,8 @@ def _entrance(access: Access, query: dict[str, str]) -> Response:
 
 
 def _is_foreign() -> bool:
-    """Whether the browser says that a page of another origin asks; a tab may be led to a page of ours from anywhere."""
+    """True where the browser says that a page of another origin asks; a tab may be led to a page of ours from
+    anywhere."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "none")
     if origin is not None:
         return _netloc(origin) != request.host.lower()

@@ -1,4 +1,4 @@
-"""What the timeline says on request: a slice in words, the waits."""
+"""Answers: what the timeline says on request: a slice in words, the waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What assets/timeline/ is told of the lanes: ranks and words, and colour, letter and texture of each category."""
+"""Configuration: what assets/timeline/ is told of the lanes: ranks and words, and colour, letter and texture of each
+category."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ MAX_STEPS = 400  # marks that can still be told apart there
 
 
 def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
-    """Of each bin the share of the ranks' time, 0 to 255, by category; and the number and start of steps, in us."""
+    """Overview: of each bin the share of the ranks' time, 0 to 255, by category; and the number and start of steps, in
+    us."""
     index = timeline.index
     lanes = [
         n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and (ranks is None or lane.rank in ranks)

@@ -35,7 +35,7 @@ _CALLS = Schema("calls", (Column("thread", "int64", "host thread"), Column("call
 
 @dataclass(frozen=True)
 class Sought:
-    """What is sought: words in lower case ("" for none), on one rank, in one step."""
+    """Record of what is sought: words in lower case ("" for none), on one rank, in one step."""
 
     words: str
     rank: int | None = None
@@ -55,7 +55,8 @@ def sought(text: str) -> Sought:
 def search(
     timeline: Timeline, job: JobFacts, text: str, ranks: Numbers | None = None, first: int = 0
 ) -> dict[str, Any]:
-    """What is found on some ranks (None: all): how much, in words, where in the whole run; hits from `first` on."""
+    """Fields: what is found on some ranks (None: all): how much, in words, where in the whole run; hits from `first`
+    on."""
     asked = sought(text)
     searched = [r for r in job.rank_ids if ranks is None or r in ranks]
     index = timeline.index
@@ -94,7 +95,7 @@ def places(
     bins: int,
     ranks: Numbers | None = None,
 ) -> dict[str, Any]:
-    """Where hits are in a window of some lanes: their rows, and bins that hold some, by lane and by rank.
+    """Places: where hits are in a window of some lanes: their rows, and bins that hold some, by lane and by rank.
 
     `ranks`: further ranks to tell the bins of.
     """
@@ -176,7 +177,7 @@ def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) ->
 
 
 def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number: int) -> Array:
-    """Whether slices are in a step of their rank, by its number (as on every page), else by the trace's own mark."""
+    """True where slices are in a step of their rank, by its number (as on every page), else by the trace's own mark."""
     steps, index = job.ranks[lane.position].steps, timeline.index
     marked = np.flatnonzero(steps["index"] == number)
     if number >= len(steps) and not len(marked):

@@ -1,4 +1,4 @@
-"""What runs inside the training process, and in `launcher/` what runs in the process that starts it.
+"""Code that runs inside the training process, and in `launcher/` what runs in the process that starts it.
 
 `ddprof.capture(...)` is a function of ddprof/marks.py. Importing this package makes it the attribute of that name, so
 the module answers a call as the function does.

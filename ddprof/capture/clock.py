@@ -83,7 +83,7 @@ class ClockSync:
         self._worker.start()
 
     def pings(self) -> list[dict[str, Any]]:
-        """What has been measured: rank 0's time is this host's time + `offset_to_rank0_ns`."""
+        """Fields: what has been measured: rank 0's time is this host's time + `offset_to_rank0_ns`."""
         return list(self._pings)
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class ClockSync:
 
 
 def _own_names() -> list[str]:
-    """What other hosts may know rank 0's host by."""
+    """Lines on what other hosts may know rank 0's host by."""
     return [name for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()) if name]
 
 
@@ -174,7 +174,7 @@ def _bound(address: str) -> socket.socket | None:
 
 
 def _is_loopback(name: str) -> bool:
-    """Whether a host's name or address is known to lead to the host itself."""
+    """True where a host's name or address is known to lead to the host itself."""
     return name.startswith("127.") or name in ("localhost", "::1")
 
 
@@ -217,7 +217,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _one_host(identity: RankIdentity) -> bool:
-    """Whether the launcher says so; or says nothing, and the ranks meet on the loopback interface (mp.spawn)."""
+    """True where the launcher says so; or says nothing, and the ranks meet on the loopback interface (mp.spawn)."""
     local_size = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or ""
     if not local_size.isdigit():
         return _is_loopback(os.environ.get("MASTER_ADDR", ""))

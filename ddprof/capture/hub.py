@@ -1,4 +1,5 @@
-"""What an instrumentor sees of the session. For the type checker alone: nothing imports it in a training process."""
+"""Interface that an instrumentor sees of the session. For the type checker alone: nothing imports it in a training
+process."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class PhaseTimers(Protocol):
 
     @property
     def booked(self) -> int:
-        """How many steps have closed."""
+        """Number of steps that have closed."""
 
     def logged(self) -> list[tuple[Step, bool]]:
         """The first and the recent steps, each with whether it was disturbed."""

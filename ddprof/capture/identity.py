@@ -1,4 +1,4 @@
-"""Which rank this process is. Read from c10d, else from what the launcher put into the environment."""
+"""Rank of this process. Read from c10d, else from what the launcher put into the environment."""
 
 from __future__ import annotations
 

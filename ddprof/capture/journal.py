@@ -1,4 +1,4 @@
-"""What has happened in this process, in bounded memory: windows, batches, pauses, notes."""
+"""Log of what has happened in this process, in bounded memory: windows, batches, pauses, notes."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Session:
         return UnmarkedSteps(self.guard, mark, self._may_mark, watch_root)
 
     def _may_mark(self, kind: int) -> bool:
-        """Whether the steps of this process are to be told by what repeats: a loader's worker or another helper of
+        """True where the steps of this process are to be told by what repeats: a loader's worker or another helper of
         multiprocessing that runs a model is no rank."""
         if self.identity is None:
             if parent_process() is not None:
@@ -332,7 +332,7 @@ class Session:
             self.window.join(_JOIN_S)
 
     def _dump_flight_recorder(self) -> None:
-        """What explains a hang: every collective that is still in the recorder."""
+        """Dump that explains a hang: every collective that is still in the recorder."""
         self.guard.attempt(
             "flight recorder", lambda: flight_recorder.dump_all(self.path(layout.FLIGHT_RECORDER_SUFFIX))
         )

@@ -101,7 +101,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
 
 
 def _is_abnormal(state: str, end: dict[str, Any] | None) -> bool:
-    """Whether the last calls of the rank are of interest: it failed, or was stopped."""
+    """True where the last calls of the rank are of interest: it failed, or was stopped."""
     return state not in ("exit", "running", "stopped") or bool(end and end["error"])
 
 
@@ -121,7 +121,7 @@ def _source(line: str) -> str | None:
 
 
 def ring_identity(identity: RankIdentity) -> dict[str, Any]:
-    """What makes a step ring readable without its sidecar."""
+    """Fields: what makes a step ring readable without its sidecar."""
     return {**who(identity), "started_ns": time.time_ns()}
 
 

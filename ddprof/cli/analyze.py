@@ -94,11 +94,12 @@ def command(
 
 
 def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:
-    """What to type next: the page of the report's leading finding, its fixes and, where it is the only one, the file to
-    share."""
+    """Commands to type next: why the job failed, the page of the leading finding, its fixes and, where the report is
+    the only one, the file to share."""
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
-    explain = [f"ddprof explain {leading.id}"] if leading else []
+    explain = [f"ddprof hang {shown}"] if report.failure else []
+    explain += [f"ddprof explain {leading.id}"] if leading else []
     if fixes:
         from ddprof.report.fixes import mends_first
 
@@ -107,7 +108,7 @@ def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path
 
 
 def _command(paths: Sequence[str]) -> str:
-    """What started the run, as its manifest has it; COMMAND where none says so."""
+    """Words on what started the run, as its manifest has it; COMMAND where none says so."""
     from ddprof.readers.side_files.manifests import launch_of
 
     launch = launch_of([os.path.join(paths[0], MANIFEST)]) if len(paths) == 1 else None

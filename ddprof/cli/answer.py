@@ -30,7 +30,8 @@ def _none(paths: Sequence[str]) -> Sequence[Source]:
 
 @dataclass(frozen=True)
 class SliceAnswer:
-    """What is said of files of one format. `claims`: the sources of paths that are files of it and nothing else."""
+    """Record of what is said of files of one format. `claims`: the sources of paths that are files of it and nothing
+    else."""
 
     format: str
     deliver: Callable[[Sequence[Source], AnalyzeOptions], None]
@@ -38,7 +39,7 @@ class SliceAnswer:
 
 
 def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:
-    """Whether a slice claims all paths, and has answered."""
+    """True where a slice claims all paths, and has answered."""
     for answer in _answers():
         if sources := answer.claims(paths):
             answer.deliver(sources, asked)

@@ -1,4 +1,4 @@
-"""Where reports go beside files, by the names that `--to` and `--log-to` take: slices provide it."""
+"""Places where reports go beside files, by the names that `--to` and `--log-to` take: slices provide it."""
 
 from __future__ import annotations
 

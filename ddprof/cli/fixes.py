@@ -1,4 +1,4 @@
-"""What `ddprof analyze` and `ddprof plan` leave for `ddprof run --apply`."""
+"""File that `ddprof analyze` and `ddprof plan` leave for `ddprof run --apply`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--fail-on` and its like do with a command: exit code 3, one line for each thing that was found."""
+"""Gates: what `--fail-on` and its like do with a command: exit code 3, one line for each thing that was found."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a command that there is none of is answered with the one that was meant."""
+        """Command as click does; a command that there is none of is answered with the one that was meant."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._modules and not ctx.resilient_parsing:
             everyone = self._modules | _modules(self._all_listed())

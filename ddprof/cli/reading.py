@@ -1,4 +1,4 @@
-"""How a command reads its run: `--workers`, `--cache`, `--engine` and `--ranks`, the same for all."""
+"""Options for how a command reads its run: `--workers`, `--cache`, `--engine` and `--ranks`, the same for all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ddprof.errors import UsageError
 
 @dataclass(frozen=True)
 class Reading:
-    """Where ranks are read, which, by how many processes (None: by CPU and memory), and what is kept of them; as
-    `ddprof.analyzers.engine.Options` has it."""
+    """Record of where ranks are read, which, by how many processes (None: by CPU and memory), and what is kept of them;
+    as `ddprof.analyzers.engine.Options` has it."""
 
     workers: int | None = None
     cache: bool | str = True

@@ -132,7 +132,7 @@ def command(
 
 
 def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: bool) -> ToApply | None:
-    """What is to be applied. Raises UsageError on what no run could apply; what may not be is left out, and said."""
+    """Settings to apply. Raises UsageError on what no run could apply; what may not be is left out, and said."""
     from ddprof.settings.catalogue import CATALOGUE
     from ddprof.settings.environment import variables
     from ddprof.settings.fixes_file import read_fixes

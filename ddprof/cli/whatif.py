@@ -87,7 +87,7 @@ def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, A
 
 
 def so_far(known: Calibration) -> list[str]:
-    """How earlier predictions of these kinds of change fared; nothing where none was verified."""
+    """Lines on how earlier predictions of these kinds of change fared; nothing where none was verified."""
     words = calibration_words(known).removeprefix("; ")
     return [f"so far: {words}"] if words else []
 

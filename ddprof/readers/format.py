@@ -1,4 +1,4 @@
-"""What a file format is to the readers: how a file of it is recognised, read, and divided into workers."""
+"""Interface: what a file format is to the readers: how a file of it is recognised, read, and divided into workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVENT_LIST = re.compile(rb'"traceEvents"\s*:')
 
 @dataclass(frozen=True)
 class Sample:
-    """What a file is recognised by, as names lie: its first unpacked bytes, or all where it is shorter.
+    """Record of what a file is recognised by, as names lie: its first unpacked bytes, or all where it is shorter.
 
     `tail` holds the last bytes of a parquet file, where its columns are named, and nothing of any other file.
     """
@@ -41,7 +41,7 @@ class Sample:
 
     @cached_property
     def has_events(self) -> bool:
-        """Whether an event of Chrome's trace format occurs."""
+        """True where an event of Chrome's trace format occurs."""
         return self.has(_EVENT)
 
     @cached_property
@@ -50,7 +50,7 @@ class Sample:
         return self.is_list or (self.is_object and (self.has(_EVENT_LIST) or self.has_events))
 
     def has(self, mark: re.Pattern[bytes], literals: tuple[bytes, ...] = ()) -> bool:
-        """Whether a mark occurs anywhere in the text.
+        """True where a mark occurs anywhere in the text.
 
         `literals`: what stands, one or the other, in every such mark. Most files hold none, which is seen a hundred
         times as fast as by the expression.

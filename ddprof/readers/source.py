@@ -1,4 +1,5 @@
-"""What a reader is given: one file (or one part of one) and the files that belong to it; what was found, run by run."""
+"""Input that a reader is given: one file (or one part of one) and the files that belong to it; what was found, run by
+run."""
 
 from __future__ import annotations
 
@@ -39,14 +40,16 @@ class Source:
 
     @property
     def label(self) -> str:
-        """How messages and reports name it: path, archive member and part, in text that can be written anywhere."""
+        """Words on how messages and reports name it: path, archive member and part, in text that can be written
+        anywhere."""
         inside = f"!{self.member}" if self.member else ""
         return encodable(f"{self.path}{inside}" + (f" [{self.part}]" if self.part else ""))
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """What was found: sources, what was wrong or ignored, and the sources grouped by run (a label and its sources)."""
+    """Record of what was found: sources, what was wrong or ignored, and the sources grouped by run (a label and its
+    sources)."""
 
     sources: tuple[Source, ...]
     health: tuple[HealthNote, ...] = ()
@@ -85,7 +88,7 @@ def _common(paths: Sequence[str]) -> list[str]:
 
 
 def _shared(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many parts two paths begin with alike."""
+    """Number of parts that two paths begin with alike."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 

@@ -57,7 +57,7 @@ def fixes_file(report: Report) -> str | None:
 
 
 def mends_first(report: Report) -> bool:
-    """Whether what can be applied is of the finding that leads: fixes of others must not pass for its own."""
+    """True where what can be applied is of the finding that leads: fixes of others must not pass for its own."""
     leading = phrases.leading(report)
     return any(finding is leading for _, finding, _ in applicable(report))
 

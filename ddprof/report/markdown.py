@@ -75,14 +75,16 @@ def _row(report: Report, number: int, finding: Finding) -> str:
 
 def _details(report: Report) -> list[str]:
     return [
-        _detail(finding)
+        _detail(report, finding)
         for finding in report.ranked_findings()[: phrases.MAX_FINDINGS]
         if report.severity_of(finding) != "info" and (finding.fixes or finding.evidence)
     ]
 
 
-def _detail(finding: Finding) -> str:
+def _detail(report: Report, finding: Finding) -> str:
     lines = [f"<details><summary>{escape(finding.id)}: what to do, and what was seen</summary>", ""]
+    cost = phrases.cost_words(report, finding)
+    lines += [f"- cost: {escape(cost)}"] if cost else []
     lines += [f"- but {escape(phrases.ledger_words(finding))}"] if phrases.prices_differ(finding) else []
     lines += [f"- **do** {escape(phrases.fix_words(fix))}" for fix in finding.fixes]
     lines += [f"- seen: {escape(phrases.evidence_words(evidence))}" for evidence in finding.evidence]
@@ -94,7 +96,7 @@ def _detail(finding: Finding) -> str:
 
 
 def _training(report: Report) -> str:
-    """What may spoil the training and costs no time; "" where nothing does."""
+    """Words on what may spoil the training and costs no time; "" where nothing does."""
     lines = []
     for remark in report.training.remarks:
         lines.append(f"- {_SEVERITY_MARK[remark.severity]} {escape(phrases.remark_words(remark))}")

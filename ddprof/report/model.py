@@ -1,4 +1,4 @@
-"""What an analysis concludes: the report, as frozen dataclasses that mirror the report contract key by key.
+"""Model of what an analysis concludes: the report, as frozen dataclasses that mirror the report contract key by key.
 
 Pure data: no rendering, no analysis. `ddprof.report.json.contract` turns it into JSON-ready values and back. Times are
 microseconds (float), ranks are rank numbers, shares are fractions of the step in [0, 1].
@@ -20,7 +20,8 @@ PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Which job this was. `ranks` are the analyzed ones; `missing_ranks` belong to the job but left no usable trace."""
+    """Identity of the job. `ranks` are the analyzed ones; `missing_ranks` belong to the job but left no usable
+    trace."""
 
     world_size: int
     ranks: tuple[int, ...]
@@ -49,7 +50,8 @@ class HealthItem:
 
 @dataclass(frozen=True)
 class HostClockInfo:
-    """How one host's clock was aligned: offset and drift against the reference, and the half-width of the error."""
+    """Record of how one host's clock was aligned: offset and drift against the reference, and the half-width of the
+    error."""
 
     offset_us: float = 0.0
     drift_ppm: float = 0.0
@@ -95,13 +97,14 @@ class Steps:
 
     @property
     def differ_unprofiled(self) -> bool:
-        """Whether a step without the profiler is clearly another: then a gain says of which of them it is."""
+        """True where a step without the profiler is clearly another: then a gain says of which of them it is."""
         bare_us = self.unprofiled_us
         return bare_us is not None and abs(bare_us - self.wall_us) >= PROFILED_SHARE * self.wall_us
 
     @property
     def noun(self) -> str:
-        """What a time is said to be of: "step", or "traced step" where one without the profiler is clearly another."""
+        """Words on what a time is said to be of: "step", or "traced step" where one without the profiler is clearly
+        another."""
         return "traced step" if self.differ_unprofiled else "step"
 
 
@@ -129,14 +132,16 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Replay:
-    """How well the replay returns the measured step: |replayed - measured| / measured; None where it could not run."""
+    """Record of how well the replay returns the measured step: |replayed - measured| / measured; None where it could
+    not run."""
 
     error: float | None = None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How earlier predictions of a kind fared: `inside` of `total` measured steps fell into the predicted range."""
+    """Record of how earlier predictions of a kind fared: `inside` of `total` measured steps fell into the predicted
+    range."""
 
     inside: int
     total: int
@@ -144,7 +149,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained rather than how fast: samples per optimizer step, the largest learning rate before any
+    """Record of what is trained rather than how fast: samples per optimizer step, the largest learning rate before any
     schedule, and what may spoil the result. None where the capture does not know."""
 
     samples_per_rank: float | None = None
@@ -179,18 +184,18 @@ class Failure:
 
     @property
     def kind(self) -> str:
-        """What came first, by a name that is documented."""
+        """Words on what came first, by a name that is documented."""
         return str(self.document["kind"])
 
     @property
     def sentence(self) -> str:
-        """What came first, in words."""
+        """Words on what came first, in words."""
         return str(self.document["sentence"])
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What bounds the step ("none" where nothing could be judged) and the sentence that says so."""
+    """Record of what bounds the step ("none" where nothing could be judged) and the sentence that says so."""
 
     bound: str
     headline: str

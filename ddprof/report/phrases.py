@@ -7,23 +7,23 @@ import os
 import statistics
 
 from ddprof.causes import CAUSES
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
+from ddprof.findings import CRITICAL_SHARE, HIGH, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
 from ddprof.report.model import AppliedSetting, Calibration, Report
-from ddprof.units import format_count, format_name, format_range, format_ranks, format_share, format_us
+from ddprof.units import format_between, format_count, format_name, format_range, format_ranks, format_share, format_us
 from ddprof.untrusted.plain_text import clean as clean
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
 MAX_FINDINGS = 5  # what a person reads; JSON carries all of them
+ALIKE = 0.1  # relative: a cost and a saving that differ by less need no words
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 NOT_RECORDED_DEVICE = "device not recorded"
-NO_GAIN = "no measurable gain on its own: fixing it alone does not shorten the step"
-_HIGH = 0.8
+NO_GAIN = "no measurable gain on its own"
 _MEDIUM = 0.5
 
 
 def confidence_word(finding: Finding) -> str:
     """ "high", "medium" or "low"; never "high" from a recording that shows little."""
-    if finding.confidence >= _HIGH and not set(finding.doubts) - {Doubt.PRICES_DIFFER.value}:
+    if finding.confidence >= HIGH and not set(finding.doubts) - {Doubt.PRICES_DIFFER.value}:
         return "high"
     return "medium" if finding.confidence >= _MEDIUM else "low"
 
@@ -154,7 +154,7 @@ def gain_words(report: Report, finding: Finding) -> str:
         return (
             f"{_share_words(alone, step_us)} if fixed alone; nothing extra after the larger findings"
             if alone
-            else NO_GAIN
+            else NO_GAIN + (": other ranks are just as late" if finding.ranks else "")
         )
     words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
     if not step_us > 0:
@@ -165,6 +165,36 @@ def gain_words(report: Report, finding: Finding) -> str:
     past = calibration_words(report.calibration.get(finding.id))
     bare = unprofiled_words(report, finding)
     return f"{words}: {share}, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
+
+
+def cost_words(report: Report, finding: Finding) -> str:
+    """Time that a cause costs, or that others wait for its ranks, against the time saved; "" where they are alike."""
+    gain_us = (finding.alone_us or finding.recoverable_us).value
+    cost_us = finding.waited_us or finding.lost_us
+    if not cost_us > 0:
+        return ""
+    cost = f"{format_us(cost_us)} per {report.steps.noun}"
+    cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost
+    if not gain_us >= LEAST_SHARE * report.steps.wall_us:
+        others = "other ranks are" if finding.ranks else "other work is"
+        return f"{cost}; the fix saves nothing: {others} just as late"
+    if gain_us > (1 + ALIKE) * cost_us:
+        more = "other work of these ranks" if finding.waited_us else "the delay that it causes elsewhere"
+        return f"{cost}; the fix saves more: {more} shrinks too"
+    if gain_us < (1 - ALIKE) * cost_us:
+        return f"{cost}; the fix saves less: part of it stays or overlaps with other work"
+    return ""
+
+
+def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> str:
+    """Sentence, with a blank before it, on the culprits where another rank is shown; "" where it is one of them.
+
+    `order`: what that rank stands first by, in place of the step time that fixing it saves.
+    """
+    if culprit is None or rank in culprit[1].ranks:
+        return ""
+    number, finding = culprit
+    return f" Finding {number} ({finding.id}) names {format_ranks(finding.ranks)}: by the time saved, not by {order}."
 
 
 def prices_differ(finding: Finding) -> bool:
@@ -182,10 +212,9 @@ def ledger_words(finding: Finding) -> str:
     price = finding.by_ledger_us
     if price is None:
         return ""
-    least, most = format_us(price.value), format_us(price.high)
     if not price.value > 0:
-        return f"upper bound from the time breakdown: {most}"
-    return f"from the time breakdown {least}" + (f" to {most}" if most != least else "")
+        return f"the time breakdown gives at most {format_us(price.high)}"
+    return f"the time breakdown gives {format_between(price.value, price.high)}"
 
 
 def unprofiled_words(report: Report, finding: Finding) -> str:
@@ -230,7 +259,7 @@ def evidence_words(evidence: Evidence) -> str:
     if evidence.start_us is not None:
         start, end = format_us(evidence.start_us), format_us(evidence.end_us or evidence.start_us)
         where.append(f"at {start}" + (f" to {end}" if end != start else ""))
-    if evidence.event and format_name(evidence.event) not in evidence.text:
+    if evidence.event and format_name(evidence.event).rstrip("…") not in evidence.text:
         where.append(format_name(evidence.event))
     return clean(f"{evidence.text} [{', '.join(where)}]" if where else evidence.text)
 

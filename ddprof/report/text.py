@@ -37,7 +37,8 @@ def render_text(report: Report, next_commands: Sequence[str] = (), full: bool = 
 
 
 def render_verdict(report: Report) -> str:
-    """What `print` says of a report: what was looked at, the verdict, how sure it is, and the first thing to do."""
+    """Words on what `print` says of a report: what was looked at, the verdict, how sure it is, and the first thing to
+    do."""
     lines = _verdict(report, PLAIN_WIDTH)
     finding = phrases.leading(report)
     if finding is not None and finding.fixes:
@@ -136,6 +137,8 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
     who = f"{phrases.who_words(finding)}   ({finding.id}, {phrases.confidence_word(finding)} confidence)"
     lines += _labelled("who", who, width)
     lines += _labelled("gain", phrases.gain_words(report, finding), width)
+    cost = phrases.cost_words(report, finding)
+    lines += _labelled("cost", cost, width) if cost else []
     if phrases.prices_differ(finding):
         lines += _labelled("but", phrases.ledger_words(finding), width)
     for fix in finding.fixes[:2]:
@@ -149,7 +152,7 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
 
 
 def _training(report: Report, width: int) -> list[Text]:
-    """What may spoil the training and costs no time."""
+    """Lines on what may spoil the training and costs no time."""
     remarks = report.training.remarks
     if not remarks:
         return []
@@ -169,7 +172,7 @@ def _training(report: Report, width: int) -> list[Text]:
 
 
 def _limits(report: Report, width: int, full: bool) -> list[Text]:
-    """What was looked for in vain, what could not be judged, and what is wrong with the input."""
+    """Lines on what was looked for in vain, what could not be judged, and what is wrong with the input."""
     lines: list[Text] = []
     for label, words in phrases.limits_words(report, full):
         lines += _labelled(f"{label}:", words, width, indent=0, label_width=20)

@@ -37,7 +37,7 @@ PROCESS = "process"  # of a rank: made by nobody, so no line of the script is it
 
 
 class Effect(str, Enum):
-    """What a setting may do to the numbers of a training."""
+    """Record of what a setting may do to the numbers of a training."""
 
     SAME = "same"  # the same operations on the same values
     ROUNDING = "rounding"  # sums in another order, or random numbers drawn in another order
@@ -95,7 +95,8 @@ def _word(*words: str) -> Callable[[Value], Value]:
 
 
 def _plain(value: Value) -> Value:
-    """Of an environment variable: numbers and names. No path, so that no library of somebody's choice is loaded."""
+    """Value of an environment variable: numbers and names. No path, so that no library of somebody's choice is
+    loaded."""
     text = str(value)
     if (
         isinstance(value, bool)

@@ -11,7 +11,7 @@ _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # the first wher
 
 
 def variables(fixes: Iterable[WantedFix], base: Mapping[str, str]) -> dict[str, str]:
-    """What the fixes set beside or in place of what `base` has."""
+    """Fields: what the fixes set beside or in place of what `base` has."""
     found: dict[str, str] = {}
     for fix in fixes:
         for name, value in fix.values.items():

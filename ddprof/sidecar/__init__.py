@@ -75,7 +75,7 @@ class OptimizerSettings(Struct, frozen=True):
 
 
 class ModelParameters(Struct, frozen=True):
-    """What the rank holds of the model: `count` elements, mostly of `dtype`."""
+    """Record of what the rank holds of the model: `count` elements, mostly of `dtype`."""
 
     count: Count | None = None
     dtype: str | None = None
@@ -125,7 +125,7 @@ class LoaderSettings(Struct, frozen=True):
     sampler: SamplerSettings | None = None
 
     def known(self) -> dict[str, object]:
-        """What is known of the loader and its sampler ("sampler.class"), by the names in the file."""
+        """Fields: what is known of the loader and its sampler ("sampler.class"), by the names in the file."""
         loader = to_builtins(self)
         sampler = loader.pop("sampler") or {}
         every = {**loader, **{f"sampler.{name}": value for name, value in sampler.items()}}
@@ -145,7 +145,7 @@ class FirstBatch(Struct, frozen=True):
 
 
 class FedBatch(Struct, frozen=True, gc=False):
-    """What one step was fed: elements of all its tensors, padding included."""
+    """Record of what one step was fed: elements of all its tensors, padding included."""
 
     step: Whole
     elements: Real
@@ -267,7 +267,7 @@ class HostWait(Struct, frozen=True):
 
 
 class NcclLog(Struct, frozen=True):
-    """What NCCL said as it connected: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
+    """Record of what NCCL said as it connected: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
 
     version: str | None = None
     transports: dict[str, Real] = {}
@@ -289,7 +289,8 @@ class InfinibandPort(Struct, frozen=True):
 
 
 class Topology(Struct, frozen=True):
-    """How the devices of a host are joined; `links` pair by pair as `nvidia-smi topo -m` calls it ("NV18", "SYS")."""
+    """Record of how the devices of a host are joined; `links` pair by pair as `nvidia-smi topo -m` calls it ("NV18",
+    "SYS")."""
 
     links: dict[str, str] = {}
     gpus: tuple[LinkedGpu, ...] = ()
@@ -328,7 +329,7 @@ class StepMedians(Struct, frozen=True):
 
 
 class RankEnd(Struct, frozen=True):
-    """How the process ended; `error`: the exception that ended it, None where it ended by itself."""
+    """Record of how the process ended; `error`: the exception that ended it, None where it ended by itself."""
 
     error: dict[str, Any] | None = None
 
@@ -392,5 +393,5 @@ class Sidecar(Struct, frozen=True, kw_only=True):
         return self.dataloader or LoaderSettings()
 
     def with_fetching(self, fetching: TimedFetches) -> Sidecar:
-        """The same with other knowledge of what its fetches cost."""
+        """A copy with other knowledge of what its fetches cost."""
         return replace(self, fetching=fetching)

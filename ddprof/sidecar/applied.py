@@ -1,4 +1,4 @@
-"""Where a script makes what settings belong to, and what became of those that a run was to apply
+"""Places where a script makes what settings belong to, and what became of those that a run was to apply
 (docs/run-folder.md), typed."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rank communicates for: buffers that its models keep equal, collectives that its script calls."""
+"""Purposes: what a rank communicates for: buffers that its models keep equal, collectives that its script calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fetches of a loader cost, and where its workers were meanwhile."""
+"""Time that the fetches of a loader cost, and where its workers were meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class WorkerLine(Struct, frozen=True):
 
 
 class TimedFetches(Struct, frozen=True):
-    """What a batch costs: medians per batch, and equal quantiles of its time. None: written before that was recorded.
+    """Record of what a batch costs: medians per batch, and equal quantiles of its time. None: written before that was
+    recorded.
 
     `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out.
     `spans`: the first fetches of its workers. `lines`: where they were seen meanwhile, most samples first.
@@ -56,17 +57,17 @@ class TimedFetches(Struct, frozen=True):
 
     @property
     def cpu_share(self) -> float | None:
-        """Of a batch's time on a core; None where it was not recorded."""
+        """Share of a batch's time on a core; None where it was not recorded."""
         return self._share(self.cpu_ns)
 
     @property
     def collate_share(self) -> float | None:
-        """Of a batch's time in putting samples together; None where it was not recorded."""
+        """Share of a batch's time in putting samples together; None where it was not recorded."""
         return self._share(self.collate_ns)
 
     def _share(self, part_ns: int | None) -> float | None:
         return None if part_ns is None or self.fetch_ns <= 0 else min(1.0, part_ns / self.fetch_ns)
 
     def with_turns(self, turn_ns: int, ranks: int, alone_ns: int) -> TimedFetches:
-        """The same where the workers of so many ranks fetch one after the other."""
+        """A copy where the workers of so many ranks fetch one after the other."""
         return replace(self, turn_ns=turn_ns, turn_ranks=ranks, alone_ns=alone_ns)

@@ -1,4 +1,5 @@
-"""What the capture knows of the training itself: copies of a model, gradients, epochs (docs/run-folder.md), typed.
+"""Record of what the capture knows of the training itself: copies of a model, gradients, epochs (docs/run-folder.md),
+typed.
 
 Part of the sidecar: missing is None or empty.
 """
@@ -19,7 +20,7 @@ class CodeLine(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """As people write it: "train.py:88 evaluate()"."""
+        """Words as people write it: "train.py:88 evaluate()"."""
         call = self.function if self.function.startswith("<") else f"{self.function}()"
         return f"{self.file}:{self.line} {call}"
 
@@ -48,7 +49,7 @@ class ReplicatedModel(Struct, frozen=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """What the rank held after a step."""
+    """Record of what the rank held after a step."""
 
     step: Whole | None = None
     models: tuple[ReplicatedModel, ...] = ()
@@ -73,7 +74,8 @@ class WithoutGradient(Struct, frozen=True):
 
 
 class OptimizerGradients(Struct, frozen=True):
-    """What the parameters of one optimizer had in the steps of a window, and in `followed` of its steps after it."""
+    """Record of what the parameters of one optimizer had in the steps of a window, and in `followed` of its steps after
+    it."""
 
     optimizer: str = ""
     line: CodeLine | None = None

@@ -1,4 +1,5 @@
-"""What tuning knows: its options, the candidates, every run that was made. Written to tune.json (docs/tuning.md)."""
+"""Record of what tuning knows: its options, the candidates, every run that was made. Written to tune.json
+(docs/tuning.md)."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ class TrialCandidate(Struct, frozen=True):
 
     @property
     def fix(self) -> WantedFix:
-        """As `ddprof run --apply` takes it."""
+        """Fix as `ddprof run --apply` takes it."""
         return WantedFix(self.values, self.at, self.finding)
 
 
 class Held(Struct, frozen=True):
-    """What a rank had trained by the end of a run."""
+    """Record of what a rank had trained by the end of a run."""
 
     digest: str
     sample: tuple[float, ...] = ()
@@ -68,8 +69,8 @@ class Trial(Struct, frozen=True):
 
 
 class RunPlan(Struct, frozen=True):
-    """How each run is made: steps left out at the start, steps timed after them. `most`: steps that the job makes by
-    itself, null where it makes more than were asked for."""
+    """Record of how each run is made: steps left out at the start, steps timed after them. `most`: steps that the job
+    makes by itself, null where it makes more than were asked for."""
 
     warm_up: int
     timed: int
@@ -82,7 +83,7 @@ class RunPlan(Struct, frozen=True):
 
 
 class TuneOptions(Struct, frozen=True):
-    """What the user asked for."""
+    """Record of what the user asked for."""
 
     command: tuple[str, ...]
     budget_s: float
@@ -91,11 +92,11 @@ class TuneOptions(Struct, frozen=True):
     allow_numerics: bool = False
 
     def with_command(self, command: tuple[str, ...]) -> TuneOptions:
-        """The same with its command as it is run."""
+        """These options with its command as it is run."""
         return replace(self, command=command)
 
     def with_budget(self, budget_s: float) -> TuneOptions:
-        """The same with another budget."""
+        """These options with another budget."""
         return replace(self, budget_s=budget_s)
 
 

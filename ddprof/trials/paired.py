@@ -51,7 +51,7 @@ def gain(logs: Sequence[float], error: float = ERROR) -> Gain | None:
 
 
 def half_width(logs: Sequence[float], error: float = ERROR) -> float | None:
-    """Of the interval of the mean log, which holds at all looks; None before the first look."""
+    """Half the width of the interval of the mean log, which holds at all looks; None before the first look."""
     if len(logs) < LOOKS[0]:
         return None
     return significance.half_width(logs, error / len(LOOKS) / 2)
@@ -76,7 +76,7 @@ def outcome(logs: Sequence[float], error: float = ERROR, least_share: float = LE
 
 
 def looks_at(pairs: int) -> bool:
-    """Whether the test is looked at after so many pairs."""
+    """True where the test is looked at after so many pairs."""
     return pairs in LOOKS or pairs == _EARLY_PAIRS
 
 

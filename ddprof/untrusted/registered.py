@@ -8,7 +8,7 @@ from typing import Any
 
 
 def registered(group: str) -> list[Any]:
-    """What other packages register in a group, loaded, in the order of their packages."""
+    """Rows on what other packages register in a group, loaded, in the order of their packages."""
     return [point.load() for point in _all().select(group=group)]
 
 

@@ -42,5 +42,5 @@ def read_bounded(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 
 
 def kind_words(mode: int) -> str:
-    """What a file of this mode (of os.stat) is, where it is not regular."""
+    """Words on what a file of this mode (of os.stat) is, where it is not regular."""
     return _OTHER_KINDS.get(stat.S_IFMT(mode), "a special file")

@@ -50,7 +50,8 @@ def store_at(url: str) -> Iterator[tuple[Any, str]]:
 
 
 def driver_options(url: str) -> dict[str, Any]:
-    """What the driver of a URL is to be made with, so that a store which does not answer is told within seconds.
+    """Fields: what the driver of a URL is to be made with, so that a store which does not answer is told within
+    seconds.
 
     botocore by itself waits for a minute to be connected, and asks five times. What the user has set for it, in
     fsspec's configuration, in AWS_MAX_ATTEMPTS and AWS_RETRY_MODE or in ~/.aws/config, stays as it is.
@@ -85,7 +86,7 @@ def reasons() -> Iterator[None]:
 
 
 def refusals() -> int:
-    """How often a store has not given what this process asked for: what was made meanwhile may lack it."""
+    """Times that a store has not given what this process asked for: what was made meanwhile may lack it."""
     return _refusals
 
 
@@ -102,7 +103,7 @@ def _first(info: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _unix_s(written: Any) -> float:
-    """Of a time as drivers tell it: a number, a datetime, or the text of one."""
+    """Seconds of a time as drivers tell it: a number, a datetime, or the text of one."""
     try:
         if isinstance(written, str):
             written = datetime.fromisoformat(written.replace("Z", "+00:00"))

@@ -22,7 +22,7 @@ def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
     reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
     for rule_id in TRAFFIC:
         assert "the partner was not traced" in reasons[rule_id] and rule_id not in report.checked
-    assert "moving data, or waiting" in report.verdict.headline
+    assert "not traced, or waiting" in report.verdict.headline
 
 
 def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:

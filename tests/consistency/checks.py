@@ -14,8 +14,10 @@ from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSES
 from ddprof.errors import DdprofError
+from ddprof.findings import culprit
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
+from ddprof.report.fixes import fixes_file
 from ddprof.units import format_range, format_ranks, format_share, format_us
 from tests.consistency.screens import Screens, one_line
 from tests.dashboard.onefile_reader import File, equal_tables
@@ -29,13 +31,13 @@ ROUNDED = 0.011  # relative: a number printed with three digits, or two
 def headline(s: Screens) -> Iterator[str]:
     """The headline is that of the first finding, in the same words on every screen."""
     told = phrases.headline(s.report)
-    for name, text in (("terminal", s.terminal), ("markdown", s.markdown), ("Overview", s.pages["/"])):
+    file = one_line((fixes_file(s.report) or told).replace("\n# ", " "))
+    for name, text in (("terminal", s.terminal), ("markdown", s.markdown), ("Overview", s.pages["/"]), ("FIXES", file)):
         if one_line(told) not in text:
             yield f"{name} does not say {told!r}"
     if one_line(told) not in s.file_text:
         yield f"the file does not say {told!r}"
-    ranked, lead = s.report.ranked_findings(), s.lead
-    sentence = one_line(s.report.verdict.headline)
+    ranked, lead, sentence = s.report.ranked_findings(), s.lead, one_line(s.report.verdict.headline)
     if lead is None:
         if "fixing it saves" in sentence:
             yield f"the headline promises a gain, but no finding is above info: {sentence!r}"
@@ -54,17 +56,45 @@ def headline(s: Screens) -> Iterator[str]:
 
 
 def label(s: Screens) -> Iterator[str]:
-    """The label is the largest share of the step, and the rank that differs most is one that a finding names."""
+    """The label is the largest share of the step."""
     job, told = s.report.ledger.job, phrases.bound_word(s.report)
     largest = max((job.get(cause, 0.0) for cause in CAUSES), default=0.0)
     share = format_share(largest / job["wall_us"]) if largest else ""
     if s.report.failure is None and s.report.verdict.bound != "none" and share not in told:
         yield f"the label is {told!r}, the largest share of the step {share}"
-    named = {rank for finding in s.report.findings for rank in finding.ranks} & set(s.report.ledger.per_rank)
-    differs = s.exhibits.get("/ rank-causes")
-    rank = re.search(r"Rank (\d+) differs most", differs.reading) if differs else None
-    if rank and named and int(rank[1]) not in named:
-        yield f"rank {rank[1]} differs most, but findings name {sorted(named)}"
+
+
+def culprits(s: Screens) -> Iterator[str]:
+    """Each page shows the ranks that the headline names, or says which finding names others; links lead to them."""
+    named = culprit(s.report.ranked_findings(), s.report.steps.wall_us)
+    if named is None:
+        return
+    number, finding = named
+    if number > 1 and f"finding {number} names {format_ranks(finding.ranks)}" not in s.report.verdict.headline:
+        yield f"the headline does not name {format_ranks(finding.ranks)}"
+    for name in ("/ rank-causes", "/ranks lateness", "/ranks blame", "/ranks critical", "/ranks pace"):
+        exhibit = s.exhibits.get(name)
+        shown = re.search(r"[Rr]ank (\d+)(?! \()", exhibit.reading) if exhibit else None
+        if exhibit and shown and int(shown[1]) not in finding.ranks and finding.id not in exhibit.reading:
+            yield f"{name} shows rank {shown[1]}, {finding.id} names {format_ranks(finding.ranks)}: {exhibit.reading}"
+    for way in s.exhibits["/ rank-causes"].ways if "/ rank-causes" in s.exhibits else ():
+        if (rank := dict(way.query).get("open")) and int(rank) not in finding.ranks:
+            yield f"Overview leads to rank {rank}, {finding.id} names {format_ranks(finding.ranks)}"
+
+
+def reconciled(s: Screens) -> Iterator[str]:
+    """Where a finding's fix saves more or less than it costs, one line says why, alike on every screen."""
+    for number, finding in enumerate(s.report.ranked_findings()):
+        words = one_line(phrases.cost_words(s.report, finding))
+        cost_us, gain_us = finding.waited_us or finding.lost_us, (finding.alone_us or finding.recoverable_us).value
+        if not words and cost_us > 0 and abs(gain_us - cost_us) > 0.11 * cost_us:
+            yield f"{finding.id} costs {format_us(cost_us)} and saves {format_us(gain_us)}, and no word says why"
+        places = {"card": s.cards[number], "file": s.file_text}
+        serious = s.report.severity_of(finding) != "info" and number < phrases.MAX_FINDINGS
+        places |= {"terminal": s.terminal, "Markdown": s.markdown} if serious else {}
+        for name, text in places.items():
+            if words not in text:
+                yield f"{finding.id}: the {name} does not say {words!r}"
 
 
 def offered(s: Screens) -> Iterator[str]:
@@ -351,6 +381,8 @@ def unknowns(s: Screens) -> Iterator[str]:
 _ALL = (
     headline,
     label,
+    culprits,
+    reconciled,
     offered,
     gains,
     regimes,

@@ -32,7 +32,7 @@ def python(page: str) -> str:
 
 
 def test_every_page_with_python_is_run_by_a_test() -> None:
-    here = {"api.md", "dashboard.md", "tuning.md", "ci.md", "python.md"}
+    here = {"api.md", "dashboard-pages.md", "tuning-reference.md", "ci.md", "python.md"}
     assert {page for page, _ in SHOWN} == here | WANTS_A_GPU | RUN_ELSEWHERE.keys()
 
 
@@ -48,7 +48,7 @@ def test_the_exported_tables_are_read_as_it_is_shown(scratch: Scratch) -> None:
     """Each line by itself: a reader has one of these libraries; those that are not here are left out."""
     ended = scratch.run("ddprof export run --to parquet -o ddprof-parquet")
     assert ended.code == "0", ended.said
-    lines = python("dashboard.md").splitlines()
+    lines = python("dashboard-pages.md").splitlines()
     assert len(lines) == 3
     for line in lines:
         library = line.partition(".")[0]
@@ -78,7 +78,7 @@ def test_the_gates_of_pytest_as_they_are_shown(scratch: Scratch) -> None:
 def test_the_folder_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DDPROF_TRIAL", "trial-3")
     names: dict[str, Any] = {}
-    exec(compile("import os\n" + python("tuning.md"), "docs/tuning.md", "exec"), names)
+    exec(compile("import os\n" + python("tuning-reference.md"), "docs/tuning-reference.md", "exec"), names)
     assert names["output"] == "trial-3"
 
 

@@ -26,7 +26,7 @@ _COLUMNS = [(name, column.name, column.dtype) for name, schema in TABLES.items()
 
 
 class _Head(msgspec.Struct):
-    """What of the facts is no table; `sizes`: bytes of each column of the tables."""
+    """Record of what of the facts is no table; `sizes`: bytes of each column of the tables."""
 
     sizes: tuple[int, ...]
     identity: Identity
@@ -51,7 +51,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 def encode(facts: RankFacts, key: str) -> list[Chunk]:
-    """What is kept under a key. Raises ValueError where a text of the facts cannot be written."""
+    """Chunks of what is kept under a key. Raises ValueError where a text of the facts cannot be written."""
     columns = [_bytes_of(getattr(facts, table)[name], dtype) for table, name, dtype in _COLUMNS]
     fields = {field: _plain(getattr(facts, field)) for field in _Head.__struct_fields__ if field != "sizes"}
     head = msgspec.json.encode(_Head(sizes=tuple(map(len, columns)), **fields), enc_hook=str)
@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 
 def _seal(key: str, chunks: Iterable[Chunk]) -> bytes:
-    """Of a content under its key: a disk that errs must not change a report. A gigabyte a second."""
+    """Checksum of a content under its key: a disk that errs must not change a report. A gigabyte a second."""
     digest = hashlib.blake2b(key.encode(), digest_size=_SEAL_DIGITS // 2)
     for chunk in chunks:
         digest.update(chunk)

@@ -1,4 +1,4 @@
-"""Where facts are kept: what the engine asks of a place, and the place that everybody has, a folder."""
+"""Places where facts are kept: what the engine asks of a place, and the place that everybody has, a folder."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def users_folder() -> Folder | None:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether nobody else decides what lies there: it is not there yet, or this user's or root's folder or link."""
+    """True where nobody else decides what lies there: it is not there yet, or this user's or root's folder or link."""
     try:
         status = os.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a CPU rank computes: its outermost operators with their shapes, to be compared with those of its peers.
+"""Work that a CPU rank computes: its outermost operators with their shapes, to be compared with those of its peers.
 
 A training thread also waits for a communication inside an operator, which lasts as long as the wait and computes
 nothing meanwhile (autograd functions of tensor-parallel layers, compiled graphs, DTensor). Three forms are recognised:

@@ -138,7 +138,8 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
-    """Which operations waited for the backend's thread to finish an earlier one: they arrive when it begins them."""
+    """Flags of operations that waited for the backend's thread to finish an earlier one: they arrive when it begins
+    them."""
     track, begun = trace.events["track"][executed], trace.events["ts_ns"][executed]
     order = np.lexsort((begun, track))
     busy_until = np.full(len(executed), NULL)

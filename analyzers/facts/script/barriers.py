@@ -53,7 +53,7 @@ def called_name(event: str) -> str:
 
 
 def is_meeting(facts: RankFacts) -> Array:
-    """Which communications are barriers or part of a collective of objects; bool, shape (comms,)."""
+    """Flags of communications that are barriers or part of a collective of objects; bool, shape (comms,)."""
     comms = facts.comms
     spans = intervals.union(*facts.meetings.bounds)
     return np.asarray((comms["op"] == OP_CODE["barrier"]) | intervals.contains(spans, comms["launch_ns"]))

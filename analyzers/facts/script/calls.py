@@ -75,6 +75,6 @@ def _from_frames(trace: RankTrace, threads: Array) -> Table:
 
 
 def _code(pattern: re.Pattern[str], text: str) -> int:
-    """Which of CALLS a name stands for; -1 for none."""
+    """Number in CALLS that a name stands for; -1 for none."""
     found = pattern.match(text)
     return CALLS.index(found.group(1)) if found else -1

@@ -8,7 +8,8 @@ from ddprof.intervals import Intervals
 
 
 def computes(facts: RankFacts) -> bool:
-    """Whether the training thread computes itself, as that of a CPU rank: all that it does takes time of the step."""
+    """True where the training thread computes itself, as that of a CPU rank: all that it does takes time of the
+    step."""
     return not facts.is_device_rank
 
 

@@ -1,4 +1,4 @@
-"""What the script does that idle time is booked to: preparing data outside a loader, saving, evaluating, logging.
+"""Work: what the script does that idle time is booked to: preparing data outside a loader, saving, evaluating, logging.
 
 Such calls are host spans like a loader's fetch, whatever runs inside them; they are told by the names of the functions.
 """
@@ -100,7 +100,7 @@ def _data_frames(tree: CallTree) -> Array:
 
 
 def saving_frames(tree: CallTree) -> Array:
-    """Which frames save, evaluate or log; bool, by row of the frames table."""
+    """Flags of frames that save, evaluate or log; bool, by row of the frames table."""
     named = matches(_SAVES, tree.frames["function"].tolist()) & tree.is_user
     return np.asarray(named | tree.matching(_SAVING_LIBRARY))
 

@@ -130,8 +130,8 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
 
 
 def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:
-    """What prepares the batches, of what the loop calls: the call that makes them, or the longest of all where the
-    operators by which they are made lie between two samples."""
+    """Function that prepares the batches, of what the loop calls: the call that makes them, or the longest of all where
+    the operators by which they are made lie between two samples."""
     own = own.take(~matches(_CARRIES, trace.strings)[own["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[own["name"]]
     if not len(own) or any(own[of][is_making].sum() < MAKING_SHARE * own[of].sum() for of in ("count", "time_ns")):

@@ -54,7 +54,8 @@ class CallTree:
 
     @cached_property
     def is_user(self) -> Array:
-        """Which frames are functions of the user's; bool, row of the frames table. A comprehension is part of one."""
+        """Flags of frames that are functions of the user's; bool, row of the frames table. A comprehension is part of
+        one."""
         return self.frames["is_user"].astype(bool) & ~np.isin(self.frames["function"].astype(str), _INNER)
 
     @cached_property
@@ -90,49 +91,49 @@ class CallTree:
 
     @cached_property
     def is_profiler(self) -> Array:
-        """Whether a stack is inside the profiler itself, or this tool, and not in a function of the user's that one of
-        these calls: passes run inside this tool's timers. Bool."""
+        """True where a stack is inside the profiler itself, or this tool, and not in a function of the user's that one
+        of these calls: passes run inside this tool's timers. Bool."""
         return self._below_user(_PROFILER_FRAME)
 
     @cached_property
     def in_phase(self) -> Array:
-        """Whether a stack is inside a module's call, a backward pass or an optimizer; bool."""
+        """True where a stack is inside a module's call, a backward pass or an optimizer; bool."""
         return self._inside(self.matching(_PHASE_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_forward(self) -> Array:
-        """Whether a stack is inside a module's call; bool."""
+        """True where a stack is inside a module's call; bool."""
         return self._inside(self.matching(_FORWARD_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_loss(self) -> Array:
-        """Whether a stack is inside one of PyTorch's functions that make a loss; bool."""
+        """True where a stack is inside one of PyTorch's functions that make a loss; bool."""
         return self.within(self.matching(_LOSS_FRAME))
 
     @cached_property
     def is_zeroing(self) -> Array:
-        """Whether a stack is inside an optimizer's or a model's `zero_grad`; bool."""
+        """True where a stack is inside an optimizer's or a model's `zero_grad`; bool."""
         return self.within(self.matching(_ZEROING_FRAME))
 
     @cached_property
     def in_torch(self) -> Array:
-        """Whether a stack is in what the innermost user frame calls of torch; bool."""
+        """True where a stack is in what the innermost user frame calls of torch; bool."""
         return self._below_user(_TORCH)
 
     @cached_property
     def is_optimizer(self) -> Array:
-        """Whether a stack is inside an optimizer; bool."""
+        """True where a stack is inside an optimizer; bool."""
         return self.within(self.matching(_OPTIMIZER_FRAME))
 
     @cached_property
     def is_backward(self) -> Array:
-        """Whether a stack is inside a backward pass; bool."""
+        """True where a stack is inside a backward pass; bool."""
         return self.within(self.matching(_BACKWARD_FRAME))
 
     @cached_property
     def trains(self) -> Array:
-        """Which frames are of functions that run a phase of the step (a loop, `main`); bool, by row of the frames
-        table."""
+        """Flags of frames that are of functions that run a phase of the step (a loop, `main`); bool, by row of the
+        frames table."""
         runs_phase = np.zeros(len(self), bool)
         for level in reversed(self._levels):
             runs_phase[self.outer[level[runs_phase[level] | self.in_phase[level]]]] = True
@@ -148,11 +149,11 @@ class CallTree:
         return np.where(outermost >= 0, outermost, self.folded)
 
     def matching(self, pattern: re.Pattern[str]) -> Array:
-        """Which frames are of this name ("file function"); bool, by row of the frames table."""
+        """Flags of frames that are of this name ("file function"); bool, by row of the frames table."""
         return np.array([pattern.search(name) is not None for name in self.names], bool)
 
     def within(self, is_frame: Array) -> Array:
-        """Which stacks have one of these frames in them (bool, by row of the frames table); bool."""
+        """Flags of stacks that have one of these frames in them (bool, by row of the frames table); bool."""
         return self.around(is_frame) >= 0
 
     def around(self, is_frame: Array) -> Array:
@@ -168,13 +169,13 @@ class CallTree:
 
     @cached_property
     def _is_uncompiled(self) -> Array:
-        """Which stacks end in the compiler's frame around what it is kept out of; bool."""
+        """Flags of stacks that end in the compiler's frame around what it is kept out of; bool."""
         caller = self.frame[np.maximum(self.outer, 0)]
         by_wrapper = (self.outer >= 0) & self.matching(_DISABLED_BY)[caller]
         return np.asarray(self.matching(_COMPILED_FRAME)[self.frame] & by_wrapper)
 
     def _below_user(self, pattern: re.Pattern[str]) -> Array:
-        """Which stacks are in a frame of this name, called from their innermost user frame; bool."""
+        """Flags of stacks that are in a frame of this name, called from their innermost user frame; bool."""
         found, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
         found[self.outer < 0] = is_named[self.outer < 0]
         for level in self._levels:
@@ -182,7 +183,7 @@ class CallTree:
         return found
 
     def _inside(self, is_stack: Array) -> Array:
-        """Which stacks are one of these (bool) or are called by one; bool."""
+        """Flags of stacks that are one of these (bool) or are called by one; bool."""
         return self._outermost_in(is_stack) >= 0
 
     def _outermost_in(self, is_stack: Array) -> Array:

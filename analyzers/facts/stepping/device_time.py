@@ -98,7 +98,8 @@ def _first_of(ops: Table, track: int) -> int:
 
 
 def _is_held_up(ops: Table, row: int, mark_ns: int) -> bool:
-    """Whether the operation was in the queue for longer than a launch takes, and for most of the time since the mark.
+    """True where the operation was in the queue for longer than a launch takes, and for most of the time since the
+    mark.
 
     It is in the queue once its call has returned: what happens inside (loading code, staging a copy) is the host's.
     """

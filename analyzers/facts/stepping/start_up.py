@@ -1,4 +1,4 @@
-"""What a process does once: it creates its context and loads its modules, and the profiler starts and stops.
+"""Work that a process does once: it creates its context and loads its modules, and the profiler starts and stops.
 
 CUDA creates the context in the first call that needs it, whichever that is, and loads a module when its first kernel
 is launched (CUDA programming guide, "Initialization" and "Lazy Loading"); cuDNN and cuBLAS allocate when their handles

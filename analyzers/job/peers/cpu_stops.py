@@ -42,7 +42,7 @@ class CpuStops:
         return np.asarray(self.per_step_ns.sum(axis=1))
 
     def waited_ns(self, meetings: float) -> float:
-        """What ranks wait for those that are stopped, mean over ranks and steps.
+        """Time that ranks wait for those that are stopped, mean over ranks and steps.
 
         `meetings`: how often they wait for one another in a step. Ranks that meet as often as any is stopped wait for
         each stop; ranks that meet once, for the one that was stopped longest in all.
@@ -80,8 +80,8 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
 
 
 def _pace(pool: Pool) -> Array:
-    """How much longer than usual the typical operator of the same rank and step takes, relative, for each piece: all
-    operators of a step take longer for a larger batch, and only some of them are stopped."""
+    """Excess over the usual time that the typical operator of the same rank and step takes, relative, for each piece:
+    all operators of a step take longer for a larger batch, and only some of them are stopped."""
     pace = np.ones(len(pool.dur_ns))
     group = pool.rank * (int(pool.step.max(initial=0)) + 1) + pool.step
     usual_ns = np.maximum(pool.usual_ns, 1)
@@ -175,7 +175,7 @@ def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Piece
 
 
 def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> Pieces:
-    """What lies in steps, by kind."""
+    """Pieces: what lies in steps, by kind."""
     steps = facts.steps
     step = np.searchsorted(steps["start_ns"], start_ns, side="right") - 1
     inside = np.flatnonzero((step >= 0) & (start_ns < np.append(steps["end_ns"], 0)[step]))
@@ -215,7 +215,7 @@ def pooled(ranks: Sequence[Pieces]) -> Pool:
 
 
 def _lower_medians(group: Array, values: Array) -> Array:
-    """Of each group, by its number."""
+    """Lower median of each group, by its number."""
     order = np.lexsort((values, group))
     begin = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 1))
     count = np.diff(np.append(begin, len(group)))

@@ -28,7 +28,8 @@ MOST = 0.5  # of what a rank computes longer than its peers
 
 @dataclass(frozen=True)
 class HotShard:
-    """What one rank is asked for more than its peers, us per step. `received`: its bytes of all-to-alls over theirs."""
+    """Record of what one rank is asked for more than its peers, us per step. `received`: its bytes of all-to-alls over
+    theirs."""
 
     position: int
     kind: str  # "experts" | "embedding tables"

@@ -1,4 +1,4 @@
-"""The same kernels on ranks that run one program: paired by their places in it.
+"""Like kernels on ranks that run one program: paired by their places in it.
 
 Kernels of one name do other work at other places: the matrix products of a block differ in size, and where shapes were
 not recorded nothing else tells them apart. So the third launch of a kernel in a step is compared with the third of the
@@ -46,7 +46,7 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a rank's kernels took, and what those of its typical peer take at the same places; ns per step.
+    """Record of what a rank's kernels took, and what those of its typical peer take at the same places; ns per step.
 
     Rows: names, those beside communication apart; both arrays of shape (rows, steps), 0 where nothing was compared.
     """
@@ -129,7 +129,7 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
 
 
 def _in_each_step(found: Sequence[Compared]) -> list[Compared]:
-    """What is expected of each kernel in a step, brought to what it took the typical rank in that very step.
+    """Times: what is expected of each kernel in a step, brought to what it took the typical rank in that very step.
 
     Batches of one step are longer than those of another on all ranks, and where shapes were not recorded nothing else
     says so. And of two ranks that each lack the record of another launch, every place after it holds other work, of
@@ -156,8 +156,8 @@ def _median_of_those_with_any(launches: Array) -> Array:
 
 
 def _repeats(count: Array, usual: Array) -> Array:
-    """Where a rank launches a kernel a whole number of times as often as usual, or the usual number is so many times
-    its own: the number that most of its launches in the step have in common. `count`, `usual`: (names, steps).
+    """Flags of where a rank launches a kernel a whole number of times as often as usual, or the usual number is so many
+    times its own: the number that most of its launches in the step have in common. `count`, `usual`: (names, steps).
     """
     least, most = np.minimum(count, usual), np.maximum(count, usual)
     times = np.where(least > 0, most / np.maximum(least, 1), 0.0) * np.where(count < usual, -1, 1)
@@ -169,7 +169,7 @@ def _repeats(count: Array, usual: Array) -> Array:
 
 
 def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Array:
-    """Of each cell the lower median over ranks of a kernel's mean time, ns; NaN where not most ranks have it."""
+    """Lower median of each cell over ranks of a kernel's mean time, ns; NaN where not most ranks have it."""
     mean = np.full((count, len(ranks)), np.nan, np.float32)
     for position, (cell, own) in enumerate(zip(cells, ranks, strict=True)):
         known = cell >= 0

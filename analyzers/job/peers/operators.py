@@ -21,7 +21,7 @@ Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how o
 
 @remembered
 def operators_run(facts: RankFacts, steps: int) -> Ran:
-    """What a rank ran in its first `steps` steps. Shapes are "" where they were not recorded."""
+    """Operators that a rank ran in its first `steps` steps. Shapes are "" where they were not recorded."""
     ops = facts.host_operators
     if not len(ops):
         return {}
@@ -73,7 +73,7 @@ def _by_name(ran: Ran) -> dict[str, float]:
 
 
 def _tensors_given(ran: Ran) -> set[tuple[str, Tensor]]:
-    """Which tensors each operator was given."""
+    """Tensors that each operator was given."""
     return {(name, tensor) for name, shape in ran for tensor in tensors(shape)}
 
 

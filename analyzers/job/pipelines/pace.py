@@ -86,7 +86,7 @@ def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Arra
 
 
 def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float) -> bool:
-    """Whether kernels are slow alike; of those whose shapes are known, some may be as fast as elsewhere in all their
+    """True where kernels are slow alike; of those whose shapes are known, some may be as fast as elsewhere in all their
     launches: a device that is short of power slows only those that keep its multiplying units busy. One of which some
     launches are as fast as elsewhere and others are not does other work in these.
     """
@@ -97,7 +97,7 @@ def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float)
 
 
 def _in_both_kinds(keys: list[tuple[str, str]], ratio: Array, weight: Array, factor: float) -> bool:
-    """Whether others are typically slow alike with matrix products, where the shapes of these are not known."""
+    """True where others are typically slow alike with matrix products, where the shapes of these are not known."""
     products = is_gemm([name for name, _ in keys])
     unknown = np.array([not shapes for _, shapes in keys])
     least = LEAST_KIND * weight.sum()

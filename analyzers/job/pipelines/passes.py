@@ -32,7 +32,7 @@ class Passes:
     of_op: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def per_step(self, is_forward: bool, steps: int) -> Array:
-        """How many forward (or backward) passes each step has."""
+        """Number of forward (or backward) passes that each step has."""
         return np.bincount(self.step[self.is_forward == is_forward], minlength=steps)
 
 

@@ -1,4 +1,4 @@
-"""How often the stages of a pipeline pass forward in a step: microbatches, and chunks of layers that each stage holds.
+"""Times that the stages of a pipeline pass forward in a step: microbatches, and chunks of layers that each stage holds.
 
 A stage of v chunks passes forward v times per microbatch, and sends to the next stage as often. From the last stage
 back to the first only the chunks but the last send: v - 1 times (Megatron-LM section 2.2). What the job's own schedule
@@ -35,7 +35,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a pipeline was seen to do. `chains`: positions of its stages in order, one chain per replica."""
+    """Record of what a pipeline was seen to do. `chains`: positions of its stages in order, one chain per replica."""
 
     chains: Sequence[Sequence[int]]
     links: Mapping[Link, Mapping[int, Array]]
@@ -80,7 +80,7 @@ def count_rounds(seen: Seen, ranks: Sequence[RankFacts]) -> Rounds:
 
 
 def _contradiction(seen: Seen, least: int, most: int) -> str:
-    """What was counted, of messages and passes."""
+    """Words on what was counted, of messages and passes."""
     counts = [p.per_step(True, 1) for p in seen.passes.values()]
     fewest, largest = min(int(c.min()) for c in counts), max(int(c.max()) for c in counts)
     messages, passes = _range(least, most), _range(fewest, largest)
@@ -92,7 +92,7 @@ def _range(least: int, most: int) -> str:
 
 
 def _stated(ranks: Sequence[RankFacts]) -> Rounds | None:
-    """What the job's own schedule says, where all stages say the same."""
+    """Rounds that the job's own schedule says, where all stages say the same."""
     said = {s for facts in ranks if (s := facts.sidecar.pipeline) is not None}
     counts = {(s.microbatches or 0, len(s.stage_indices)) for s in said}
     if len(counts) != 1 or not all(facts.sidecar.pipeline for facts in ranks):
@@ -117,7 +117,7 @@ def _agreed_passes(seen: Seen) -> int:
 
 
 def _returns(seen: Seen) -> bool:
-    """Whether gradients come back: messages against the order of the stages, of more than two stages."""
+    """True where gradients come back: messages against the order of the stages, of more than two stages."""
     onward, back = confirmed(seen.links, seen.onward())[1], confirmed(seen.links, seen.back())[1]
     return back > (1 - LOST) * onward / MOST_TENSORS
 
@@ -145,6 +145,6 @@ def _chunks(depth: int, passed: int, most: int, around: int) -> int:
 
 
 def _is_whole(ratio: float) -> bool:
-    """Whether a ratio is that of a few whole tensors per pass, but for lost records."""
+    """True where a ratio is that of a few whole tensors per pass, but for lost records."""
     whole = np.ceil(ratio - 1e-9)
     return bool(1 <= whole <= MOST_TENSORS and ratio >= (1 - LOST) * whole)

@@ -101,7 +101,8 @@ def _begin_by_sending(messages: Messages) -> set[int]:
 
 
 def _goes_around(chain: list[int], links: Mapping[Link, Mapping[int, Array]]) -> bool:
-    """Whether as much goes from the last rank to the first as from each to the next; of two both are the same link."""
+    """True where as much goes from the last rank to the first as from each to the next; of two both are the same
+    link."""
     around = confirmed(links, [(chain[-1], chain[0])])[1]
     return len(chain) > 2 and around >= AROUND * confirmed(links, list(itertools.pairwise(chain)))[1]
 

@@ -40,8 +40,8 @@ class Repeated:
 
 
 def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> Repeated:
-    """What a rank reduces again. `roles`: of the group of each communication, shape (comms,). `models`: data-parallel
-    models of the job, of which each has a last pass of its own.
+    """Communication that a rank reduces again. `roles`: of the group of each communication, shape (comms,). `models`:
+    data-parallel models of the job, of which each has a last pass of its own.
     """
     none = Repeated(np.zeros(len(facts.comms), bool))
     backward, updates = passes_of(facts, Phase.BACKWARD), passes_of(facts, Phase.OPTIMIZER)
@@ -77,8 +77,8 @@ _UNKNOWN, _FRESH, _ADDED = range(3)
 
 
 def _kept(facts: RankFacts, backward: HostPasses, is_whole: bool) -> Array:
-    """What became of the gradients of earlier passes when each pass brought its own, shape (passes,): zeroed (_FRESH),
-    or added to and left alone in between (_ADDED).
+    """Values: what became of the gradients of earlier passes when each pass brought its own, shape (passes,): zeroed
+    (_FRESH), or added to and left alone in between (_ADDED).
 
     `is_whole`: parameters hold what autograd brings; those of FSDP are gathered anew for each pass.
     """
@@ -104,7 +104,7 @@ def _whole_gradients(facts: RankFacts, caller: Array, roles: Array) -> bool:
 
 
 def _reduces(facts: RankFacts, roles: Array) -> Array:
-    """Which communications may reduce gradients.
+    """Flags of communications that may reduce gradients.
 
     Layers that are split over ranks reduce activations in both passes, and need them for every micro-batch: operations
     of a group that the forward pass calls as well are not of gradients.
@@ -119,7 +119,7 @@ def _reduces(facts: RankFacts, roles: Array) -> Array:
 
 
 def _volume(facts: RankFacts, caller: Array, passes: int) -> Array:
-    """What each pass reduces: bytes, or where sizes are not recorded the number of calls; shape (passes,)."""
+    """Values: what each pass reduces: bytes, or where sizes are not recorded the number of calls; shape (passes,)."""
     size = facts.comms["in_bytes"]
     known = bool((size[caller >= 0] != NULL).all())
     weights = np.where(size == NULL, 0, size) if known else np.ones(len(size))
@@ -127,7 +127,7 @@ def _volume(facts: RankFacts, caller: Array, passes: int) -> Array:
 
 
 def _alike(volume: Array, passes: Array, kept: int) -> Array:
-    """Of the passes before one update those that reduce what one of the last `kept` reduces again."""
+    """Flags of the passes before one update that reduce what one of the last `kept` reduces again."""
     if len(passes) <= kept:
         return passes[:0]
     earlier, last = volume[passes[:-kept]], volume[passes[-kept:]]

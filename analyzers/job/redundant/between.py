@@ -42,7 +42,7 @@ NOTED_NS = 20_000_000
 
 
 def gathered_values(facts: RankFacts) -> Array:
-    """Which rows of the rank's script_calls bring values that no pass needs; bool, shape (script_calls,)."""
+    """Flags of rows of the rank's script_calls that bring values that no pass needs; bool, shape (script_calls,)."""
     calls = facts.script_calls
     if not len(calls):
         return np.zeros(0, bool)
@@ -60,8 +60,9 @@ def gathered_values(facts: RankFacts) -> Array:
 
 
 def one_by_one(facts: RankFacts) -> Array:
-    """Which rows of the rank's script_calls reduce small values between backward pass and optimizer, each by itself,
-    where there are FEWEST and more in a step; bool, shape (script_calls,). The last one of each step is not among them.
+    """Flags of rows of the rank's script_calls that reduce small values between backward pass and optimizer, each by
+    itself, where there are FEWEST and more in a step; bool, shape (script_calls,). The last one of each step is not
+    among them.
     """
     calls, none = facts.script_calls, np.zeros(len(facts.script_calls), bool)
     if not len(calls):
@@ -83,7 +84,7 @@ _INSIDE, _ELSEWHERE, _AFTER_OPTIMIZER, _AFTER_MICRO_BATCH, _BEFORE_OPTIMIZER = r
 
 
 def _places(facts: RankFacts) -> Array:
-    """Where between the passes each row of script_calls is."""
+    """Place: where between the passes each row of script_calls is."""
     at_ns = facts.script_calls["start_ns"]
     spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
     start = np.concatenate([span[0] for span in spans.values()])
@@ -101,7 +102,7 @@ def _places(facts: RankFacts) -> Array:
 
 
 def _bytes(facts: RankFacts) -> Array:
-    """What each call moves from this rank; -1 where it is not known, or no communication was recorded inside."""
+    """Bytes that each call moves from this rank; -1 where it is not known, or no communication was recorded inside."""
     calls, comms = facts.script_calls, facts.comms
     of_call = call_of(facts)
     mine = of_call >= 0
@@ -122,8 +123,8 @@ def call_of(facts: RankFacts) -> Array:
 
 
 def _is_no_model(facts: RankFacts, size: Array) -> Array:
-    """Whether a call gathers what cannot be the model's parameters: of all ranks together less than half of them in 16
-    bit, or of each rank more than all of them in 32 bit.
+    """True where a call gathers what cannot be the model's parameters: of all ranks together less than half of them in
+    16 bit, or of each rank more than all of them in 32 bit.
     """
     parameters = facts.sidecar.parameters.count
     if parameters is None:
@@ -134,7 +135,7 @@ def _is_no_model(facts: RankFacts, size: Array) -> Array:
 
 
 def _is_usual(facts: RankFacts, calls: Array) -> bool:
-    """Whether there are such calls in most of the optimizer's steps."""
+    """True where there are such calls in most of the optimizer's steps."""
     updates = len(passes_of(facts, Phase.OPTIMIZER))
     return bool(updates and calls.any() and len(np.unique(_steps(facts)[calls])) >= MIN_STEPS * updates)
 
@@ -157,7 +158,8 @@ class Caller:
 
 
 def noted_calls(facts: RankFacts, op: str, start_ns: Array) -> list[ScriptCall | None]:
-    """What capture noted of each call of a function that begins at `start_ns` (sorted); None where it noted nothing."""
+    """Note: what capture noted of each call of a function that begins at `start_ns` (sorted); None where it noted
+    nothing."""
     noted = sorted((call for call in facts.sidecar.window_calls if call.op == op), key=lambda call: call.entered_ns)
     entered = np.array([call.entered_ns for call in noted], np.int64)
     at = np.searchsorted(entered, start_ns, side="right") - 1

@@ -1,4 +1,4 @@
-"""What communication that could go costs the ranks by the ledger."""
+"""Time: what communication that could go costs the ranks by the ledger."""
 
 from __future__ import annotations
 

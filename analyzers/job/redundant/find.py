@@ -30,7 +30,7 @@ _BYTES = 4  # of the map, per parameter
 
 
 def find_needless(job: JobFacts) -> Mapping[str, Needless]:
-    """What could go, by kind, where most ranks have it."""
+    """Calls: what could go, by kind, where most ranks have it."""
     if job.pipeline is not None:
         return {}  # a schedule reduces after its last microbatch, and calls passes in an order of its own
     told = job.instances["members"] > 1
@@ -80,7 +80,7 @@ def _of_calls(kind: str, job: JobFacts, select: Callable[[RankFacts], Array]) ->
 
 
 def sent_buffers(facts: RankFacts, roles: Array) -> Array:
-    """Which communications of a rank carry buffers of its model before a forward pass; bool, shape (comms,).
+    """Flags of communications of a rank that carry buffers of its model before a forward pass; bool, shape (comms,).
 
     `roles`: of the group of each communication, shape (comms,). Broadcasts that the script calls are its own.
     """
@@ -98,8 +98,9 @@ def sent_buffers(facts: RankFacts, roles: Array) -> Array:
 
 
 def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
-    """Which communications of a rank reduce the map of used parameters, and how many parameters there are, where all
-    of them are used in every pass of the recording; no communication, and 0, where one is not, or nothing is searched.
+    """Flags of communications of a rank that reduce the map of used parameters, and how many parameters there are,
+    where all of them are used in every pass of the recording; no communication, and 0, where one is not, or nothing is
+    searched.
 
     The first element is bool of shape (comms,). With `find_unused_parameters=True` DistributedDataParallel walks the
     graph after each forward pass and reduces a map of one 32-bit integer per parameter after each backward pass

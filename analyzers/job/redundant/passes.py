@@ -23,7 +23,7 @@ class HostPasses:
         return len(self.spans[0])
 
     def of(self, at_ns: Array) -> Array:
-        """Which pass each moment lies in; -1 for none."""
+        """Number of the pass that each moment lies in; -1 for none."""
         start, end = self.spans
         if not len(start):
             return np.full(len(at_ns), -1)
@@ -32,7 +32,7 @@ class HostPasses:
         return np.where(inside, found, -1)
 
     def calling(self, facts: RankFacts) -> Array:
-        """Which pass called each communication of the rank; -1 for none; int64, shape (comms,)."""
+        """Number of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
         return self.of(issued_ns(facts.comms))
 
 

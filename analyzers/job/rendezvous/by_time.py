@@ -1,4 +1,4 @@
-"""Which collectives are one, where neither sequence numbers nor their order in the files say so.
+"""Matching: which collectives are one, where neither sequence numbers nor their order in the files say so.
 
 Without sequence numbers the k-th collective of one file is taken for the k-th of another. One record that was lost, or
 a window without marks that opened a step later, moves all that follow. But all members leave a collective together: the
@@ -85,7 +85,7 @@ def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list
 
 
 def _is_in_order(members: Sequence[_Rows]) -> bool:
-    """Whether the order says which is which: as many of each kind in every step that both have, or in
+    """True where the order says which is which: as many of each kind in every step that both have, or in
     all, and most end together.
     """
     first = members[0]
@@ -152,7 +152,8 @@ def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int
 
 
 def _closest(difference: Array, meet: Array, near_ns: int) -> int:
-    """Where most differences meet, and over the shortest time; of equals where clocks differ least, as clocks are set.
+    """Value where most differences meet, and over the shortest time; of equals where clocks differ least, as clocks are
+    set.
 
     `meet`: how many of the sorted differences follow each within `near_ns`.
     """

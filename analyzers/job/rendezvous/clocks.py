@@ -36,8 +36,8 @@ class PlaceClocks:
         return self._by_domain(self._clock.domain_of.index(name), place)
 
     def _differences(self, position: int, place: int) -> tuple[int, int] | None:
-        """Of a domain's first rank against the first rank of all: the typical difference of the events that are nearest
-        if steps begin together.
+        """Difference of a domain's first rank against the first rank of all: the typical difference of the events that
+        are nearest if steps begin together.
         """
         own, first = self._ranks[position], self._ranks[0]
         _, i, j = np.intersect1d(own.steps["index"], first.steps["index"], return_indices=True)

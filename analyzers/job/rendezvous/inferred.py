@@ -1,4 +1,5 @@
-"""Which standstills of the ranks are one rendezvous: they began apart and end together, when the last rank came.
+"""Matching: which standstills of the ranks are one rendezvous: they began apart and end together, when the last rank
+came.
 
 What normal collectives explain is no evidence: ranks that leave one together also stand still together. Evidence is
 that the members arrive apart and resume together, at one place of the program, again and again: resumes differ by no
@@ -172,7 +173,8 @@ class _Search:
     def _member(
         self, place: int, position: int, at_ns: int, after_ns: int, within_ns: float, on_host: bool
     ) -> _Member | None:
-        """What a rank did when others resumed and came to the place at `at_ns` (reference clock), `after_ns` later.
+        """Standstill: what a rank did when others resumed and came to the place at `at_ns` (reference clock),
+        `after_ns` later.
 
         It resumed with them, or, of operations on devices, it had ended before and stood still. None for all else.
         """

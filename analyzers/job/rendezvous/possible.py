@@ -39,7 +39,7 @@ def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
 
 
 def _is_impossible(compared: ClockDifference) -> bool:
-    """Whether no offset and drift of the clocks lets every member have arrived before anybody left.
+    """True where no offset and drift of the clocks lets every member have arrived before anybody left.
 
     Of operations whose length both ranks know: a flight recorder may know no end.
     """
@@ -53,7 +53,7 @@ def _is_impossible(compared: ClockDifference) -> bool:
 
 
 def _most_at_once(low: Array, high: Array) -> int:
-    """How many of the intervals [low, high] the best single value lies in."""
+    """Number of the intervals [low, high] that the best single value lies in."""
     bounds = np.concatenate((low, high))
     opens = np.repeat([1, -1], (len(low), len(high)))
     order = np.lexsort((-opens, bounds))  # where one ends as another begins, the value is in both
@@ -74,11 +74,11 @@ def unmatched(matched: Matched) -> Matched:
 
 
 def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
-    """What is said of ranks that disagree with the others, and are left out."""
+    """Notes on what is said of ranks that disagree with the others, and are left out."""
     named = format_ranks(tuple(r for f in ranks if (r := f.identity.rank) is not None))
     return HealthNote(f"the collectives of {named} are not those of the other ranks", f"left out: {NOT_THE_SAME}")
 
 
 def not_matched_note() -> HealthNote:
-    """What is said where nothing was matched."""
+    """Notes on what is said where nothing was matched."""
     return HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")

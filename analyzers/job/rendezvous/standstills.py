@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Events:
-    """What a rank does that other ranks do too, by place, then time. Times in ns on the rank's own clock."""
+    """Record of what a rank does that other ranks do too, by place, then time. Times in ns on the rank's own clock."""
 
     place: Array
     at_ns: Array
@@ -47,7 +47,7 @@ class Events:
         return int(min(near, key=lambda row: abs(int(self.at_ns[row]) - at_ns)))
 
     def apart_ns(self, row: int) -> int:
-        """How far the nearest other event of the same place is from an event."""
+        """Distance by which the nearest other event of the same place is from an event."""
         here = self.of(int(self.place[row]))
         near = [abs(int(self.at_ns[row] - self.at_ns[at])) for at in (row - 1, row + 1) if here.start <= at < here.stop]
         return min(near, default=np.iinfo(np.int64).max)
@@ -98,7 +98,7 @@ class Stretches:
 
 
 def stretches(facts: RankFacts) -> Stretches:
-    """Of a rank on a device, inside its steps."""
+    """Stretches of a rank on a device, inside its steps."""
     busy = intervals.union(*facts.device_ops.bounds)
     idle = intervals.union(*facts.gaps.take(facts.gaps["cause"] != CAUSE_CODE["memcpy"]).bounds)
     silent = intervals.EMPTY
@@ -168,7 +168,7 @@ def _following(events: Events, at_ns: Array) -> Array:
 
 
 def _calls(facts: RankFacts, places: Places) -> Events:
-    """What the host of a rank does: step marks, spans, phases and launches."""
+    """Events: what the host of a rank does: step marks, spans, phases and launches."""
     spans, phases, ops = facts.host_spans, facts.phases, facts.device_ops
     launches = ops.take(ops["launch_ns"] != NULL)
     marks = facts.steps["mark_ns"]

@@ -1,1 +1,1 @@
-"""Which lines of the script hold a rank's host, and which of them hold a late rank alone."""
+"""Lines of the script that hold a rank's host, and which of them hold a late rank alone."""

@@ -1,4 +1,4 @@
-"""What a late rank runs and its peers do not: time by the user's functions, rank against rank, over the steps."""
+"""Code that a late rank runs and its peers do not: time by the user's functions, rank against rank, over the steps."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def runs_alone(
     step_us: float = 0.0,
     script: Sequence[ScriptTime] = (),
 ) -> Alone | None:
-    """What makes rank `late` (a position) late by so much per step; None where no one function does, or the recording
-    does not say what the ranks ran. Samples of the whole run say it of a typical step (`step_us`) where those of the
-    windows do not, and where they are few, of the time beside the phases alone (`script`, by position).
+    """Code that makes rank `late` (a position) late by so much per step; None where no one function does, or the
+    recording does not say what the ranks ran. Samples of the whole run say it of a typical step (`step_us`) where those
+    of the windows do not, and where they are few, of the time beside the phases alone (`script`, by position).
 
     Of nested functions the outermost that the peers do not run, and in it the innermost that takes nearly all its time.
     A peer that waits inside a function runs it: the loop that calls what the late rank runs alone is on all ranks.
@@ -205,9 +205,9 @@ def alone_by_rank(
     script: Sequence[ScriptTime] = (),
     timed: tuple[Array, Array] | None = None,
 ) -> dict[int, Alone]:
-    """What makes ranks late and their peers do not run, by position: of ranks that others wait for clearly in the
-    traced steps, or by the timers of the whole run. `timed`: what these show of that (us, 0 for nothing), and what each
-    rank takes outside its backward passes, both of shape (ranks,)."""
+    """Fields: what makes ranks late and their peers do not run, by position: of ranks that others wait for clearly in
+    the traced steps, or by the timers of the whole run. `timed`: what these show of that (us, 0 for nothing), and what
+    each rank takes outside its backward passes, both of shape (ranks,)."""
     found = {}
     seen = _seen(ranks, step_us, script)
     for late, lateness in enumerate(all_lateness_us(ranks, blame).tolist()):
@@ -221,12 +221,12 @@ def alone_by_rank(
 
 
 def lateness_us(ranks: Sequence[RankFacts], blame: Table, late: int) -> float:
-    """How long each of the other ranks waits for a rank (a position), us per step."""
+    """Time that each of the other ranks waits for a rank (a position), us per step."""
     return float(all_lateness_us(ranks, blame)[late])
 
 
 def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
-    """The same of every rank, shape (ranks,)."""
+    """Lateness of every rank, shape (ranks,)."""
     steps = min((len(facts.steps) for facts in ranks), default=0)
     is_known = blame["culprit"] != NULL
     charged = np.zeros(len(ranks), np.int64)

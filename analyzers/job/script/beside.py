@@ -1,4 +1,4 @@
-"""How much of a rank's time beside the phases is in which stacks, by samples of the run or by traced frames.
+"""Time of a rank beside the phases by stack, by samples of the run or by traced frames.
 
 A window holds a few samples of each step, the whole run hundreds. Between the phases, which are recorded exactly, the
 time is shared among the stacks as the whole run was sampled there; where frames were traced, as they were.
@@ -33,12 +33,12 @@ def phases_of(facts: RankFacts, tree: CallTree) -> HostPhases:
 
 
 def is_sampled(facts: RankFacts) -> bool:
-    """Whether stacks were sampled, not traced."""
+    """True where stacks were sampled, not traced."""
     return bool((facts.script_spans["resolution_ns"] > 0).any()) or not len(facts.script_spans)
 
 
 def run_samples(facts: RankFacts, phase: str | None = None) -> dict[int, float]:
-    """How often the training thread was seen in each stack once the job had started; in one phase, or in all."""
+    """Times that the training thread was seen in each stack once the job had started; in one phase, or in all."""
     totals = facts.script_totals
     found: dict[int, float] = {}
     phases = totals["phase"].astype(str)
@@ -49,19 +49,20 @@ def run_samples(facts: RankFacts, phase: str | None = None) -> dict[int, float]:
 
 
 def sampled_beside(facts: RankFacts) -> int:
-    """How many samples of the whole run found the training thread beside its phases."""
+    """Number of samples of the whole run that found the training thread beside its phases."""
     return int(sum(run_samples(facts, REST).values()))
 
 
 def times_seen(facts: RankFacts, stacks: Array) -> int | None:
-    """How often the whole run's samples found the training thread in some stacks (rows); None where none were taken."""
+    """Times that the whole run's samples found the training thread in some stacks (rows); None where none were
+    taken."""
     totals = facts.script_totals
     mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
     return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
 
 
 def times_called(ranks: Sequence[RankFacts], file: str, function: str) -> int:
-    """How often they found all ranks in a function of the script that a pass calls, but for what it calls of torch."""
+    """Times that they found all ranks in a function of the script that a pass calls, but for what it calls of torch."""
     count = 0.0
     for facts in ranks:
         tree = CallTree(facts.script_stacks, facts.script_frames)
@@ -121,7 +122,7 @@ def _of_closures(tree: CallTree) -> Array:
 
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
-    """Which stacks are in the user's code, but for calls that take what they have to; bool, shape (stacks,)."""
+    """Flags of stacks that are in the user's code, but for calls that take what they have to; bool, shape (stacks,)."""
     return np.asarray((tree.folded >= 0) & ~tree.is_profiler & ~LineKinds(facts).needed())
 
 

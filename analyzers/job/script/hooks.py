@@ -1,4 +1,5 @@
-"""What the Python of communication hooks costs a rank, by their ranges: without the communication that they start."""
+"""Time that the Python of communication hooks costs a rank, by their ranges: without the communication that they
+start."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def in_hooks(facts: RankFacts) -> Intervals:
 
 
 def held_by_hooks_us(facts: RankFacts) -> float:
-    """What a rank loses to them per step: all of that time on a CPU rank, else while the device idles for launches."""
+    """Time that a rank loses to them per step: all of that time on a CPU rank, else while the device idles for
+    launches."""
     if not len(facts.steps) or not len(facts.comm_hooks):
         return 0.0
     held = in_hooks(facts)

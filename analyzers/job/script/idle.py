@@ -42,7 +42,7 @@ MOST_SHARE = 0.5  # of the steps: what stops a thread (its core is taken) comes 
 
 @dataclass(frozen=True)
 class ScriptTime:
-    """What a rank spends in Python of its script, on its own clock.
+    """Record of what a rank spends in Python of its script, on its own clock.
 
     `idle`: it waits for that, on a CPU rank all of it. `every`: that and what a device that is busy hides. Of both a
     `share` is in the user's code; `stack_ns`: how much of `idle` in each stack of the user's, shape (stacks,).

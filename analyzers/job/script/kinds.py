@@ -1,4 +1,4 @@
-"""What a line of the script does, by what it calls: library functions, and operators on the host.
+"""Kinds of line: what a line of the script does, by what it calls: library functions, and operators on the host.
 
 Each kind says what to do about it and what of its time is left then. Operators tell what a function is for more surely
 than its name: a moving average reads and writes every parameter and reduces none, statistics reduce every one, clipping
@@ -27,7 +27,7 @@ TUNING_GUIDE = "PyTorch performance tuning guide"
 
 @dataclass(frozen=True)
 class LineKind:
-    """What to do about a kind of line. `suggested` "": nothing, it takes what it has to.
+    """Record of what to do about a kind of line. `suggested` "": nothing, it takes what it has to.
 
     `keeps_one`: one operator per tensor is left of its time; else nothing is.
     """
@@ -135,7 +135,7 @@ _NAMES = (
 
 
 class LineKinds:
-    """What the training thread of one rank calls beside the phases, by kind."""
+    """Record of what the training thread of one rank calls beside the phases, by kind."""
 
     def __init__(self, facts: RankFacts) -> None:
         self._tree = CallTree(facts.script_stacks, facts.script_frames)
@@ -173,7 +173,7 @@ class LineKinds:
         return is_needed | self._by_torch() | self._emptying()
 
     def updates_each(self) -> bool:
-        """Whether the optimizer's step calls small operators for each tensor, not one for all."""
+        """True where the optimizer's step calls small operators for each tensor, not one for all."""
         return self._by_operators(np.flatnonzero(self._operators["in_optimizer"].astype(bool))) is UPDATE
 
     def left(self, kind: LineKind, stacks: Array, time_ns: float) -> float:

@@ -1,4 +1,4 @@
-"""Which call of the script a cause that occupies the host stands for: data prepared, state saved, a model evaluated."""
+"""Call of the script that a cause that occupies the host stands for: data prepared, state saved, a model evaluated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ddprof.intervals import Intervals
 
 @dataclass(frozen=True)
 class SeenSaving:
-    """How often the training thread was seen to save, evaluate or log, in which line of the script most of it."""
+    """Record of how often the training thread was seen to save, evaluate or log, in which line of the script most of
+    it."""
 
     line: str
     samples: int
@@ -27,7 +28,7 @@ class SeenSaving:
 
     @property
     def share(self) -> float:
-        """Of the samples that were taken once the job had started."""
+        """Share of the samples that were taken once the job had started."""
         return self.samples / self.of
 
 
@@ -81,7 +82,7 @@ def seen_saving(facts: RankFacts) -> SeenSaving | None:
 
 
 def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
-    """The same of functions of any name that call a model beside the phases of the training step, and are no part of
+    """Record of functions of any name that call a model beside the phases of the training step, and are no part of
     its loop. Where all ranks do so, it may be a part of the step (a teacher); that is for the caller to tell."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     beside, every = run_samples(facts, REST), run_samples(facts)
@@ -151,7 +152,8 @@ def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
 
 
 def loads_for_evaluation(facts: RankFacts) -> bool:
-    """Whether the training thread was seen in a loader mostly where the script evaluates: no batch is awaited then."""
+    """True where the training thread was seen in a loader mostly where the script evaluates: no batch is awaited
+    then."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     loads, evaluates = tree.within(tree.matching(LOADER_FETCH)), tree.within(saving_frames(tree))
     seen = [(count, evaluates[stack]) for stack, count in run_samples(facts).items() if loads[stack]]

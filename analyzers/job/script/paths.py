@@ -1,4 +1,5 @@
-"""How long a rank is in each function and line of the user's, from outside in: in its windows, and in the whole run."""
+"""Time that a rank is in each function and line of the user's, from outside in: in its windows, and in the whole
+run."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ KNOWN_SHARE = 0.5  # of the steps: where samples say less than what ran for most
 
 @dataclass(frozen=True)
 class RankPaths:
-    """What one rank was seen in, worked out once: it is compared with every late rank of the job.
+    """Record of what one rank was seen in, worked out once: it is compared with every late rank of the job.
 
     `step_us`: of a typical step; `beside`: the time beside the phases, None where that is not asked for.
     """
@@ -40,7 +41,7 @@ class RankPaths:
 
     @cached_property
     def has_frames(self) -> bool:
-        """Whether the recording says what the script ran in some step."""
+        """True where the recording says what the script ran in some step."""
         return has_frames(self.facts) and len(self.facts.steps) > 0
 
     @cached_property
@@ -50,23 +51,23 @@ class RankPaths:
 
     @cached_property
     def is_known(self) -> bool:
-        """Whether the samples of the windows say what ran for most of the steps."""
+        """True where the samples of the windows say what ran for most of the steps."""
         marks = intervals.union(*self.facts.marks)
         return float(time_by_stack(self.facts, marks).sum()) >= KNOWN_SHARE * intervals.length(marks)
 
     @cached_property
     def is_sampled(self) -> bool:
-        """Whether stacks were sampled, not traced."""
+        """True where stacks were sampled, not traced."""
         return is_sampled(self.facts)
 
     @cached_property
     def samples(self) -> dict[int, float]:
-        """How often it was seen in each stack over the whole run."""
+        """Times that it was seen in each stack over the whole run."""
         return run_samples(self.facts)
 
     @cached_property
     def seen(self) -> dict[Path, float]:
-        """How often it was seen there over the whole run."""
+        """Times that it was seen there over the whole run."""
         return by_path(self.facts, self.samples)
 
     @cached_property
@@ -77,7 +78,7 @@ class RankPaths:
 
     @cached_property
     def sampled_beside(self) -> int:
-        """How many samples of the whole run found it beside its phases."""
+        """Number of samples of the whole run that found it beside its phases."""
         return sampled_beside(self.facts)
 
     @cached_property
@@ -99,7 +100,7 @@ class RankPaths:
         return float(intervals.overlap(held, *marks).sum()) / 1e3 / max(1, len(marks[0]))
 
     def called_in(self, phase: str) -> dict[int, float]:
-        """How often the run was seen in the user's functions of such a phase, by stack; not in torch's."""
+        """Times that the run was seen in the user's functions of such a phase, by stack; not in torch's."""
         called = self._tree.folded
         wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
@@ -125,7 +126,7 @@ def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
 
 
 def by_path(facts: RankFacts, own: Mapping[int, float]) -> dict[Path, float]:
-    """What is in stacks alone (by their rows), summed over the user's functions and all that they call."""
+    """Fields: what is in stacks alone (by their rows), summed over the user's functions and all that they call."""
     paths = _paths(CallTree(facts.script_stacks, facts.script_frames))
     found: dict[Path, float] = {}
     for stack, amount in own.items():

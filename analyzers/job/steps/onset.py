@@ -26,7 +26,7 @@ class Onset:
 
 
 def onset(excess: Array, least: float) -> Onset | None:
-    """Where the excess of one rank, shape (steps,), rises by `least` and stays; None where it does not."""
+    """Step where the excess of one rank, shape (steps,), rises by `least` and stays; None where it does not."""
     steps = len(excess)
     if steps < 2 * FEWEST_STEPS or not np.isfinite(excess).all():
         return None

@@ -1,4 +1,4 @@
-"""What all ranks recorded whole: the ranks and steps that can be compared.
+"""Record of what all ranks recorded whole: the ranks and steps that can be compared.
 
 A file that was cut, a hole in it, or a window that opened later shows less work, not less speed. So ranks are compared
 over steps that all of them hold, and in which none of them lacks what its peers recorded: collectives, which every
@@ -111,7 +111,7 @@ def _own_stretch(facts: RankFacts) -> RankFacts:
 
 
 def _are_alike(ranks: Sequence[RankFacts]) -> bool:
-    """Whether all ranks hold as many steps: those of one window, found alike. One step that is left of a torn window
+    """True where all ranks hold as many steps: those of one window, found alike. One step that is left of a torn window
     may be any."""
     is_torn = any(f.torn_steps for f in ranks)
     return len({len(f.steps) for f in ranks}) == 1 and not (is_torn and len(ranks[0].steps) < ENOUGH)
@@ -135,7 +135,7 @@ def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
 
 
 def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
-    """Whether each rank recorded all of each step that it has; bool, shape (ranks, steps)."""
+    """True where each rank recorded all of each step that it has; bool, shape (ranks, steps)."""
     whole = np.array([np.full(len(numbers), _is_whole(f, ranks)) for f in ranks])
     if all(knows_launches(f) for f in ranks):
         whole &= ~_lacks_collectives(ranks, numbers, has)
@@ -145,12 +145,12 @@ def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
 
 
 def _is_whole(facts: RankFacts, ranks: Sequence[RankFacts]) -> bool:
-    """Whether the file shows what the rank's device did in every step that it holds."""
+    """True where the file shows what the rank's device did in every step that it holds."""
     return bool(facts.counts.get("whole", 1)) and not lost_device(facts, ranks)
 
 
 def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
-    """Where a rank called fewer collectives of a process group than another member of it, in one step."""
+    """Flags of where a rank called fewer collectives of a process group than another member of it, in one step."""
     ids, keys = comm_group_ids(ranks)
     lacks = np.zeros(has.shape, bool)
     rank_of = {f.identity.rank: p for p, f in enumerate(ranks)}
@@ -172,7 +172,8 @@ def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -
 
 
 def _is_sparse(own: Array, most: Array) -> Array:
-    """Where a step lacks single records of a file that lacks few, now and then: the others are known all the same.
+    """Flags of where a step lacks single records of a file that lacks few, now and then: the others are known all the
+    same.
 
     A collective is missing where its launch or its kernel is: with twice the chance of a record, and of few collectives
     by two standard deviations more than that.
@@ -183,8 +184,8 @@ def _is_sparse(own: Array, most: Array) -> Array:
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
-    """Where a rank launched fewer kernels, by that share, than in most of its steps, while most others did not. As many
-    as most of its peers lack nothing: in its other steps the rank does more, saves say.
+    """Flags of where a rank launched fewer kernels, by that share, than in most of its steps, while most others did
+    not. As many as most of its peers lack nothing: in its other steps the rank does more, saves say.
     """
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):
@@ -204,8 +205,9 @@ def _fewer(counts: Array, usual: Array, share: float) -> Array:
 
 
 def _far_fewer(counts: Array, has: Array) -> Array:
-    """Where a rank launched far fewer kernels than in its typical step and than its peers in this one, and they did
-    not, though no two of its counts agree: single records were lost at random, or its work depends on its data.
+    """Flags of where a rank launched far fewer kernels than in its typical step and than its peers in this one, and
+    they did not, though no two of its counts agree: single records were lost at random, or its work depends on its
+    data.
     """
     few = 1 - 2 * LOST_SHARE  # records are lost in the one step and in the other
     held = np.where(has, counts, np.nan)
@@ -216,8 +218,9 @@ def _far_fewer(counts: Array, has: Array) -> Array:
 
 
 def _scattered_below(counts: Array, usual: Array) -> Array:
-    """Where a rank launched far fewer kernels than half of the ranks and more do in step after step: these run a
-    program that always launches equally many. A rank that runs it, too, and of which no two steps agree, lacks records.
+    """Flags of where a rank launched far fewer kernels than half of the ranks and more do in step after step: these run
+    a program that always launches equally many. A rank that runs it, too, and of which no two steps agree, lacks
+    records.
     """
     alike = usual[usual > 0]
     if 2 * len(alike) < len(usual):
@@ -226,7 +229,7 @@ def _scattered_below(counts: Array, usual: Array) -> Array:
 
 
 def _median(values: Array, axis: int) -> Array:
-    """Of what is known (not NaN), along an axis that is kept; NaN where nothing is."""
+    """Median of what is known (not NaN), along an axis that is kept; NaN where nothing is."""
     rows = values if axis else values.T
     known = [row[~np.isnan(row)] for row in rows]
     found = np.array([float(np.median(own)) if len(own) else np.nan for own in known])
@@ -293,7 +296,7 @@ def _notes(
 
 
 def left_out_ranks_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> HealthNote:
-    """What is said of ranks (all but the positions `kept`) that are left out for what they lack."""
+    """Notes on what is said of ranks (all but the positions `kept`) that are left out for what they lack."""
     gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
     named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
     issue = f"{named} recorded too few of the common steps"

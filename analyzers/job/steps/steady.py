@@ -64,7 +64,7 @@ MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
-OPENED_APART = "ranks started recording apart, by"
+OPENED_APART = "ranks started recording apart by"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
 
@@ -143,14 +143,14 @@ def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...],
 
 
 def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> bool:
-    """Whether all steps that are left occurred once, by those that were not recorded on all ranks."""
+    """True where all steps that are left occurred once, by those that were not recorded on all ranks."""
     numbers = [step.number for step in left_out]
     return bool(numbers) and all(np.isin(facts.steps["index"], numbers).all() for facts in ranks)
 
 
 def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: bool) -> list[HealthNote]:
-    """What was left out, told once, and the step with what may come again. `kept`: steps of `step_ns` that are left;
-    `is_all`: none of them is another one."""
+    """Notes on what was left out, told once, and the step with what may come again. `kept`: steps of `step_ns` that are
+    left; `is_all`: none of them is another one."""
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
@@ -193,7 +193,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
 
 
 def _occurring_once(walls: _Walls) -> Array:
-    """Which steps are left out; bool, shape (steps,)."""
+    """Flags of steps that are left out; bool, shape (steps,)."""
     left_out = np.zeros(walls.wall.shape[1], bool)
     found = True
     while found:
@@ -215,13 +215,13 @@ def _occurring_once(walls: _Walls) -> Array:
 
 
 def _starts_up(walls: _Walls, is_once: Array) -> Array:
-    """Which steps that are left out hold a cost that occurs once, and mostly that; bool, shape (steps,)."""
+    """Flags of the left-out steps that hold a cost that occurs once, and mostly that; bool, shape (steps,)."""
     others = ~is_once
     return np.array([once and _holds_start(walls, step, others) for step, once in enumerate(is_once.tolist())], bool)
 
 
 def _holds_start(walls: _Walls, step: int, others: Array) -> bool:
-    """Whether costs that occur once explain most of what the step is longer than the others."""
+    """True where costs that occur once explain most of what the step is longer than the others."""
     usual_ns = float(np.median(walls.job_wall[others]))
     if walls.job_wall[step] - usual_ns < WORTH_SAYING * usual_ns:  # less would be worth no finding
         return False
@@ -251,7 +251,8 @@ def _kinds_once(walls: _Walls, step: int, others: Array) -> list[Once]:
 
 
 def _opened_apart(walls: _Walls, step: int) -> bool:
-    """Whether this is the first step, and ranks begin it further apart than any other, by what a finding is worth."""
+    """True where this is the first step, and ranks begin it further apart than any other, by what a finding is
+    worth."""
     if step or len(walls.apart) <= FEWEST_OTHERS:
         return False
     usual_ns = float(np.median(walls.job_wall[1:]))
@@ -259,8 +260,8 @@ def _opened_apart(walls: _Walls, step: int) -> bool:
 
 
 def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
-    """Whether every rank runs clearly more kernels in the step, and takes longer for it, than in the others, which run
-    as many as one another. Where one rank alone does, the others wait for it: that is somebody's lateness.
+    """True where every rank runs clearly more kernels in the step, and takes longer for it, than in the others, which
+    run as many as one another. Where one rank alone does, the others wait for it: that is somebody's lateness.
     """
     if int(others.sum()) < FEWEST_OTHERS:
         return False
@@ -275,7 +276,7 @@ def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
-    """Whether some rank computes nothing in the step for longer than all others take together, or saves for half as
+    """True where some rank computes nothing in the step for longer than all others take together, or saves for half as
     long, for several steps and in no other. Its peers need not wait for it where the recording ends with the step.
     Beside one other step alone only a save tells, of which it is known that not every step has one.
     """
@@ -295,7 +296,7 @@ def _unused_ns(walls: _Walls, step: int) -> float:
 
 
 def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
-    """Whether the hosts of all ranks pause in the step, and none of them nearly as long in any other."""
+    """True where the hosts of all ranks pause in the step, and none of them nearly as long in any other."""
     rest = walls.paused[:, others]
     if int(others.sum()) < FEWEST_OTHERS or np.isnan(rest).all():
         return False
@@ -311,7 +312,8 @@ def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
-    """What the step was left out for, with the longest time of each cost on any rank; "" where it is only long."""
+    """Words on what the step was left out for, with the longest time of each cost on any rank; "" where it is only
+    long."""
     if not is_once[step]:
         return APART
     others = ~is_once
@@ -344,7 +346,7 @@ def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:
 
 
 def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) -> Array:
-    """Which steps that are left out are as long as others that recur outside the recording; bool, shape (steps,).
+    """Flags of the left-out steps that are as long as others that recur outside the recording; bool, shape (steps,).
 
     `wall_ns`: of each traced step on the typical rank. So many of them must be as long, over the run, that a recording
     of as many steps holds one of them by expectation. False throughout where the job's steps were not timed.

@@ -1,1 +1,1 @@
-"""What is communicated: process groups, message costs, links, and totals per operation."""
+"""Traffic: what is communicated: process groups, message costs, links, and totals per operation."""

@@ -1,4 +1,4 @@
-"""What a message costs: latency and bandwidth from the trace's own size -> time points."""
+"""Time that a message costs: latency and bandwidth from the trace's own size -> time points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What carries gradients: the roles of the groups that reduce them, and the sizes that DDP reduces them in."""
+"""Traffic that carries gradients: the roles of the groups that reduce them, and the sizes that DDP reduces them in."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _messages(job: JobFacts) -> Array:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Which instances run while one of their members is in a step, shape (instances,)."""
+    """Flags of instances that run while one of their members is in a step, shape (instances,)."""
     inside, members = np.zeros(len(job.instances), bool), job.members
     for position, facts in enumerate(job.ranks):
         if len(facts.steps):

@@ -1,4 +1,4 @@
-"""What communication that could go is to the later stages: which calls, and what the host does for them."""
+"""Record of what communication that could go is to the later stages: which calls, and what the host does for them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class _Messages:
 
 
 def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
-    """How many links could be compared with another, and the slow ones among them."""
+    """Number of links that could be compared with another, and the slow ones among them."""
     messages = _messages(job)
     ratios: dict[int, list[tuple[float, float, float]]] = {}
     for kind in np.unique(messages.kind).tolist():

@@ -109,7 +109,7 @@ def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) 
 
 
 def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
-    """The same of each instance, as one of its members tells it; shape (instances,)."""
+    """Reason of each instance, as one of its members tells it; shape (instances,)."""
     why = np.full(len(job.instances), "", dtype=object)
     if not needless:
         return why
@@ -164,7 +164,7 @@ def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
 
 
 def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
-    """Whether the bytes explain the calls, of small and of large messages. Unknown sizes and times do not count.
+    """True where the bytes explain the calls, of small and of large messages. Unknown sizes and times do not count.
 
     A rank that was not traced is as late at a small message as at a large one: calls that all take what their bytes
     take have moved them all the time, and that can be told from one side alone.

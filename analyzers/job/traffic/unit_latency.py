@@ -1,4 +1,4 @@
-"""What one call of a gather or reduction of sharded parameters costs whatever its size."""
+"""Time that one call of a gather or reduction of sharded parameters costs whatever its size."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
 
 
 def units_per_block(units: Units) -> int:
-    """How many units each repeated block of the model is wrapped in; 1 where it is one, or nothing repeats."""
+    """Number of units that each repeated block of the model is wrapped in; 1 where it is one, or nothing repeats."""
     return _period(units.shape)
 
 
@@ -108,13 +108,13 @@ def _period(shape: Array) -> int:
 
 
 def first_of_block(units: Units, period: int) -> int:
-    """Where the first block of `period` units begins."""
+    """Place where the first block of `period` units begins."""
     alike = np.flatnonzero(_alike(units.shape, period))
     return int(alike[0]) if len(alike) else 0
 
 
 def _alike(shape: Array, period: int) -> Array:
-    """Whether each unit is like the one `period` later, as far as both are known."""
+    """True where each unit is like the one `period` later, as far as both are known."""
     known = np.flatnonzero(shape[period:] != UNKNOWN)
     return np.asarray(shape[period:][known] == shape[:-period][known])
 
@@ -164,8 +164,8 @@ def _split(facts: RankFacts, rows: Array) -> list[tuple[bool, Array]]:
 
 
 def _by_thread(facts: RankFacts, rows: Array) -> Array | None:
-    """Which communications were launched by the thread that launches the reductions; None where all were, or where that
-    is not known.
+    """Flags of communications that were launched by the thread that launches the reductions; None where all were, or
+    where that is not known.
     """
     op = facts.comms["device_op"][rows]
     if not len(facts.device_ops) or (op == NULL).any():
@@ -193,7 +193,7 @@ class _Pass:
 
 @dataclass(frozen=True)
 class _Timeline:
-    """What one rank computes and when: for the passes of all its steps."""
+    """Record of what one rank computes and when: for the passes of all its steps."""
 
     facts: RankFacts
     launched_ns: Array  # each communication

@@ -1,4 +1,4 @@
-"""What barriers and collectives of Python objects cost a rank."""
+"""Time that barriers and collectives of Python objects cost a rank."""
 
 from __future__ import annotations
 

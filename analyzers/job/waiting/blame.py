@@ -65,7 +65,7 @@ class _Excess:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What pieces of waiting are charged to, in the order of the pieces."""
+    """Record of what pieces of waiting are charged to, in the order of the pieces."""
 
     piece: Array
     culprit: Array  # NOBODY: a rank that was not traced
@@ -218,7 +218,7 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
 
 
 def _begins(*columns: Array) -> Array:
-    """Where a row differs from the one before in any column; bool."""
+    """Flags of where a row differs from the one before in any column; bool."""
     differs = np.ones(len(columns[0]), bool)
     differs[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return differs

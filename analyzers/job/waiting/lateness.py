@@ -1,4 +1,4 @@
-"""Which rank arrives last how often, and whether chance explains it."""
+"""Test of which rank arrives last how often, and whether chance explains it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
 
 
 def recurring(job: JobFacts) -> Array:
-    """Which rows of the job's BLAME are of waits that recur; bool, shape (blame,).
+    """Flags of rows of the job's BLAME that are of waits that recur; bool, shape (blame,).
 
     A window without step marks, or of communication alone, holds what is done once beside what recurs. Left out of it
     is a wait that is longer than all others together, one after another while enough others are left.
@@ -93,8 +93,8 @@ def recurring(job: JobFacts) -> Array:
 
 
 def comes_again(per_step: Array, least: float) -> Array:
-    """Whether times in steps, the last axis, are above `least` a step even without the step that holds most; bool. What
-    is in one step alone may be one event. Two steps are too few to tell.
+    """True where times in steps, the last axis, are above `least` a step even without the step that holds most; bool.
+    What is in one step alone may be one event. Two steps are too few to tell.
     """
     steps = per_step.shape[-1]
     rest = per_step.sum(axis=-1) - per_step.max(axis=-1)

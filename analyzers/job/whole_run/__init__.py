@@ -1,1 +1,1 @@
-"""What capture recorded beside the trace windows: step timers, pauses, samples, the machine."""
+"""Record of what capture recorded beside the trace windows: step timers, pauses, samples, the machine."""

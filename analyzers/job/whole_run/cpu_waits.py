@@ -40,7 +40,8 @@ class CpuShares:
         return more * float(1 + self.stretch[position]) if more > noise * usual else 0.0
 
     def is_shared(self, position: int) -> bool:
-        """Whether the others share what this rank waits for: the machine is busy, and not only the cores of this rank.
+        """True where the others share what this rank waits for: the machine is busy, and not only the cores of this
+        rank.
 
         A rank that may use the same cores of the same host does: which of them waits longer is the scheduler's choice.
         Where that is not known, they share where they wait at least a quarter as much for what they compute.
@@ -51,7 +52,7 @@ class CpuShares:
 
 
 def others_are_stretched(stretch: Array, position: int) -> bool:
-    """Whether what the other ranks compute takes longer by at least a quarter of what it does on this one."""
+    """True where what the other ranks compute takes longer by at least a quarter of what it does on this one."""
     others = np.delete(stretch, position)
     return not len(others) or bool(np.median(others) >= stretch[position] / 4)
 

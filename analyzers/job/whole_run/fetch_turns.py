@@ -108,7 +108,7 @@ def _together(loaders: Sequence[Sequence[FetchSpan]]) -> tuple[Array, Array]:
 
 
 def _asking_share(pool: Sequence[TimedFetches]) -> float:
-    """Of the time of their fetches, what workers were seen waiting for a lock; 0 where too few samples tell."""
+    """Share of the time of their fetches that workers were seen waiting for a lock; 0 where too few samples tell."""
     lines = [line for timed in pool for line in timed.lines]
     samples = sum(max((line.samples / line.share for line in timed.lines), default=0.0) for timed in pool)
     asking = sum(line.samples for line in lines if line.kind == "lock")

@@ -1,5 +1,5 @@
-"""What the capture knows of the machine under each rank: its GPU while the job ran, its host's connections, and how
-NCCL connected it. Whatever was not captured, or is not of the expected kind, is absent.
+"""Record of what the capture knows of the machine under each rank: its GPU while the job ran, its host's connections,
+and how NCCL connected it. Whatever was not captured, or is not of the expected kind, is absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GpuState:
 
 @dataclass(frozen=True)
 class NcclUse:
-    """How NCCL connected one rank: transports by their share of its channels, largest first."""
+    """Record of how NCCL connected one rank: transports by their share of its channels, largest first."""
 
     version: str | None
     transports: Mapping[str, float]
@@ -53,7 +53,8 @@ def nccl_use(facts: RankFacts) -> NcclUse | None:
 
 
 def gpu_links(facts: RankFacts) -> dict[str, str]:
-    """How the GPUs of the rank's host are joined, pair by pair, as `nvidia-smi topo -m` calls it ("NV18", "SYS")."""
+    """The way that the GPUs of the rank's host are joined, pair by pair, as `nvidia-smi topo -m` calls it ("NV18",
+    "SYS")."""
     links = facts.sidecar.hardware.topology.links
     return {pair: kind for pair, kind in links.items() if all(end.startswith("GPU") for end in pair.split("-"))}
 

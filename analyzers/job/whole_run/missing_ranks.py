@@ -59,7 +59,7 @@ def late_missing_rank(job: JobFacts) -> LateMissingRank | None:
 
 
 def timers_complete(job: JobFacts) -> bool:
-    """Whether the timers of every missing rank are known."""
+    """True where the timers of every missing rank are known."""
     return all(rank in job.step_times for rank in job.missing_ranks)
 
 

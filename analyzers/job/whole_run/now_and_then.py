@@ -1,4 +1,5 @@
-"""What ranks take now and then beyond their quiet steps, by the timers of all: few traced steps may hold none of it.
+"""Time that ranks take now and then beyond their quiet steps, by the timers of all: few traced steps may hold none of
+it.
 
 Outside its backward passes and its loader a rank waits for nobody, as a rule, and who takes longest in a step is waited
 for by all. Collections, checkpoints and evaluations are told by rules of their own.
@@ -55,8 +56,8 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
 
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> Array:
-    """What a rank takes of each step beside its loader, passes, optimizer and recorded pauses; NaN where its timers do
-    not say."""
+    """Time that a rank takes of each step beside its loader, passes, optimizer and recorded pauses; NaN where its
+    timers do not say."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
     parts = [(s.length_ns, s.data_ns or 0, paused(s), s.forward_ns, s.backward_ns, s.optimizer_ns or 0) for s in steps]

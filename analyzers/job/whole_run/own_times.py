@@ -1,5 +1,5 @@
-"""What each rank takes outside its backward passes in the steps of the whole run: there it waits for nobody, as a rule,
-and one that takes longer than its peers is waited for.
+"""Time that each rank takes outside its backward passes in the steps of the whole run: there it waits for nobody, as a
+rule, and one that takes longer than its peers is waited for.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:
-    """Whether hosts meet outside the backward passes of most traced steps, and so wait for one another there."""
+    """True where hosts meet outside the backward passes of most traced steps, and so wait for one another there."""
     begun = facts.comms["start_ns"][facts.is_issued_in_steps(facts.comms["start_ns"])]
     outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)
     return computes(facts) and bool(outside.sum() > len(facts.steps) / 2)

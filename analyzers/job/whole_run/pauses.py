@@ -30,7 +30,7 @@ class Pauses:
 
     @property
     def share(self) -> float:
-        """Of the run's time."""
+        """Share of the run's time."""
         return self.total_ns / self.run_ns if self.run_ns > 0 else 0.0
 
 
@@ -50,7 +50,7 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
 
 
 def is_timed(ranks: Sequence[RankFacts]) -> bool:
-    """Whether the capture timed a run of every rank that is long enough to say how often pauses come."""
+    """True where the capture timed a run of every rank that is long enough to say how often pauses come."""
     every = [[step for step in facts.sidecar.steps if step.span_ns is not None] for facts in ranks]
     return all(len(steps) >= WARM_STEPS + MIN_STEPS for steps in every)
 

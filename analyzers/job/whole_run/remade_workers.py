@@ -13,7 +13,7 @@ MIN_EPOCHS = 2  # after the first, in which the workers start anyway
 
 
 def remakes_workers(facts: RankFacts) -> bool:
-    """Whether the loader of a rank ends its workers with every epoch."""
+    """True where the loader of a rank ends its workers with every epoch."""
     loader = facts.sidecar.loader
     return bool(loader.num_workers) and loader.persistent_workers is False
 

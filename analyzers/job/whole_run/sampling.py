@@ -21,7 +21,7 @@ MIN_SHARE = 0.02  # of the samples read by more than one rank; a sharded epoch r
 
 @dataclass(frozen=True)
 class Overlap:
-    """What the ranks' first passes over their data have in common."""
+    """Record of what the ranks' first passes over their data have in common."""
 
     positions: tuple[int, ...]  # ranks whose indices are known
     share: float  # of the (rank, sample) pairs whose sample another rank read too
@@ -37,7 +37,7 @@ class Overlap:
 
 
 def shares_replica(job: JobFacts) -> bool:
-    """Whether some ranks read the same samples by design (tensor, pipeline or context parallelism)."""
+    """True where some ranks read the same samples by design (tensor, pipeline or context parallelism)."""
     roles = {str(role) for role, size in zip(job.groups["role"], job.groups["size"], strict=True) if size > 1}
     seen = {kind for facts in job.ranks for kind in facts.sidecar.parallelism}
     return bool((roles | seen).intersection(SAME_SAMPLES))
@@ -60,7 +60,7 @@ def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
 
 
 def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
-    """Whether the first batches of all ranks hold an equal tensor. None where no rank kept fingerprints.
+    """True where the first batches of all ranks hold an equal tensor. None where no rank kept fingerprints.
 
     One equal tensor is enough: inputs may be augmented at random, labels are not.
     """

@@ -1,1 +1,1 @@
-"""What a fix changes in the replay: one table of change kinds, and their mechanisms."""
+"""Changes: what a fix changes in the replay: one table of change kinds, and their mechanisms."""

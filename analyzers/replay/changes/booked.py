@@ -1,4 +1,4 @@
-"""What the ledger books of a kind of change: the time that it removes on each rank."""
+"""Time that the ledger books of a kind of change: the time that it removes on each rank."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def nothing(measures: Measures, _: Change) -> Array:
 
 @dataclass(frozen=True)
 class Booked:
-    """How the ledger prices a kind of change. `own`: us per step that it removes on each rank, were it of all ranks.
+    """Record of how the ledger prices a kind of change. `own`: us per step that it removes on each rank, were it of all
+    ranks.
 
     `causes`: of the waiting charged to the ranks of the change, what they were late for; () for all of it, None for
     changes that leave the lateness of ranks as it is; `is_of_target`: the cause is the change's target instead. `most`:
@@ -189,7 +190,7 @@ def all_communication(measures: Measures, _: Change) -> Array:
 
 
 def of_cause(cause: str) -> Own:
-    """What is booked to a cause."""
+    """Time that is booked to a cause."""
     return lambda measures, _: measures.cause_us(cause)
 
 

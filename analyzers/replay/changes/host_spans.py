@@ -74,7 +74,8 @@ def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _leads_to_unrecorded_code(facts: RankFacts, at_ns: Array) -> Array:
-    """Whether the first that the host does after each moment is unrecorded, and no launch; bool, shape as `at_ns`."""
+    """True where the first that the host does after each moment is unrecorded, and no launch; bool, shape as
+    `at_ns`."""
     launches, never = np.sort(facts.device_ops["launch_ns"]), np.iinfo(np.int64).max
     silence, launch = (
         np.append(begin, never)[np.searchsorted(begin, at_ns)] for begin in (unrecorded_code(facts)[0], launches)

@@ -1,4 +1,4 @@
-"""Which ranks a change is about."""
+"""Ranks that a change is about."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _scaled(work: Intervals, places: Array, own: Array, wanted: Array) -> Scaled
 
 
 def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
-    """Where the segments of each step begin and end on each rank, ns, shape (steps, segments + 1).
+    """Places where the segments of each step begin and end on each rank, ns, shape (steps, segments + 1).
 
     These are the bounds of the step, the calls of communication and the bounds of phases. Phases are left out where
     they do not come in the same order in all steps and ranks; None where the calls do not either.

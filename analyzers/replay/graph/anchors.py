@@ -79,8 +79,9 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _keeps_ahead(facts: RankFacts, step_ns: float) -> bool:
-    """Whether the rank's workers, as they were timed, have each batch ready before it is asked for: they make more than
-    one per step, and none takes longer than the batches that lie ready last. The rank waits elsewhere, for its peers.
+    """True where the rank's workers, as they were timed, have each batch ready before it is asked for: they make more
+    than one per step, and none takes longer than the batches that lie ready last. The rank waits elsewhere, for its
+    peers.
     """
     timed, loader = facts.sidecar.fetching, facts.sidecar.loader
     if timed is None or not timed.workers or timed.fetch_ns > timed.workers * step_ns:
@@ -96,7 +97,8 @@ def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _target(ops: Operations, end: Array, start: int, latest: int) -> int:
-    """Of the operations launched before `start` that had ended by `latest`, the last to end (index); -1 without any."""
+    """Among the operations launched before `start` that had ended by `latest`, the last to end (index); -1 without
+    any."""
     eligible = np.flatnonzero((ops.launch_ns <= start) & (end <= latest))
     if not len(eligible):
         return -1

@@ -145,7 +145,7 @@ def _typical(lag: Array, where: Array, default: int) -> int:
 
 
 def _shortest(job: JobFacts) -> Array:
-    """How long the member of each instance took that came last; ns, shape (instances,)."""
+    """Time that the member of each instance took that came last; ns, shape (instances,)."""
     shortest = np.full(len(job.instances), NO_LIMIT)
     np.minimum.at(shortest, job.members["instance"], job.members["end_ns"] - job.members["start_ns"])
     return shortest
@@ -177,7 +177,7 @@ def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors, 
 
 
 def _blocked(ops: Operations, anchors: Anchors) -> Array:
-    """How long the host had been blocked when each operation ended; 0 where it was not."""
+    """Time that the host had been blocked when each operation ended; 0 where it was not."""
     end = ops.end_ns
     if not len(anchors.start_ns):
         return np.zeros(len(end), np.int64)

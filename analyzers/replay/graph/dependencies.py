@@ -1,4 +1,4 @@
-"""Which operation on another stream each operation had to wait for.
+"""Dependencies: which operation on another stream each operation had to wait for.
 
 Kineto records that a stream was made to wait, but rarely for what. It is inferred in three ways, in this order:
 

@@ -53,7 +53,7 @@ def _packed(values: Array) -> Sequence[int]:
 
 
 def _before(count: Array) -> Array:
-    """How many there are of all ranks before each."""
+    """Number of those of all ranks before each."""
     return np.asarray(np.cumsum(count) - count)
 
 
@@ -87,7 +87,7 @@ def without(links: Mapping[int, tuple[int, ...]], dissolved: frozenset[int]) -> 
 
 
 def stream_count(rank: RankGraph) -> int:
-    """How many streams the rank's operations are numbered by."""
+    """Number of streams that the rank's operations are numbered by."""
     return int(rank.ops.track.max(initial=-1)) + 1
 
 
@@ -148,7 +148,7 @@ def _turns(
 
 
 def _gates(rank: RankGraph, links: Mapping[int, tuple[int, ...]]) -> list[_Gate]:
-    """Where a rank arrives at other ranks' communications, and where it waits for them; in order."""
+    """Gates: where a rank arrives at other ranks' communications, and where it waits for them; in order."""
     kind, index = rank.order.kind, rank.order.index
     rows = np.flatnonzero((kind == Node.POST) | (kind == Node.FINISH))
     found = zip(rows.tolist(), (kind[rows] == Node.FINISH).tolist(), index[rows].tolist(), strict=True)

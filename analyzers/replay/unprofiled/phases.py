@@ -1,4 +1,4 @@
-"""How much of its recorded time the work of each phase takes without the profiler.
+"""Share of its recorded time that the work of each phase takes without the profiler.
 
 Method: slowdown by the profiler = time of a phase inside the trace window / outside, from the step timers, corrected
 for waiting. The code holds its inverse, the ratio outside / inside, because the replay multiplies recorded time by it.
@@ -62,7 +62,7 @@ class PhaseWork:
         return tuple((spans, ratio * own[phase]) for phase, spans in (self.with_gaps if like else self.spans).items())
 
     def is_long(self, phase: Phase) -> bool:
-        """Whether the phase is a clear part of the rank's work."""
+        """True where the phase is a clear part of the rank's work."""
         return intervals.length(self.spans[phase]) > MIN_PHASE_SHARE * sum(map(intervals.length, self.spans.values()))
 
     def mean(self, like: Mapping[Phase, float]) -> float:
@@ -73,7 +73,7 @@ class PhaseWork:
 
 
 def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
-    """The same without ratios of phases that hold waits outside the window only.
+    """Phases without ratios of phases that hold waits outside the window only.
 
     The profiler never makes work faster, and a machine that got slower slows every phase: one phase that is slower
     without the profiler than with it, by far more than all others, waited.

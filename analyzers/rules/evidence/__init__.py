@@ -1,1 +1,1 @@
-"""What several rules show or ask: the spans, settings and device states behind a finding."""
+"""Evidence that several rules show or ask: the spans, settings and device states behind a finding."""

@@ -27,7 +27,7 @@ _SOURCE = "nvmlDeviceGetCurrentClocksThrottleReasons, once a second by ddprof ru
 
 
 def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Evidence], Fix | None]:
-    """What the driver reported of slow ranks' devices, and the fix that follows from it.
+    """Evidence of what the driver reported of slow ranks' devices, and the fix that follows from it.
 
     `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where nothing
     held any of them back.
@@ -71,7 +71,8 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
 
 
 def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
-    """What throttled the device, in a clear share of its samples and clearly more often than its peers; else None."""
+    """Words on what throttled the device, in a clear share of its samples and clearly more often than its peers; else
+    None."""
     for reason, share in state.throttled.items():
         typical = _typical_share(peers, reason)
         if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:

@@ -137,7 +137,7 @@ def optimizer_step(measures: Measures) -> list[Evidence]:
 
 
 def _inside(facts: RankFacts, start_ns: Array) -> Array:
-    """Which of some moments of a rank lie between its first step mark and the end of its last step."""
+    """Flags: which of some moments of a rank lie between its first step mark and the end of its last step."""
     if not len(facts.steps):
         return np.zeros(len(start_ns), bool)
     return np.asarray((start_ns >= facts.steps["start_ns"][0]) & (start_ns < facts.steps["end_ns"][-1]))

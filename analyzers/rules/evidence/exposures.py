@@ -107,7 +107,7 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
 
 
 def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
-    """Whether latency is most of a call, or next to nothing would be exposed without it."""
+    """True where latency is most of a call, or next to nothing would be exposed without it."""
     alpha_us = model.alpha_ns / 1e3
     return (
         alpha_us >= LATENCY_SHARE * typical_us(traffic)
@@ -116,7 +116,7 @@ def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
 
 
 def typical_us(traffic: Traffic) -> float:
-    """What a call usually takes, us: the median time of each message's size, averaged over the messages."""
+    """Time that a call usually takes, us: the median time of each message's size, averaged over the messages."""
     if not len(traffic.times_us):
         return 0.0
     _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
@@ -125,7 +125,7 @@ def typical_us(traffic: Traffic) -> float:
 
 
 def _below_default_bucket(traffic: Traffic) -> bool:
-    """Whether many gradient calls of unknown size are each too short to have moved DDP's default bucket."""
+    """True where many gradient calls of unknown size are each too short to have moved DDP's default bucket."""
     if traffic.op != "all_reduce" or traffic.role not in GRADIENT_ROLES or traffic.count < MANY_CALLS:
         return False
     members = max(2, traffic.group_size)
@@ -134,14 +134,14 @@ def _below_default_bucket(traffic: Traffic) -> bool:
 
 
 def _equal_times(traffic: Traffic) -> bool:
-    """Whether gradient buckets of unknown size all take the same time, the small first and last ones too."""
+    """True where gradient buckets of unknown size all take the same time, the small first and last ones too."""
     if traffic.op != "all_reduce" or traffic.role != "dp" or traffic.count < MIN_CALLS or not len(traffic.times_us):
         return False
     return float(traffic.times_us.min()) >= EQUAL_SHARE * typical_us(traffic)
 
 
 def _could_hide(traffic: Traffic, measures: Measures) -> bool:
-    """Whether next to nothing is hidden although the backward pass is long enough to hide a good part."""
+    """True where next to nothing is hidden although the backward pass is long enough to hide a good part."""
     compute = float(np.median(measures.stage_work_us))
     return traffic.hidden_share < HIDDEN_SHARE and compute > ENOUGH_COMPUTE * traffic.transfer_us
 
@@ -185,7 +185,7 @@ def _doubt(measures: Measures, traffic: Traffic) -> str | None:
 
 
 def _moves_at_one_rate(traffic: Traffic) -> bool:
-    """Whether the transfers take little longer in all than at the rate of the fastest calls: the rest is waiting.
+    """True where the transfers take little longer in all than at the rate of the fastest calls: the rest is waiting.
 
     One call has no rate to be held against.
     """
@@ -198,7 +198,7 @@ def _moves_at_one_rate(traffic: Traffic) -> bool:
 
 
 def is_slow_for_size(traffic: Traffic, comm: CommStats) -> bool:
-    """Whether the typical message spends most of its time on something else than its bytes.
+    """True where the typical message spends most of its time on something else than its bytes.
 
     Messages of one size cannot separate latency from bandwidth; a link that has moved other messages of these groups at
     some rate, or that joins devices of one host, has at least a certain bandwidth. What a message takes beyond its

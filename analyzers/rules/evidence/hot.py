@@ -18,7 +18,7 @@ def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
-    """What takes longer, and what it exchanges."""
+    """Evidence of what takes longer, and what it exchanges."""
     yield Evidence(
         f"{shard.operator} takes {format_us(shard.excess_us)} per step longer than on the peers; the rest of its "
         "compute does not",
@@ -29,7 +29,7 @@ def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
 
 
 def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
-    """What spreads the work."""
+    """Fix for what spreads the work."""
     if shard.kind == "embedding tables":
         return Fix(
             setting=f"placement of the embedding tables of {format_ranks(numbers)}",

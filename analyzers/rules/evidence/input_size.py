@@ -14,8 +14,8 @@ from ddprof.units import format_ranks
 
 
 def fed_longer(measures: Measures, time_us: Array) -> Array:
-    """Which ranks are fed so much more that it explains what they take longer than the typical rank, by a time of each;
-    bool, shape (ranks,).
+    """Flags of ranks that are fed so much more that it explains what they take longer than the typical rank, by a time
+    of each; bool, shape (ranks,).
 
     The host of a device launches the same kernels, however large: there the device must take longer, too.
     """
@@ -30,7 +30,7 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
 
 
 def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """What to change of batches that hold more samples on some ranks; None where they do not, or nothing counted them.
+    """Fix: to change of batches that hold more samples on some ranks; None where they do not, or nothing counted them.
 
     `position`: of the rank with the largest.
     """

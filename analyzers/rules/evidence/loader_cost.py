@@ -1,4 +1,4 @@
-"""What a batch costs in the loader itself, as the capture timed it inside the workers: CPU, waiting, collating."""
+"""Time that a batch costs in the loader itself, as the capture timed it inside the workers: CPU, waiting, collating."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many
 
 @dataclass(frozen=True)
 class FetchCost:
-    """What a batch costs one rank, and the rank's share of the CPUs that its host allows (None: not recorded)."""
+    """Record of what a batch costs one rank, and the rank's share of the CPUs that its host allows (None: not
+    recorded)."""
 
     timed: TimedFetches
     cores: int | None
@@ -35,12 +36,13 @@ class FetchCost:
 
     @property
     def kind(self) -> str | None:
-        """What a batch's time goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
+        """Words on what a batch's time goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not
+        recorded."""
         return batch_kind(self.core_share, self.timed.collate_share)
 
     @property
     def turn_us(self) -> float:
-        """Of a batch, what only one worker can do at a time; 0 where nothing shows that there is any."""
+        """Time of a batch that only one worker can do at a time; 0 where nothing shows that there is any."""
         return (self.timed.turn_ns or 0) / 1e3
 
 

@@ -1,4 +1,5 @@
-"""What making batches takes each rank, as the capture timed it: whether they are ready, or how long each is made."""
+"""Time that making batches takes each rank, as the capture timed it: whether they are ready, or how long each is
+made."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from ddprof.tables import Array
 
 
 def keep_up(measures: Measures) -> Array:
-    """Whether the workers of each rank, as the capture timed them, make the batches of a step in less than the step
+    """True where the workers of each rank, as the capture timed them, make the batches of a step in less than the step
     takes without waiting: they are ready then, and what a fetch takes is handing them over and want of a CPU, which no
     setting of the loader shortens. Bool, shape (ranks,); false where they were not timed, or take turns, and on
     devices, where handing over takes no time of theirs.
@@ -35,9 +36,9 @@ def keep_up(measures: Measures) -> Array:
 
 
 def made_us(measures: Measures) -> Array:
-    """What the batches of a step take that the training thread of a rank makes itself, as the capture timed them over
-    the whole run, us, shape (ranks,): what a few traced fetches take beyond that is want of a CPU. Infinite where they
-    were not timed, or come from workers.
+    """Time that the batches of a step take that the training thread of a rank makes itself, as the capture timed them
+    over the whole run, us, shape (ranks,): what a few traced fetches take beyond that is want of a CPU. Infinite where
+    they were not timed, or come from workers.
     """
     every = zip(rank_costs(measures, 0), measures.host_counts["dataloader"], measures.job.ranks, strict=True)
     return np.array(

@@ -1,4 +1,4 @@
-"""How often a cost occurs that not every step has: per step it is a mean, and the mean is the time of no step."""
+"""Times that a cost occurs that not every step has: per step it is a mean, and the mean is the time of no step."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Occurrences:
 
     @property
     def is_once(self) -> bool:
-        """Whether in one of several steps: a price per step assumes that it comes again as often."""
+        """True where in one of several steps: a price per step assumes that it comes again as often."""
         return self.steps == 1 and self.recorded > 1
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """What is said of it; nothing where it is in every step or in none."""
+        """Evidence of what is said of it; nothing where it is in every step or in none."""
         if self.steps in (0, self.recorded):
             return ()
         text = f"in {self.steps} of {self.recorded} steps, {format_us(self.each_us)} each time"
@@ -38,7 +38,7 @@ class Occurrences:
 
 
 def occurrences(measures: Measures, position: int, cause: str) -> Occurrences:
-    """How often the host spans of a cause occur on a rank."""
+    """Times that the host spans of a cause occur on a rank."""
     facts = measures.job.ranks[position]
     start, end = intervals.union(*facts.spans_of(cause).bounds)
     inside = facts.is_issued_in_steps(start)

@@ -1,4 +1,4 @@
-"""What a job already does, from its own recording: advice that contradicts it is no advice."""
+"""Practice: what a job already does, from its own recording: advice that contradicts it is no advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHER_FRAMEWORKS = ("xplane",)
 
 @dataclass(frozen=True)
 class Practice:
-    """What the recording of a job shows of the program, whatever its settings say.
+    """Record of what the recording of a job shows of the program, whatever its settings say.
 
     `is_pytorch`: False for programs of other languages, which no change of a PyTorch setting can reach.
     `trains`: False where nothing runs backward and no optimizer steps: inference. `has_cuda_graphs`: whether the
@@ -38,7 +38,7 @@ class Practice:
 
 
 def present_in(job: JobFacts) -> Practice:
-    """What the ranks of a job show: it is compiled, or launches graphs, where any of them does."""
+    """Practice: what the ranks of a job show: it is compiled, or launches graphs, where any of them does."""
     names = {name for facts in job.ranks for name in facts.strings}
     return Practice(
         is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
@@ -50,7 +50,7 @@ def present_in(job: JobFacts) -> Practice:
 
 
 def of_other_framework(job: JobFacts) -> bool:
-    """Whether the recording is of JAX or TensorFlow: no setting of PyTorch can be changed there."""
+    """True where the recording is of JAX or TensorFlow: no setting of PyTorch can be changed there."""
     is_torch = any(_some(_PYTORCH, facts.strings) for facts in job.ranks)
     return not is_torch and all(facts.format in _OTHER_FRAMEWORKS for facts in job.ranks)
 
@@ -60,7 +60,7 @@ def _some(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_new(fix: Fix) -> bool:
-    """Whether a fix changes anything: the value that it suggests is not the present one."""
+    """True where a fix changes anything: the value that it suggests is not the present one."""
     return fix.current is None or _plain(fix.current) != _plain(fix.suggested)
 
 

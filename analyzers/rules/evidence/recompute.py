@@ -61,7 +61,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def recompute_words(measures: Measures) -> str:
-    """What an abstention adds where memory is not known; "" where nothing is computed again."""
+    """Words on what an abstention adds where memory is not known; "" where nothing is computed again."""
     cost_us = float(recompute_us(measures).mean())
     if cost_us < WARNING_SHARE * measures.step_us:
         return ""

@@ -95,7 +95,7 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
 
 
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
-    """What a rank does while another waits for it (its own clock): its longest operation in that time."""
+    """Evidence of what a rank does while another waits for it (its own clock): its longest operation in that time."""
     facts = measures.job.ranks[position]
     first_ns = int(facts.steps["start_ns"][0]) if len(facts.steps) else start_ns
     if first_ns < end_ns:  # nothing of this rank was recorded before its first step

@@ -12,7 +12,7 @@ from ddprof.tables import NULL
 
 
 def unknown_stages(rule_id: str, measures: Measures) -> list[Abstention]:
-    """What a rule on pipeline stages says of a job in which none were found."""
+    """Abstentions on what a rule on pipeline stages says of a job in which none were found."""
     if not unmatched_messages(measures):
         return []
     if any((facts.messages["peer"] != NULL).any() for facts in measures.job.ranks):

@@ -1,4 +1,4 @@
-"""How NCCL moves the data, and what the machine offers: evidence and fixes for the communication rules."""
+"""Record of how NCCL moves the data, and what the machine offers: evidence and fixes for the communication rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SOURCE = "NCCL's own log as it connects; nvidia-smi topo -m; /sys/class/infinib
 
 
 def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
-    """What the ranks' transfers run over, and fixes where the machine offers something faster.
+    """Evidence of what the ranks' transfers run over, and fixes where the machine offers something faster.
 
     ([], []) where none of it was captured.
     """
@@ -66,7 +66,8 @@ def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
 
 
 def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
-    """How the connections of some ranks (numbers) differ from those of all others; [] where nothing is known."""
+    """Evidence of how the connections of some ranks (numbers) differ from those of all others; [] where nothing is
+    known."""
     job = measures.job
     slow = [(n, facts) for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n in culprits]
     peers = [facts for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n not in culprits]

@@ -1,4 +1,4 @@
-"""How the timeline can arrange ranks: by how late they come, and by the groups in which they work."""
+"""Orders: how the timeline can arrange ranks: by how late they come, and by the groups in which they work."""
 
 from __future__ import annotations
 

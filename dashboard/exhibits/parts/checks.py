@@ -1,4 +1,4 @@
-"""What a check looks for, in a reader's words."""
+"""Words on what a check looks for, in a reader's words."""
 
 from __future__ import annotations
 

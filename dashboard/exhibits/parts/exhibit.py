@@ -1,4 +1,5 @@
-"""What every page shows: a question, the sentence that answers it, a picture, and the numbers as a table and as CSV."""
+"""Exhibits: what every page shows: a question, the sentence that answers it, a picture, and the numbers as a table and
+as CSV."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Sheet:
     commands: tuple[str, ...] = ()
 
     def rest(self, shown: int) -> str:
-        """What the rows after the first `shown` are: "120 more rows, 1.2 of the step (%)"; "" where there are none."""
+        """Words on what the rows after the first `shown` are: "120 more rows, 1.2 of the step (%)"; "" where there are
+        none."""
         left = self.rows[shown:]
         if not left:
             return ""
@@ -46,7 +48,7 @@ class Sheet:
         return f"{count}, together {sum(row[self.weight] or 0.0 for row in left):.2g} {self.columns[self.weight]}"
 
     def command(self, row: int) -> str:
-        """What to run for more of a row; "" for nothing."""
+        """Words on what to run for more of a row; "" for nothing."""
         return self.commands[row] if self.commands else ""
 
     def csv(self) -> str:
@@ -68,7 +70,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Way:
-    """Where a reader goes on from here: a page of the dashboard, and what of it is shown."""
+    """Record of where a reader goes on from here: a page of the dashboard, and what of it is shown."""
 
     words: str
     path: str
@@ -122,7 +124,7 @@ class Named(str):
 
     @property
     def short(self) -> str:
-        """What a table shows of it."""
+        """Words on what a table shows of it."""
         return short_name(self)
 
 

@@ -127,18 +127,6 @@ def cause_by_step_us(job: JobFacts, cause: int) -> Array:
     return total / 1e3
 
 
-def charged_us(job: JobFacts) -> Array:
-    """Waiting charged to each rank and cause, us per step, mean over the other ranks: shape (ranks, causes).
-
-    A rank waits for others, never for itself: with two ranks, what one of them costs is all that the other waits.
-    """
-    total = np.zeros((len(job.ranks), len(CAUSES)))
-    blame = job.blame
-    known = blame["culprit"] != NULL
-    np.add.at(total, (blame["culprit"][known], blame["cause"][known]), blame["dur_ns"][known])
-    return total / 1e3 / max(1, step_count(job)) / max(1, len(job.ranks) - 1)
-
-
 @dataclass(frozen=True)
 class GroupTime:
     """Communication of one group inside the steps, per step and member: waiting for the last, and moving data.
@@ -183,7 +171,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Which members of collectives run while their rank is in a step, shape (members,)."""
+    """Flags of members of collectives that run while their rank is in a step, shape (members,)."""
     members = job.members
     inside = np.zeros(len(members), bool)
     for position, facts in enumerate(job.ranks):

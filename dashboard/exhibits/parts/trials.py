@@ -21,13 +21,14 @@ _COLUMNS = (
 
 
 def settings_words(tried: Tried) -> str:
-    """What was tried, and on top of what."""
+    """Words on what was tried, and on top of what."""
     beside = f" (beside {' + '.join(tried.beside)})" if tried.beside else ""
     return clean(" + ".join(tried.settings) + beside)
 
 
 def short_names(rows: Sequence[Tried]) -> list[str]:
-    """What each is called in a picture: the first setting of each fix; all of it where others have the same name."""
+    """Lines on what each is called in a picture: the first setting of each fix; all of it where others have the same
+    name."""
     names = [" + ".join(map(_first, tried.settings)) + (", added" if tried.beside else "") for tried in rows]
     return [clean(n) if names.count(n) == 1 else settings_words(t) for n, t in zip(names, rows, strict=True)]
 
@@ -53,7 +54,7 @@ def _estimate(found: Predicted | MeasuredGain | None) -> Amount | None:
 
 
 def by_gain(rows: Sequence[Tried]) -> list[Tried]:
-    """What is kept first, then the largest measured gain; what was not timed last."""
+    """Order: what is kept first, then the largest measured gain; what was not timed last."""
     return sorted(rows, key=lambda t: (t.state != KEPT, -(t.measured.share if t.measured is not None else -math.inf)))
 
 

@@ -46,8 +46,8 @@ def of_run(opened: OpenRun) -> tuple[Listing, ...]:
 
 
 def of_settings(opened: OpenRun, settings: Sequence[Setting]) -> tuple[Listing, ...]:
-    """What replays the run with these settings on a command line, and one run of the job with those of them that
-    `ddprof run` can make."""
+    """Commands: what replays the run with these settings on a command line, and one run of the job with those of them
+    that `ddprof run` can make."""
     found: tuple[Listing, ...] = ()
     if opened.argument:
         command = ["ddprof", "whatif", opened.argument, *_each("--set", [text_of(setting) for setting in settings])]

@@ -1,12 +1,13 @@
-"""Which host makes the others wait: the blame of its ranks together, and whether it is the host or one rank of it."""
+"""Exhibit on which host makes the others wait: the blame of its ranks together, and whether it is the host or one rank
+of it."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.job.charged import waited_for_us
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, matrix, sheet
-from ddprof.dashboard.exhibits.parts.numbers import charged_us
 from ddprof.dashboard.figures.charts import Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
@@ -34,7 +35,7 @@ def by_host(view: View) -> Exhibit | None:
     hosts = hosts_of(opened)
     if len(hosts) < 2:
         return None
-    by_rank = charged_us(opened.job) / 1e3
+    by_rank = waited_for_us(opened.job) / 1e3
     charged = np.array([by_rank[positions].sum(axis=0) for positions in hosts.values()])
     total = charged.sum(axis=1)
     columns = ("host", "ranks", *(f"{row.label} (ms)" for row in CAUSES.values()), "all (ms)")
@@ -61,7 +62,7 @@ def by_host(view: View) -> Exhibit | None:
 
 
 def _host_or_rank(opened: OpenRun, positions: list[int], charged_ms: Array) -> str:
-    """Whether a finding names all ranks of the host, some, or none."""
+    """Words on whether a finding names all ranks of the host, some, or none."""
     mine = {opened.job.rank_ids[p] for p in positions}
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         named = sorted(mine & set(finding.ranks))

@@ -29,7 +29,8 @@ _SENT, _RATE = "Which rank sends to which?", "Between which ranks is communicati
 
 @dataclass(frozen=True)
 class MatrixLines:
-    """What the lines of a matrix are: ranks or hosts. `blocks`: the host of each, "" where hosts are not told apart."""
+    """Record of what the lines of a matrix are: ranks or hosts. `blocks`: the host of each, "" where hosts are not told
+    apart."""
 
     names: tuple[str, ...]
     unit_of: Array

@@ -36,7 +36,7 @@ class Key:
 
     @property
     def background(self) -> str:
-        """Of the swatch, as CSS."""
+        """Background of the swatch, as CSS."""
         solid = var(self.color)
         return f"color-mix(in srgb,{solid} {PALE:.0%},{var('ground')})" if self.is_pale else solid
 
@@ -53,12 +53,12 @@ class Drawn:
 
     @property
     def height_px(self) -> int:
-        """Of the figure, without its legend."""
+        """Height of the figure, without its legend."""
         return int(self.layout["height"])
 
     @property
     def figure(self) -> dict[str, Any]:
-        """What plotly.js is given, with names for colours."""
+        """Fields: what plotly.js is given, with names for colours."""
         return {"data": self.data, "layout": self.layout}
 
 

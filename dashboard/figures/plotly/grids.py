@@ -59,7 +59,7 @@ def heatmap(chart: Heat) -> Drawn:
 
 
 def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any]:
-    """What is written on the cells."""
+    """Fields: what is written on the cells."""
     digits = cell_digits(values)
     lines, columns = np.nonzero(np.isfinite(values))
     return {
@@ -82,7 +82,7 @@ def _most(chart: Heat) -> str:
 
 
 def _key(chart: Heat) -> tuple[Key, ...]:
-    """What the colours mean."""
+    """Keys to what the colours mean."""
     unit = "points off the typical peer" if chart.shade is not None else chart.unit
     ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
     ends += [] if chart.diverging else [(_most(chart), 1.0)]

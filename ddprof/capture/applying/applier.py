@@ -1,4 +1,4 @@
-"""What appliers share: the constructor of a kind of object is called with the values that the fixes want."""
+"""Base of the appliers: the constructor of a kind of object is called with the values that the fixes want."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Applier(Instrumentor):
         return wanted
 
     def around(self, wanted: Values) -> AbstractContextManager[object]:
-        """What holds while the changed call is made: settings that the constructor reads elsewhere."""
+        """Context that holds while the changed call is made: settings that the constructor reads elsewhere."""
         return nullcontext()
 
     def present(self, arguments: Values, name: str) -> Any:

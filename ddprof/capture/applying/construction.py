@@ -28,11 +28,11 @@ class ConstructorCall:
         return dict(bound.arguments)
 
     def takes(self, name: str) -> bool:
-        """Whether the function has an argument of this name."""
+        """True where the function has an argument of this name."""
         return name in self.signature.parameters
 
     def with_values(self, values: Mapping[str, Any]) -> ConstructorCall:
-        """The same call with other values, each where the script gave it, the rest by name."""
+        """Call with other values, each where the script gave it, the rest by name."""
         positions = {name: at for at, name in enumerate(self.signature.parameters)}
         args, kwargs = list(self.args), dict(self.kwargs)
         for name, value in values.items():

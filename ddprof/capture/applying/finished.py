@@ -152,7 +152,7 @@ def _registered(model: Any) -> str:
 
 
 def exchanged_on_cpu(model: Any) -> bool:
-    """Whether NCCL has no part in it."""
+    """True where NCCL has no part in it."""
     return any(parameter.device.type == "cpu" for parameter in model.parameters())
 
 

@@ -39,7 +39,7 @@ class LoaderSettingsApplier(Applier):
         self.watch(source.DataLoader, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """What DataLoader would refuse, and what would only fail, or change the samples, once workers run."""
+        """Settings that DataLoader would refuse, and what would only fail, or change the samples, once workers run."""
         after = {**arguments, **wanted}
         return (
             lacking(call, wanted)

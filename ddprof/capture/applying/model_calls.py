@@ -1,4 +1,4 @@
-"""What is run as a wrapped model is called, changed in place: compiled, or under autocast.
+"""Code that is run as a wrapped model is called, changed in place: compiled, or under autocast.
 
 `Module.__call__` runs `_compiled_call_impl` where there is one, as `Module.compile` sets it: names of parameters, hooks
 and checkpoints of the model stay as they are.
@@ -75,7 +75,7 @@ class ModelCallApplier(FinishedObjectApplier):
 
 
 def call_of(module: Any) -> Any:
-    """What replaces the call of a module; None where nothing does."""
+    """Function that replaces the call of a module; None where nothing does."""
     return vars(module).get("_compiled_call_impl")
 
 
@@ -137,7 +137,7 @@ class _UnderAutocast(ChangedCall):
 
 
 def _casts(thing: Any) -> bool:
-    """Whether the wrapper casts by itself."""
+    """True where the wrapper casts by itself."""
     policy = getattr(thing, "mixed_precision", None)
     state = getattr(thing, "_get_fsdp_state", None)
     if state is not None:
@@ -156,7 +156,7 @@ class CompileApplier(ModelCallApplier):
     never = "no graph of the model reached the compiler: it was not called, or torch or the script leaves it no frame"
 
     def refusal(self, thing: Any) -> str:
-        """What the script has compiled, and what torch.compile does not take."""
+        """Words on what the script has compiled, and what torch.compile does not take."""
         if any(_compiled_by_script(module) for module in thing.modules()):
             return "the script compiles it, or a part of it, itself"
         if getattr(thing, "_use_orig_params", True) is False:

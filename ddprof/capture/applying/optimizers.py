@@ -27,7 +27,7 @@ class OptimizerSettingsApplier(Applier):
                 self.watch(cls, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """What the first step would refuse: torch checks some of it only there."""
+        """Settings that the first step would refuse: torch checks some of it only there."""
         after = {**arguments, **wanted}
         for name in wanted:
             if wanted[name] and after.get("fused") and after.get("foreach"):
@@ -89,7 +89,7 @@ class ZeroGradApplier(Applier):
         self.watch(module.optim.Optimizer, "zero_grad")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """What this torch lacks."""
+        """Features that this torch lacks."""
         return lacking(call, wanted)
 
 

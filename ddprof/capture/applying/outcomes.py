@@ -1,4 +1,4 @@
-"""What became of the fixes that this process was to apply."""
+"""Outcome of the fixes that this process was to apply."""
 
 from __future__ import annotations
 

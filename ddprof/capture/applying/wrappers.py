@@ -81,7 +81,7 @@ class Fsdp2SettingsApplier(Applier):
         self.watch(module, "fully_shard")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """What this torch lacks."""
+        """Features that this torch lacks."""
         return lacking(call, wanted)
 
 
@@ -119,7 +119,7 @@ class Fsdp1SettingsApplier(Applier):
         return values
 
     def present(self, arguments: Values, name: str) -> Any:
-        """Whether the strategy reshards, else the argument."""
+        """True where the strategy reshards, else the argument."""
         if name != "reshard_after_forward":
             return arguments.get(name)
         strategy = getattr(arguments.get("sharding_strategy"), "name", "FULL_SHARD")
@@ -166,7 +166,7 @@ class DeepSpeedSettingsApplier(Applier):
         return {"config": config}
 
     def present(self, arguments: Values, name: str) -> Any:
-        """As the configuration states it; None where it leaves the default."""
+        """Value as the configuration states it; None where it leaves the default."""
         return ((_config(arguments) or {}).get(_SECTION) or {}).get(name)
 
 

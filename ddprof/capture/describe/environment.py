@@ -61,7 +61,7 @@ def versions() -> dict[str, Any]:
 
 
 def precision() -> dict[str, Any]:
-    """What decides the number format of large matrix products, as set now; inside a forward autocast shows."""
+    """Fields: what decides the number format of large matrix products, as set now; inside a forward autocast shows."""
     torch = sys.modules["torch"]
     kind = device()["kind"]
     device_type = "cuda" if kind in ("cuda", "rocm") else kind

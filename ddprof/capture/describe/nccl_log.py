@@ -1,4 +1,4 @@
-"""What NCCL logs as it connects: its version, its network, the transport of every channel.
+"""Lines that NCCL logs as it connects: its version, its network, the transport of every channel.
 
 At NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT, NCCL writes that once per communicator, and nothing per collective. ddprof
 sets both only where the user has set none of NCCL_DEBUG*, neither in the environment nor in NCCL's own settings file.

@@ -23,8 +23,8 @@ _MAX_RATES = 16  # parameter groups
 
 
 class Observed:
-    """What the sidecar says about models, optimizers and loaders. A description is refreshed as long as its object
-    exists."""
+    """Record of what the sidecar says about models, optimizers and loaders. A description is refreshed as long as its
+    object exists."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard

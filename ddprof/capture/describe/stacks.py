@@ -1,4 +1,5 @@
-"""Where the threads of this process are, as plain data (file, line, function, lines of the script), and how it ends."""
+"""Places where the threads of this process are, as plain data (file, line, function, lines of the script), and how it
+ends."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _MAX_MESSAGE_CHARACTERS = 2000
 
 @lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
-    """Whether a file is not the user's own code."""
+    """True where a file is not the user's own code."""
     path = file.replace("\\", "/")
     return path.startswith("<") or any(place in path for place in _LIBRARIES)
 
@@ -114,7 +115,7 @@ def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int
 
 
 def ended(reason: str) -> dict[str, Any]:
-    """How this process ends: when, by which exception; where its main thread was, if a signal ends it."""
+    """The way that this process ends: when, by which exception; where its main thread was, if a signal ends it."""
     stopped = reason in ("watchdog", "signal")
     return {
         "at_ns": time.time_ns(),

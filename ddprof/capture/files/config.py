@@ -1,4 +1,4 @@
-"""What `ddprof run` tells the processes it starts.
+"""Settings that `ddprof run` tells the processes it starts.
 
 The settings travel in the environment, as the path of a folder below the shim that does not exist: launchers that hand
 on nothing but PYTHONPATH hand them on, and there is no file that somebody could replace or a full disk could cut.
@@ -44,7 +44,7 @@ class CaptureConfig:
 
     @classmethod
     def from_path(cls, text: str) -> CaptureConfig:
-        """What `as_path` made. Raises ValueError."""
+        """Configuration that `as_path` made. Raises ValueError."""
         head, found, run_dir = text.partition("/run_dir=")
         pairs = dict(pair.partition("=")[::2] for pair in head.split("/"))
         names = {field.name for field in dataclasses.fields(cls)} - {"run_dir", *_OPTIONAL}
@@ -66,7 +66,7 @@ def _unquoted(value: str) -> str:
 
 
 def rank_selected(spec: str, rank: int, world_size: int) -> bool:
-    """Whether `rank` opens trace windows under `--ranks spec`. Raises ValueError on a spec that cannot be read.
+    """True where `rank` opens trace windows under `--ranks spec`. Raises ValueError on a spec that cannot be read.
 
     "sample:N" takes N ranks spread evenly over the job, the first and the last included, the same on every rank. Of N
     blocks of ranks one after another, as hosts, stages and tensor-parallel groups mostly are, each is then seen.

@@ -26,7 +26,7 @@ def answer_signal() -> int | None:
 
 
 def handles(pid: int | str, number: int) -> bool:
-    """Whether a process of this host has a handler for a signal. False where the kernel does not say."""
+    """True where a process of this host has a handler for a signal. False where the kernel does not say."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))

@@ -65,7 +65,7 @@ class StepRing:
 
 @dataclass(frozen=True)
 class RingContent:
-    """What a ring file holds: who wrote it, the steps kept (oldest first), and how many were ever written.
+    """Record of what a ring file holds: who wrote it, the steps kept (oldest first), and how many were ever written.
 
     `started_ns` (unix) is None where it is not known; `identity` has all that the writer said of itself; `damaged`
     counts records that no step can have written.
@@ -114,7 +114,7 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
 
 
 def _is_step(record: tuple[int, ...]) -> bool:
-    """Whether a rank can have written these numbers. A clock that was set back makes short spans negative."""
+    """True where a rank can have written these numbers. A clock that was set back makes short spans negative."""
     written, number, start_ns, end_ns, *phases_ns, profiled = record
     return (
         0 < written <= MAX_STEPS

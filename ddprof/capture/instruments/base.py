@@ -1,4 +1,4 @@
-"""What an instrumentor is, and what it is told of."""
+"""Protocol of an instrumentor, and what it is told of."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Instrumentor(ABC):
 
 
 class Listeners:
-    """What to call on each occasion: only what an instrumentor overrides, so that an occasion that interests nobody
-    costs the training nothing."""
+    """Record of what to call on each occasion: only what an instrumentor overrides, so that an occasion that interests
+    nobody costs the training nothing."""
 
     def __init__(self, instrumentors: Sequence[Instrumentor] = ()) -> None:
         told, base = instrumentors, Instrumentor

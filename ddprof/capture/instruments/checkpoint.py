@@ -20,7 +20,7 @@ _SAVES = {"save", "async_save", "save_state_dict"}
 
 
 class _Nesting(threading.local):
-    """How many saves and loads are under way in this thread, whichever function was called."""
+    """Record of how many saves and loads are under way in this thread, whichever function was called."""
 
     depth = 0
 
@@ -68,7 +68,7 @@ class _Saving(Instrumentor):
         self._book(name, started_ns, time.time_ns())
 
     def _holds_up_training(self) -> bool:
-        """Whether this is the thread that trains (the main thread, until an optimizer has stepped), and no loader
+        """True where this is the thread that trains (the main thread, until an optimizer has stepped), and no loader
         fetches: a sample that was pickled is read by `torch.load`, and its time is the loader's."""
         trains = self.hub.observed.training_thread
         if trains is None:

@@ -171,7 +171,7 @@ class DataLoading(Instrumentor):
 
 
 def _items(batch: Any) -> Iterable[Any]:
-    """What a batch is made of, the tensors among it; nothing is read from them."""
+    """Rows on what a batch is made of, the tensors among it; nothing is read from them."""
     if isinstance(batch, (list, tuple)):  # first: it is the usual one, and asking for a Mapping takes a microsecond
         return batch
     return batch.values() if isinstance(batch, Mapping) else (batch,)

@@ -1,4 +1,4 @@
-"""What became of the settings that a run was to apply: rows of all ranks in one table, and the line that says it."""
+"""Outcome of the settings that a run was to apply: rows of all ranks in one table, and the line that says it."""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ class CapturedRun:
 
     @property
     def tick(self) -> Callable[[], int | None]:
-        """What is to be called twice a second while the job runs; a signal that it returns is to end the job."""
+        """Function that is to be called twice a second while the job runs; a signal that it returns is to end the
+        job."""
         watch: Callable[[], None] | None = None
         if self._monitor is not None:
             watch = self._monitor.tick
@@ -209,7 +210,7 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
 
 
 def _unexplained(_: Path) -> Explained | None:
-    """Where nobody is there to explain."""
+    """Answer where nobody is there to explain."""
     return None
 
 

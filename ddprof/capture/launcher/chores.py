@@ -1,4 +1,4 @@
-"""What `ddprof run` does of its own beside the job: one guard around all of it.
+"""Work that `ddprof run` does of its own beside the job: one guard around all of it.
 
 Whatever fails there costs one line, which says what is missing because of it. The job runs on, and its exit code is
 returned.

@@ -105,7 +105,7 @@ def request_stop(folder: Path) -> None:
 
 
 def runs_here(pid: int) -> bool:
-    """Whether a process of this host has the id `pid`, whoever's it is."""
+    """True where a process of this host has the id `pid`, whoever's it is."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

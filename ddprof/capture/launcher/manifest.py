@@ -94,7 +94,8 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
 
 
 def _of_window(share: float) -> str:
-    """What tracing costs; where traced steps were shorter than the others something else took time of these."""
+    """Words on what tracing costs; where traced steps were shorter than the others something else took time of
+    these."""
     if share < 0:
         return f"steps inside the trace window were {-100 * share:.0f} % shorter: the others were disturbed"
     return f"{100 * share:+.0f} % inside the trace window"

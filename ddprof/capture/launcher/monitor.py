@@ -121,7 +121,7 @@ class Watcher:
 
 
 class WindowBudget:
-    """Whether one more window may be asked for, as time passes and traces are written."""
+    """Budget: whether one more window may be asked for, as time passes and traces are written."""
 
     def __init__(self) -> None:
         self._opened: deque[float] = deque(maxlen=_WINDOWS_AN_HOUR)
@@ -141,7 +141,7 @@ class WindowBudget:
 
 
 class JobMonitor:
-    """What `ddprof run --mode monitor` does twice a second.
+    """Record of what `ddprof run --mode monitor` does twice a second.
 
     Counters, and windows on trouble (only where this is the leader).
     """

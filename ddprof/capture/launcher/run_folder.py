@@ -23,7 +23,7 @@ _MODE = 0o700  # of a folder of this user alone
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run is kept. `fallback_reason` says why it is not where it was asked for."""
+    """Record of where a run is kept. `fallback_reason` says why it is not where it was asked for."""
 
     path: Path
     manifest: Path
@@ -76,7 +76,7 @@ def _meet(parent: Path, name: str, job: SharedJob, now_s: float, shared: bool) -
 
 
 def _expects_more(path: Path, job: SharedJob, now_s: float) -> bool:
-    """Whether the job of a folder runs, and not all of its parts have come."""
+    """True where the job of a folder runs, and not all of its parts have come."""
     manifests = [path / MANIFEST, *path.glob("manifest.*.*.json")]
     if job.starts is not None and len(manifests) >= job.starts:
         return False

@@ -58,7 +58,7 @@ def salvage(folder: Path) -> list[str]:
 
 
 def _dead_here(name: str) -> bool:
-    """Whether a file's writer ran on this host and has ended. Writers on other nodes may still run."""
+    """True where a file's writer ran on this host and has ended. Writers on other nodes may still run."""
     fields = parse_stem(name)
     if fields is None or fields["host"] != host_label():
         return False

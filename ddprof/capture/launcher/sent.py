@@ -30,13 +30,14 @@ _SETTLE_S = 5.0
 
 
 def is_url(out: str) -> bool:
-    """Whether `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
+    """True where `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
     return "://" in out
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """What came of it: the folder's address in the store, how many files are there and which are not, and why."""
+    """Record of what came of it: the folder's address in the store, how many files are there and which are not, and
+    why."""
 
     address: str
     sent: int
@@ -44,7 +45,7 @@ class Uploaded:
     reason: str = ""
 
     def line(self, folder: Path) -> str:
-        """What to tell."""
+        """Words on what to tell."""
         if not self.kept:
             return f"uploaded to {self.address}"
         which = self.kept[0] if len(self.kept) == 1 else f"{len(self.kept)} of {len(self.kept) + self.sent} files"

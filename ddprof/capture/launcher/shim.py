@@ -1,4 +1,5 @@
-"""What a child process needs in its environment to be captured: the shim's folder on PYTHONPATH, and the settings."""
+"""Variables that a child process needs in its environment to be captured: the shim's folder on PYTHONPATH, and the
+settings."""
 
 from __future__ import annotations
 

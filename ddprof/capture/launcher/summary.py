@@ -1,4 +1,4 @@
-"""What the ranks of a run wrote, summed up from their sidecars for the manifest."""
+"""Summary of what the ranks of a run wrote, summed up from their sidecars for the manifest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Overhead(Struct):
 
 
 class _SidecarExtract(Struct):
-    """What the manifest takes from a sidecar. Rank and host are in the file's name."""
+    """Record of what the manifest takes from a sidecar. Rank and host are in the file's name."""
 
     world_size: Annotated[int, Meta(ge=0, le=LARGEST_RANK)] | None = None
     steps_total: _Count | None = None
@@ -71,7 +71,7 @@ _DECODER = Decoder(_SidecarExtract)
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What the ranks wrote."""
+    """Record of what the ranks wrote."""
 
     ranks: tuple[int, ...] = ()
     world_size: int | None = None

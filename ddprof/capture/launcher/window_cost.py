@@ -1,4 +1,4 @@
-"""What trace windows cost the job, by its step rings; where that is too much, later ones record less.
+"""Time that trace windows cost the job, by its step rings; where that is too much, later ones record less.
 
 One process decides, and says from which step on, so that every rank records the same: ranks that record differently
 would be told apart by that. In a window stacks are sampled more often, and shapes are written of every operator.

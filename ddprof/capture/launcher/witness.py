@@ -34,7 +34,7 @@ class GroupWitness:
         self._ask, self._answer = ours[1], theirs[0]
 
     def saw(self, number: int) -> bool:
-        """Whether the group was sent the signal that we have just got. Each is seen once."""
+        """True where the group was sent the signal that we have just got. Each is seen once."""
         if self._pid <= 0:
             return False
         time.sleep(_SETTLE_S)

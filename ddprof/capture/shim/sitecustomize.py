@@ -72,7 +72,7 @@ def _quietly(work) -> None:  # type: ignore[no-untyped-def]
 
 
 def _settings() -> "str | None":
-    """What `ddprof run` has set. Some launchers hand on variables that begin with PYTHON and no others."""
+    """Words on what `ddprof run` has set. Some launchers hand on variables that begin with PYTHON and no others."""
     for place in (os.environ.get("DDPROF_SHIM", ""), *os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         _, found, settings = place.partition(_SETTINGS)
         if found:
@@ -136,7 +136,7 @@ def _run_shadowed() -> None:
 
 
 def _say(error: Exception) -> None:
-    """As `guard.say`, which there may be none of."""
+    """Message as by `guard.say`, which there may be none of."""
     line = f"ddprof: no capture in this process: {type(error).__name__}: {error}\n"
     try:
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""How often to sample: as often as wanted, and never for more than a share of the time."""
+"""Sampling rate: as often as wanted, and never for more than a share of the time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SampleRate:
 
     @property
     def is_new(self) -> bool:
-        """Whether little is known yet of what its samples cost."""
+        """True where little is known yet of what its samples cost."""
         return self._measured < _FEW
 
     @property
@@ -60,5 +60,5 @@ class SampleRate:
 
     @property
     def cost_share(self) -> float | None:
-        """What it has cost of the time that passed; None where none has."""
+        """Share of the time that passed which it has cost; None where none has."""
         return self.cost_ns / self.lasted_ns if self.lasted_ns else None

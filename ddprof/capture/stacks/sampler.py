@@ -165,7 +165,7 @@ class StackSampler:
             self._collector.abandon()
 
     def described(self) -> dict[str, Any] | None:
-        """What the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
+        """Fields: what the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
         if self._file is None:
             return None
         return {
@@ -183,7 +183,7 @@ class StackSampler:
         }
 
     def _shorten_interval(self, wanted: bool) -> None:
-        """Where the collector can only wait for the GIL, it waits less while a window is open."""
+        """Shorter waits where the collector can only wait for the GIL, it waits less while a window is open."""
         if not isinstance(self._collector, ThreadCollector) and sys.version_info[:2] != (3, 12):
             return
         now_s = sys.getswitchinterval()
@@ -270,7 +270,7 @@ class StackSampler:
             )
 
     def _count_beside(self) -> None:
-        """Where the other threads are now, for the time since they were looked at last."""
+        """Count where the other threads are now, for the time since they were looked at last."""
         now_ns = time.monotonic_ns()
         covers_ns, self._beside_ns = now_ns - self._beside_ns, now_ns
         phase = self._tracker.phase
@@ -314,7 +314,7 @@ class StackSampler:
             self._file.write({"kind": "sources", "from": first_frame, "sources": source_lines(frames)})
 
     def _write_last(self, reason: str) -> None:
-        """Where every thread is as a signal ends the process: what a rank that hangs was in."""
+        """Write where every thread is as a signal ends the process: what a rank that hangs was in."""
         if self._file is None:
             return
         found = []

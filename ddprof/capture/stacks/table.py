@@ -49,7 +49,7 @@ class StackTable:
         return told, _from(self._frames, told)
 
     def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
-        """The same of (number of the stack that called it, number of its innermost frame)."""
+        """New stacks of (number of the stack that called it, number of its innermost frame)."""
         told, self._stacks_told = self._stacks_told, len(self._stacks)
         return told, _from(self._stacks, told)
 

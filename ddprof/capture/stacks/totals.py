@@ -1,4 +1,4 @@
-"""What samples add up to: counts by stack, phase and thread, handed out as they grow; the threads by number and
+"""Sums of samples: counts by stack, phase and thread, handed out as they grow; the threads by number and
 name."""
 
 from __future__ import annotations

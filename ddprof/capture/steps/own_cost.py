@@ -1,4 +1,4 @@
-"""What ddprof itself costs an unprofiled step, measured in a sample of the steps.
+"""Time that ddprof itself costs an unprofiled step, measured in a sample of the steps.
 
 In a sampled step every hook is timed where it runs, with the caches as cold as the training leaves them; the same calls
 in a tight loop take half as long (benchmarks/README.md). The code around the hooks (the functions that wrap the user's
@@ -88,7 +88,7 @@ def whole_share() -> float:
 
 
 def _per_call_ns(*functions: Callable[[], None]) -> list[float]:
-    """Of each function the time in its fastest round: on a busy machine the slower ones hold other processes' time. The
+    """Time of each function in its fastest round: on a busy machine the slower ones hold other processes' time. The
     functions take turns, so that slow phases of the machine affect all of them."""
     fastest_ns = [math.inf] * len(functions)
     for _ in range(_CALIBRATION_ROUNDS):

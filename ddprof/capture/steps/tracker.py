@@ -1,4 +1,4 @@
-"""Where a step begins and ends, and how long its phases took, seen from the training thread.
+"""Step timers: where a step begins and ends, and how long its phases took, seen from the training thread.
 
 A step begins at the first batch fetched after an optimizer step. Steps that fetch no batch (synthetic data, a loader we
 cannot see) begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several
@@ -26,7 +26,7 @@ Token = bool | Range  # whether a phase is counted, or its range while somebody 
 
 
 def in_main_thread() -> bool:
-    """Whether the caller runs in the main thread."""
+    """True where the caller runs in the main thread."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -170,7 +170,7 @@ class StepTracker:
 
     @property
     def booked(self) -> int:
-        """How many steps have closed."""
+        """Number of steps that have closed."""
         return self.log.booked
 
     @property
@@ -180,7 +180,8 @@ class StepTracker:
 
     @property
     def phase(self) -> int:
-        """What the training thread is in (the innermost phase; a recomputation is part of backward), else REST."""
+        """Phase that the training thread is in (the innermost phase; a recomputation is part of backward), else
+        REST."""
         depth = self._depth
         return next((phase for phase in _INNERMOST_FIRST if depth[phase]), REST)
 

@@ -115,7 +115,7 @@ class UnmarkedSteps:
             self._refused = True
 
     def _batch_goes_on(self) -> bool:
-        """Whether what happens now still belongs to the batch fetched last."""
+        """True where what happens now still belongs to the batch fetched last."""
         return self._fetched and self._on_batch < _CALLS_PER_BATCH * max(self._most_on_batch, 1)
 
     def _end_step(self) -> None:

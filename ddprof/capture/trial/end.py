@@ -86,7 +86,7 @@ class TrialEnd(Instrumentor):
             self._loss = first.detach()
 
     def _take_down_groups(self) -> None:
-        """What the end of the script would have done, had it been reached."""
+        """Do what the end of the script would have done, had it been reached."""
         distributed = sys.modules.get("torch.distributed")
         if self._has_ended and distributed is not None and distributed.is_initialized():
             distributed.destroy_process_group()

@@ -46,13 +46,13 @@ _WRAPPERS = (
 
 
 def start(settings: str, torch: ModuleType) -> Session:
-    """As `bootstrap.start`, with what applies the fixes and what ends the script. Raises ValueError on damaged
-    settings."""
+    """Session as by `bootstrap.start`, with what applies the fixes and what ends the script. Raises ValueError on
+    damaged settings."""
     return bootstrap.start(settings, torch, more)
 
 
 def more(hub: Hub) -> list[Instrumentor]:
-    """What the settings ask for."""
+    """Instrumentors that the settings ask for."""
     found = _appliers(hub) if hub.config.apply else []
     return [*found, TrialEnd(hub)] if hub.config.end_after else found
 

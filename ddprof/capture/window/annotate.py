@@ -73,7 +73,8 @@ class Annotator:
 
 
 def _bindings() -> tuple[Callable[[str], Any], Callable[[Any], None]]:
-    """How a range of torch.profiler begins and ends: torch's own binding, `record_function` where there is none."""
+    """The way that a range of torch.profiler begins and ends: torch's own binding, `record_function` where there is
+    none."""
     autograd = sys.modules["torch"].autograd
     enter = getattr(autograd, "_record_function_with_args_enter", None)
     leave = getattr(autograd, "_record_function_with_args_exit", None)

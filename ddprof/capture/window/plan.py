@@ -14,7 +14,8 @@ REASON = "ddprof.capture"
 
 
 class Less(NamedTuple):
-    """How many of INSTRUMENTS windows from a step on leave out, and why; more than there are: no window opens."""
+    """Record of how many of INSTRUMENTS windows from a step on leave out, and why; more than there are: no window
+    opens."""
 
     first_step: int
     left_out: int = 0
@@ -50,7 +51,7 @@ class WindowPlan:
             self._before, self._less = self._less, Less(request.first_step, request.steps, request.reason)
 
     def less_at(self, step: int) -> Less:
-        """What a window that opens as `step` begins leaves out."""
+        """Parts that a window that opens as `step` begins leaves out."""
         return self._less if step >= self._less.first_step else self._before
 
     def opens_at(self, step: int) -> str | None:
@@ -86,12 +87,12 @@ class WindowPlan:
         return self._end - 1
 
     def closes_at(self, step: int) -> bool:
-        """Whether the open window ends as `step` begins."""
+        """True where the open window ends as `step` begins."""
         return step >= self._end
 
 
 class _Capturing(Protocol):
-    """What it needs of the session."""
+    """Record of what it needs of the session."""
 
     guard: Guard
     journal: Journal

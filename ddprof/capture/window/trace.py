@@ -44,7 +44,7 @@ class TraceWindow:
 
     @property
     def is_open(self) -> bool:
-        """Whether the profiler records now."""
+        """True where the profiler records now."""
         return self._profiler is not None
 
     def open(self, first_step: int, reason: str, less: Less) -> bool:
@@ -152,7 +152,7 @@ class TraceWindow:
 
     @property
     def compressing(self) -> bool:
-        """Whether our own work still runs beside the training."""
+        """True where our own work still runs beside the training."""
         return bool(self._compressors) and any(thread.is_alive() for thread in self._compressors)
 
     def join(self, timeout_s: float) -> None:

@@ -49,7 +49,7 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
 
 
 def _packed_notes(ours: list[Source]) -> list[HealthNote]:
-    """Of each archive of a run folder: what it holds beside the traces, which is not looked up inside."""
+    """Notes on each archive of a run folder: what it holds beside the traces, which is not looked up inside."""
     counts = Counter(file.path for file in ours if file.member is not None)
     effect = "not used: unpack the archive to add settings, step timers and machines"
     return [
@@ -81,7 +81,7 @@ def _manifests(trace: Source, by_folder: Mapping[str, list[str]]) -> tuple[str, 
 
 
 def _common_length(a: str, b: str) -> int:
-    """How many characters two names have in common from the start."""
+    """Number of characters that two names have in common from the start."""
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

@@ -81,7 +81,7 @@ def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]
 
 
 def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
-    """What each file below a root is, in their order. Those of a store are asked for side by side."""
+    """Kind of each file below a root, in their order. Those of a store are asked for side by side."""
     late = Late()
 
     def look(candidate: Source) -> tuple[list[Found], list[HealthNote]]:
@@ -103,23 +103,23 @@ def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) ->
 
 @dataclass
 class Late:
-    """How far files are looked through for what begins late in them, all below one path together."""
+    """Record of how far files are looked through for what begins late in them, all below one path together."""
 
     left_bytes: int = LATE_EVENTS_TOGETHER_BYTES
 
     def looked(self, file: Found) -> Found:
-        """The same file, its part taken off."""
+        """This file, its part taken off."""
         self.left_bytes = max(0, self.left_bytes - max(0, file.looked_bytes - HEAD_BYTES))
         return file
 
     @property
     def of_one_bytes(self) -> int:
-        """How far one more file is looked through."""
+        """Bytes to which one more file is looked through."""
         return min(self.left_bytes, LATE_EVENTS_BYTES)
 
 
 def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
-    """What a file is, or, where it is an archive, each of its members, in one pass."""
+    """Kind of a file, or, where it is an archive, each of its members, in one pass."""
     try:
         with open_raw(candidate.path, head_only=True) as stored:
             packed = is_zip(stored.read(ZIP_MAGIC_BYTES))
@@ -157,7 +157,7 @@ def _look_inside(archive: Source, root: str, late: Late, notes: list[HealthNote]
 def _sniffed(
     source: Source, stored: IO[bytes], root: str, late_bytes: int, budget: MemberBudget | None = None
 ) -> Found:
-    """What a file is. JSON objects may hold megabytes of metadata before their events, logs of settings before their
+    """Kind of a file. JSON objects may hold megabytes of metadata before their events, logs of settings before their
     iterations: looked for in `late_bytes`.
     """
     blocks = ByteStream(stored, source.label, budget)
@@ -221,13 +221,13 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
 
 
 def _holds_events(file: Found) -> bool | None:
-    """Whether its format holds events; None where it is of none of them."""
+    """True where its format holds events; None where it is of none of them."""
     form = formats().get(file.sniffed.format or "")
     return None if form is None else form.holds_events
 
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
-    """What each log says of the whole run, beside the traces of some steps."""
+    """Notes on what each log says of the whole run, beside the traces of some steps."""
     effect = "not used for the verdict; `ddprof analyze LOG` reads it"
     notes = []
     for log in logs:
@@ -239,7 +239,7 @@ def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
 
 
 def _absolute(root: str) -> str:
-    """What was given, as the paths of the files below it begin."""
+    """Words on what was given, as the paths of the files below it begin."""
     return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
 
 

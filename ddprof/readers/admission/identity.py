@@ -33,7 +33,8 @@ def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> 
 
 
 def _swapped_notes(result: Sequence[Identity], paths: Sequence[str]) -> list[HealthNote]:
-    """Where names and contents state the same ranks, each once, but in another order: somebody renamed the files."""
+    """Notes on where names and contents state the same ranks, each once, but in another order: somebody renamed the
+    files."""
     named, held = [rank_in_name(path) for path in paths], [identity.rank for identity in result]
     odd = [at for at, rank in enumerate(named) if rank != held[at]]
     if not odd or None in named or len(set(named)) < len(named) or Counter(named) != Counter(held):

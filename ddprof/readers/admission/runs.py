@@ -1,4 +1,4 @@
-"""Which sources lie together: one run per folder, unless folders are one rank or one host each.
+"""Sources that lie together: one run per folder, unless folders are one rank or one host each.
 
 Whether what lies together is one job, its content tells once it has been read (`admission.jobs`).
 """
@@ -50,7 +50,7 @@ def group_runs(
 
 
 def _given(members: tuple[Source, ...]) -> str:
-    """Where a run lies: the folder of its files, or its only file without suffixes."""
+    """Words on where a run lies: the folder of its files, or its only file without suffixes."""
     first = members[0]
     alone = len({(s.path, s.member) for s in members}) == 1
     return os.path.join(run_folder(first), stem(first.path)) if alone else run_folder(first)
@@ -80,7 +80,7 @@ def _label(folder: str, roots: list[str]) -> str:
 
 
 def _one_window(members: list[Source], window: int | None, notes: list[HealthNote]) -> list[Source]:
-    """Of files that one rank wrote one after another (windows, restarts), the last, or that of the given number."""
+    """Among files that one rank wrote one after another (windows, restarts), the last, or that of the given number."""
     by_writer: dict[tuple[str, str | None], list[Source]] = {}
     for source in members:
         by_writer.setdefault((_writer(source), source.part), []).append(source)
@@ -158,7 +158,7 @@ def _tells(name: str) -> bool:
 
 
 def _is_form(word: str, other: str) -> bool:
-    """Whether two words are forms of one: equal but for their endings."""
+    """True where two words are forms of one: equal but for their endings."""
     one, two = sorted((word.removesuffix("s"), other.removesuffix("s")), key=len)
     return one == two or (len(one) >= _LEAST_STEM and two.startswith(one) and len(two) - len(one) <= 1)
 

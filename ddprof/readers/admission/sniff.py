@@ -1,4 +1,4 @@
-"""What a file is, by its content. Names are never trusted: suffixes lie, and exporters invent new ones."""
+"""Kind of a file, by its content. Names are never trusted: suffixes lie, and exporters invent new ones."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _otherwise(sample: Sample) -> str:
 
 
 def _foreign(sample: Sample) -> str | None:
-    """What the file is and what to do with it, for a person; None where it is none of these."""
+    """Words on what the file is and what to do with it, for a person; None where it is none of these."""
     for form in formats().values():
         if form.missing is not None and form.recognise(sample) and (what := form.missing()):
             return what

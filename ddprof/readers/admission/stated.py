@@ -1,4 +1,4 @@
-"""What one file says of its rank before its events: a few kilobytes of it are read, and its name."""
+"""Statement: what one file says of its rank before its events: a few kilobytes of it are read, and its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Stated:
 
 
 def stated_by(sources: Sequence[Source]) -> list[Stated]:
-    """What each source states, in order. Nothing of it is an error: whoever reads the file says what is wrong."""
+    """Statements: what each source states, in order. Nothing of it is an error: whoever reads the file says what is
+    wrong."""
     if not any(is_url(source.path) for source in sources):
         return [_stated(source) for source in sources]
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -23,12 +23,12 @@ _LOCAL = "file://"
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a file of this name, where nobody named it, is no trace."""
+    """True where a file of this name, where nobody named it, is no trace."""
     return name.endswith(_SKIPPED_SUFFIXES)
 
 
 def may_be_anything(name: str) -> bool:
-    """Whether a file of this name is worth no note where it turns out to be nothing that is read."""
+    """True where a file of this name is worth no note where it turns out to be nothing that is read."""
     return name.endswith(_TEXT_SUFFIXES)
 
 

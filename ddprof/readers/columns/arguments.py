@@ -216,7 +216,8 @@ def _with_rows(rows: Array, events: Callable[[Array], Sequence[Event]]) -> Itera
 
 @lru_cache(maxsize=REMEMBERED)
 def _peer_and_tag(operator: str, values: bytes) -> tuple[int, int]:
-    """What a c10d operator was called with; NULL where the trace does not say (inputs are recorded with shapes)."""
+    """Arguments that a c10d operator was called with; NULL where the trace does not say (inputs are recorded with
+    shapes)."""
     try:
         given = json.loads(values or b"[]")
     except (ValueError, RecursionError):

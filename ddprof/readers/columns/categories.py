@@ -1,4 +1,4 @@
-"""What each category of Kineto's events means, looked up once a category instead of once an event."""
+"""Meaning: what each category of Kineto's events means, looked up once a category instead of once an event."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MIN_FRAME_NS = 100_000
 
 
 class Route(IntEnum):
-    """As `scan.c` has it: into columns, only counted, long Python frames into columns, left to msgspec, or into columns
-    with what is used of an operator's arguments.
+    """Routes as `scan.c` has it: into columns, only counted, long Python frames into columns, left to msgspec, or into
+    columns with what is used of an operator's arguments.
     """
 
     KEEP, DROP, PYTHON, REST, OPERATOR = range(5)
@@ -52,12 +52,12 @@ class Categories(dict[str, int]):
 
     @property
     def dropped(self) -> Array:
-        """Which categories are arrows; bool."""
+        """Flags of categories that are arrows; bool."""
         return np.frombuffer(bytes(self._dropped), bool)
 
     @property
     def is_python(self) -> Array:
-        """Which categories are frames of Python; bool."""
+        """Flags of categories that are frames of Python; bool."""
         return np.frombuffer(bytes(self._python), bool)
 
     def numbers(self, categories: list[str]) -> Array:
@@ -65,7 +65,7 @@ class Categories(dict[str, int]):
         return np.frombuffer(array("i", list(map(self.__getitem__, categories))), np.int32)
 
     def route(self, number: int) -> int:
-        """What the native scanner does with the spans of a category: a Route."""
+        """Route: what the native scanner does with the spans of a category: a Route."""
         if self._python[number]:
             return Route.PYTHON
         if self._dropped[number]:
@@ -75,6 +75,6 @@ class Categories(dict[str, int]):
         return Route.REST if self._kinds[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
 
     def counts(self, numbers: Array) -> dict[str, int]:
-        """How often each category occurs among `numbers`, those that do not left out."""
+        """Times that each category occurs among `numbers`, those that do not left out."""
         each = np.bincount(numbers, minlength=len(self)).tolist()
         return {category: n for category, n in zip(self, each, strict=True) if n}

@@ -122,7 +122,8 @@ class EventColumns:
             return present, self._known.numbers(list(map(_CATEGORY, present)))
 
     def _kept(self, present: list[Event], numbers: Array) -> Array:
-        """Which events are of a category that is used. Of what Python did: garbage collections, and long frames."""
+        """Flags of events that are of a category that is used. Of what Python did: garbage collections, and long
+        frames."""
         dropped = self._known.dropped[numbers]
         python = self._known.is_python[numbers]
         if python.any():

@@ -113,7 +113,7 @@ def _members(listed: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _members_in(text: str) -> tuple[int, ...]:
-    """The same of a list's text, which all ranks of a job have in common."""
+    """Members of a list's text, which all ranks of a job have in common."""
     return _members(_NUMBER.findall(text)) if "..." not in text else ()
 
 

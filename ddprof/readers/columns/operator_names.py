@@ -1,4 +1,4 @@
-"""What is used of an operator's arguments, looked up once a name instead of once an event."""
+"""Table of what is used of an operator's arguments, looked up once a name instead of once an event."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
 
 
 class Used(IntEnum):
-    """As `scan.c` has it: nothing, the shapes and types of the inputs, or more than the scanner knows of."""
+    """Uses as `scan.c` has it: nothing, the shapes and types of the inputs, or more than the scanner knows of."""
 
     NOTHING, SHAPES, ALL = range(3)
 
 
 class OperatorNames:
-    """What is used of the operators of each name; `strings` numbers the names in order of first use."""
+    """Record of what is used of the operators of each name; `strings` numbers the names in order of first use."""
 
     def __init__(self, strings: Mapping[str, int]) -> None:
         self._strings = strings
@@ -40,11 +40,11 @@ class OperatorNames:
         return self._used
 
     def route(self, number: int) -> int:
-        """What the native scanner takes of an operator: a Used."""
+        """Use: what the native scanner takes of an operator: a Used."""
         return self._known()[number]
 
     def are_used(self, names: Array) -> Array:
-        """Of which operators something is used, by the numbers of their names; bool."""
+        """Flags of the operators of which something is used, by the numbers of their names; bool."""
         used: Array = np.frombuffer(bytes(self._known()), np.uint8)[names] != Used.NOTHING
         return used
 

@@ -31,7 +31,7 @@ _KEPT = _Kept()
 
 
 def is_zip(stored: bytes) -> bool:
-    """Whether the first bytes of a file, as it is stored, are those of a zip file."""
+    """True where the first bytes of a file, as it is stored, are those of a zip file."""
     return stored.startswith(MAGIC)
 
 

@@ -1,4 +1,4 @@
-"""What file names say: the rank, and which part of a name is only a time stamp or a window."""
+"""Statements of file names: the rank, and which part of a name is only a time stamp or a window."""
 
 from __future__ import annotations
 

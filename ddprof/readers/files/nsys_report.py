@@ -16,7 +16,7 @@ _LONGEST_S = 600  # a report of some GB takes minutes
 
 
 def can_export() -> bool:
-    """Whether `nsys` is on PATH."""
+    """True where `nsys` is on PATH."""
     return shutil.which("nsys") is not None
 
 

@@ -21,7 +21,7 @@ _KEPT_BLOCKS = 3  # the one that is read, the next one, and the one before, whic
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is of a store rather than of this machine."""
+    """True where a path is of a store rather than of this machine."""
     return "://" in path
 
 
@@ -60,11 +60,11 @@ class Listed:
         self._folders: dict[str, tuple[list[str], dict[str, str]]] = {}  # names, sorted, and the stamp of each
 
     def stamp(self, url: str) -> str | None:
-        """What changes with the content of a file ("": the store does not tell); None where there is none."""
+        """Words on what changes with the content of a file ("": the store does not tell); None where there is none."""
         return self._folder(url)[1].get(url)
 
     def starting_with(self, stem: str) -> list[str]:
-        """As the function of that name."""
+        """Lines as by the function of that name."""
         names = self._folder(stem)[0]
         return names[bisect_left(names, stem) : bisect_left(names, stem + _LAST)]
 
@@ -108,7 +108,7 @@ class _Reading(io.RawIOBase):
             return int(self._opened.seek(offset, whence))
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Place where the next byte is read."""
         return int(self._opened.tell())
 
     def readable(self) -> bool:

@@ -18,7 +18,7 @@ _ENDS = (tarfile.EmptyHeaderError, tarfile.EOFHeaderError)  # type: ignore[attr-
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether unpacked bytes are those of a tar file."""
+    """True where unpacked bytes are those of a tar file."""
     return head[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
 
 

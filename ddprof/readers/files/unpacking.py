@@ -40,12 +40,12 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
-    """Whether so much came out of so little that the rest is not worth unpacking."""
+    """True where so much came out of so little that the rest is not worth unpacking."""
     return unpacked_bytes > max(FREE_BYTES, MAX_RATIO * packed_bytes)
 
 
 class Budget:
-    """What the members of one archive may unpack to together: as much as one file of its size."""
+    """Record of what the members of one archive may unpack to together: as much as one file of its size."""
 
     words = f"its files unpack to more than {MAX_RATIO} times its size: the rest is not read"
 
@@ -60,19 +60,19 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no more is unpacked."""
+        """True where no more is unpacked."""
         return is_bomb(self._packed_bytes, self._total)
 
 
 @dataclass(frozen=True)
 class MemberBudget:
-    """What is left of an archive's budget for one member."""
+    """Record of what is left of an archive's budget for one member."""
 
     archive: Budget
     member: str
 
     def is_spent(self, unpacked_bytes: int) -> bool:
-        """Whether the member, which has given so much, must end."""
+        """True where the member, which has given so much, must end."""
         self.archive.gave(self.member, unpacked_bytes)
         return self.archive.is_spent
 
@@ -135,7 +135,7 @@ class ByteStream:
         self.damage = self._stored_damage()
 
     def _stored_damage(self) -> str | None:
-        """What a member of a zip file says of its end."""
+        """Words on what a member of a zip file says of its end."""
         damage: str | None = getattr(self._raw, "damage", None)
         return damage
 
@@ -180,7 +180,8 @@ class ByteStream:
                     return
 
     def _before_damage(self, member_at: int, seen_bytes: int) -> Iterator[bytes]:
-        """What a gzip member holds between the blocks that came and its damage, for which the unpacker gave nothing."""
+        """Bytes that a gzip member holds between the blocks that came and its damage, for which the unpacker gave
+        nothing."""
         try:
             self._raw.seek(member_at)
         except (OSError, ValueError):

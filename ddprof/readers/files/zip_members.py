@@ -100,7 +100,7 @@ class _Blockwise:
 
     @property
     def eof(self) -> bool:
-        """Whether all has come."""
+        """True where all has come."""
         return bool(self._unpacker.eof)
 
     @property
@@ -120,12 +120,12 @@ class _Lzma:
 
     @property
     def eof(self) -> bool:
-        """Whether all has come."""
+        """True where all has come."""
         return self._inner is not None and bool(self._inner.eof)
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing comes without more data."""
+        """True where nothing comes without more data."""
         return self._inner is None or bool(self._inner.needs_input)
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:

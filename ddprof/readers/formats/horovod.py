@@ -194,7 +194,7 @@ def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[H
 
 
 def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[HealthNote]:
-    """What came before the first step."""
+    """Notes on what came before the first step."""
     first_ns = _step_starts(negotiations)[0]
     once = [n for n in negotiations if n.start_ns < first_ns]
     if not once:

@@ -55,7 +55,7 @@ class _Done:
 
     @property
     def bytes_in_and_out(self) -> tuple[int, int]:
-        """What this rank gives and gets."""
+        """Bytes that this rank gives and gets."""
         whole = self.size_bytes * self.members if self.size_bytes != NULL and self.members else NULL
         if self.op == "AllGather":
             return self.size_bytes, whole
@@ -64,7 +64,7 @@ class _Done:
 
 @dataclass
 class _Batch:
-    """What the line before a batch said: of whom the next lines are, and how many of each kind."""
+    """Record of what the line before a batch said: of whom the next lines are, and how many of each kind."""
 
     header: Any = None
     metadata: Any = None
@@ -133,7 +133,7 @@ def _losses(
     stated: list[tuple[dict[str, Any], dict[str, Any], str]],
     orphans: int,
 ) -> Iterator[HealthNote]:
-    """What the plugin did not write, and what cannot be told whose it is."""
+    """Notes on what the plugin did not write, and what cannot be told whose it is."""
     if orphans:
         issue = f"{source.label}: {orphans} operations without the line that names their communicator"
         yield HealthNote(issue, "left out")

@@ -1,4 +1,4 @@
-"""What of a file's events could not be read, counted: how many, how much of the text, and from when."""
+"""Count of what of a file's events could not be read, counted: how many, how much of the text, and from when."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TEXT = re.compile(rb'[\w"]')  # what is lost without it are brackets and commas
 
 @dataclass
 class Damage:
-    """What could not be read, and what was kept in spite of a defect.
+    """Record of what could not be read, and what was kept in spite of a defect.
 
     `lost_events` counts what is left of events in the text that was given up; events of which nothing is left cannot be
     counted. `first_us`, `last_us`: their times as written. `mended`: events kept without a value that is no JSON or of
@@ -49,7 +49,7 @@ class Damage:
             self.last_us = us if self.last_us is None else max(self.last_us, us)
 
     def notes(self, label: str) -> list[HealthNote]:
-        """What to say of it: one note on what is lost, and on what is missing or odd in what was kept."""
+        """Notes on what to say of it: one note on what is lost, and on what is missing or odd in what was kept."""
         notes = []
         if self.truncated:
             where = f" after byte {self.first_offset:,}" if self.first_offset is not None and self.spots == 1 else ""
@@ -78,7 +78,7 @@ class Damage:
 
 
 def mended_note(label: str, events: int) -> HealthNote:
-    """What to say of events that are kept without one of their values."""
+    """Notes on what to say of events that are kept without one of their values."""
     return HealthNote(f"{label}: {_events(events)} with an invalid value", "kept without that value", "info")
 
 

@@ -51,7 +51,7 @@ def load_events(path: str, member: str | None = None) -> tuple[list[TimelineEven
 
 
 def _is_odd(record: dict[str, Any]) -> bool:
-    """Whether an event has a member of the wrong type, which reads as missing."""
+    """True where an event has a member of the wrong type, which reads as missing."""
     texts, identifiers = map(record.get, ("ph", "cat", "name")), map(record.get, ("pid", "tid"))
     return any(value is not None and as_text(value) is None for value in texts) or any(
         value is not None and as_identifier(value) is None for value in identifiers
@@ -97,7 +97,7 @@ def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, A
 
 
 def _record(value: dict[str, Any]) -> dict[str, Any] | None:
-    """What a damaged text holds is an event if it says when it was, or what it is."""
+    """Fields: what a damaged text holds is an event if it says when it was, or what it is."""
     return value if value.keys() & _MARKS else None
 
 

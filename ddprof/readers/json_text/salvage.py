@@ -122,7 +122,7 @@ class Salvager(Generic[T]):
 
     @staticmethod
     def _skipped(saved: Salvage[T], text: bytes, until: int) -> None:
-        """What lies between the last event and `until` is lost, unless it only divides two events."""
+        """All that lies between the last event and `until` is lost, unless it only divides two events."""
         glue = _GLUE.match(text, saved.end, until)
         if glue is None or glue.end() < until:
             saved.lost.append((saved.end, until))
@@ -164,8 +164,8 @@ def _fraction(digits: str) -> Decimal | None:
 
 
 def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
-    """Where the object ends whose opening brace is at `start`, and whether it is whole; None where the text ends before
-    it does.
+    """Place where the object ends whose opening brace is at `start`, and whether it is whole; None where the text ends
+    before it does.
 
     Its brackets match and its strings end, no more: what it holds is for a parser to judge. It breaks off where they do
     not, and where another event begins inside it, as one that was cut does.
@@ -191,7 +191,7 @@ def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
 
 
 def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:
-    """Whether the closing bracket at this offset ends the list; None where the text ends before that is clear.
+    """True where the closing bracket at this offset ends the list; None where the text ends before that is clear.
 
     It does where a value of the root, the end of the root, or another document follows. `is_last`: nothing follows the
     text.

@@ -89,7 +89,7 @@ class Block:
 
 
 def is_native() -> bool:
-    """Whether the scanner was built, and is wanted."""
+    """True where the scanner was built, and is wanted."""
     return _scan is not None and os.environ.get("DDPROF_NATIVE", "1") != "0"
 
 

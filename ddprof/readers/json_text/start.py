@@ -1,4 +1,4 @@
-"""Where the list of events begins: behind the values of the root, or at the root itself, in text that grows."""
+"""Place where the list of events begins: behind the values of the root, or at the root itself, in text that grows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Beginning:
         self._root_end: int | None = None
 
     def add(self, chunk: bytes, is_last: bool) -> Start | None:
-        """What the text so far says; None where more of it is needed. `is_last`: there is no more."""
+        """Start that the text so far says; None where more of it is needed. `is_last`: there is no more."""
         if not self._scanned:
             chunk = bytes(self.text) + chunk  # a chunk may end inside the byte order mark
             self.text = bytearray(chunk.removeprefix(_BOM).lstrip(_SPACE))
@@ -61,7 +61,7 @@ class Beginning:
         return None
 
     def _is_over(self) -> bool:
-        """Whether the root is no object, or ended before any list began and something else follows it."""
+        """True where the root is no object, or ended before any list began and something else follows it."""
         if len(self.text) <= _LONGEST_KEY:
             return False
         if not self.text.startswith(b"{"):

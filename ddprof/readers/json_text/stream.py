@@ -185,7 +185,8 @@ class EventStream(Generic[B, T]):
             self.damage.truncated = not self.is_list_root or self.damage.spots > spots
 
     def _collect_footer(self, rest: bytes) -> None:
-        """What lies behind the bracket that ends the list: the other values of the root, and nothing after them."""
+        """Collect what lies behind the bracket that ends the list: the other values of the root, and nothing after
+        them."""
         footer = rest[1:]
         for chunk in self.chunks:
             footer += chunk

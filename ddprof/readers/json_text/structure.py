@@ -1,4 +1,4 @@
-"""Where objects begin and end in JSON text.
+"""Places where objects begin and end in JSON text.
 
 Brace depth outside strings, as one vectorised pass. Never text patterns.
 """

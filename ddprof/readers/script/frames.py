@@ -1,4 +1,4 @@
-"""What a Python frame of a trace is: file, line, function, and whether it is the user's own code."""
+"""Parts of a Python frame of a trace: file, line, function, and whether it is the user's own code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def frame_of(name: str) -> Frame:
 
 
 def is_library(file: str) -> bool:
-    """Whether a file belongs to Python, to a launcher or to an installed library rather than to the user.
+    """True where a file belongs to Python, to a launcher or to an installed library rather than to the user.
 
     `file`: an absolute path, or one without a prefix of sys.path, of which the first part is the top-level package. A
     package that no list holds counts as the user's.
@@ -53,13 +53,13 @@ def is_library(file: str) -> bool:
 
 
 def is_library_at(file: str, short: str) -> bool:
-    """The same of a file whose absolute path is known too (`short`: without its prefix of sys.path): the standard
+    """True likewise for a file whose absolute path is known too (`short`: without its prefix of sys.path): the standard
     library is where Python was installed, and a script elsewhere that has a name of it is the user's."""
     return is_installed(file) or is_installed(short) or _top(short) in _listed()
 
 
 def is_installed(file: str) -> bool:
-    """Whether a path says that the file came with Python or was installed."""
+    """True where a path says that the file came with Python or was installed."""
     patterns = (_INSTALLED.search(file), _LAUNCHER.search(file), _DATASETS.match(file))
     return file.startswith("<") or any(patterns)
 

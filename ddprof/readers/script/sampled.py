@@ -65,14 +65,14 @@ def with_samples(
 
 
 def is_coarse(process: SampledProcess, step_ns: int | None) -> bool:
-    """Whether the samples of a window are too far apart to say in which part of a step they were."""
+    """True where the samples of a window are too far apart to say in which part of a step they were."""
     if step_ns is None or not len(process.samples):
         return False
     return float(np.median(process.samples[:, 3])) * MIN_PER_STEP > step_ns
 
 
 def _used(process: SampledProcess) -> Array:
-    """Which stacks were seen, or lie around one that was; bool."""
+    """Flags of stacks that were seen, or lie around one that was; bool."""
     used = np.zeros(len(process.stacks), bool)
     used[process.counts[:, 0]] = True
     used[process.samples[:, 2]] = True

@@ -44,7 +44,7 @@ def traced_script(track: Array, start_ns: Array, dur_ns: Array, name: Array, str
 
 
 def traced_modules(track: Array, start_ns: Array, dur_ns: Array, name: Array, strings: Sequence[str]) -> Modules:
-    """The same of the calls of modules, which have an event beside their frame."""
+    """Modules of the calls of modules, which have an event beside their frame."""
     used, name = np.unique(name, return_inverse=True)
     written = [strings[number] for number in used.tolist()]
     is_module = np.array([text.startswith(_MODULE) for text in written], bool)

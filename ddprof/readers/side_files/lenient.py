@@ -35,7 +35,7 @@ def parse(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
 
 
 def typed(value: Any, kind: type[S]) -> tuple[S, list[str]]:
-    """The same of plain values. Raises TypeError where they are no dict."""
+    """Typed form of plain values. Raises TypeError where they are no dict."""
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     unfit: list[str] = []
@@ -43,7 +43,7 @@ def typed(value: Any, kind: type[S]) -> tuple[S, list[str]]:
 
 
 def unfit_note(path: str, unfit: Sequence[str]) -> list[HealthNote]:
-    """What to say of the values that were left out of a file."""
+    """Notes on what to say of the values that were left out of a file."""
     if not unfit:
         return []
     more = f" and {len(unfit) - _SHOWN} more" if len(unfit) > _SHOWN else ""

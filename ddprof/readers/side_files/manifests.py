@@ -24,7 +24,7 @@ Form = TypeVar("Form", bound=Struct)
 
 
 class Manifest(Struct, frozen=True):
-    """What one `ddprof run` saw of its host, and of the job's ranks by their number."""
+    """Record of what one `ddprof run` saw of its host, and of the job's ranks by their number."""
 
     host: str | None = None
     topology: Topology | None = None
@@ -34,7 +34,7 @@ class Manifest(Struct, frozen=True):
 
 
 def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
-    """Of the manifests beside a trace those that may be its host's: that name its host, and the one that names none."""
+    """Manifests beside a trace that may be its host's: that name its host, and the one that names none."""
     host = file_name(trace).split(".")[1:2]
     return tuple(m for m in manifests if file_name(m) == _MAIN or file_name(m).split(".")[1:2] == host)
 
@@ -50,7 +50,7 @@ def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
 
 
 def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
-    """What every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
+    """Times that every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
     timed = [(one_rank(rank), medians) for path in manifests for rank, medians in _read(path).step_times.items()]
     return {rank: medians for rank, medians in timed if rank is not None and medians.step_ns}
 
@@ -93,14 +93,15 @@ def _plain(uuid: str | None) -> str | None:
 
 
 class Launch(Struct, frozen=True):
-    """Of a manifest: the command, quoted as a shell takes it, and the folder that it was started in."""
+    """Launch by a manifest: the command, quoted as a shell takes it, and the folder that it was started in."""
 
     command: str = ""
     cwd: str = ""
 
 
 def launch_of(manifests: Iterable[str]) -> Launch | None:
-    """How the job of these manifests was started; None where that is not one command: every node had its own."""
+    """The way that the job of these manifests was started; None where that is not one command: every node had its
+    own."""
     found = sorted(set(manifests))
     if len(found) != 1:
         return None
@@ -112,7 +113,8 @@ def launch_of(manifests: Iterable[str]) -> Launch | None:
 
 
 class PartOfJob(Struct, frozen=True):
-    """Of the manifests of one folder: the job by the name that its launcher shares, its ranks there, its size."""
+    """Statement of the manifests of one folder: the job by the name that its launcher shares, its ranks there, its
+    size."""
 
     job: str = ""
     ranks: tuple[Rank, ...] = ()
@@ -121,7 +123,7 @@ class PartOfJob(Struct, frozen=True):
 
 
 def part_of_job(manifests: Iterable[str]) -> PartOfJob:
-    """What the manifests of one folder state together; empty where they state nothing, or two jobs."""
+    """Record of what the manifests of one folder state together; empty where they state nothing, or two jobs."""
     found = [_parsed_as(path, PartOfJob) for path in manifests]
     jobs, sizes = {part.job for part in found if part.job}, {part.world_size for part in found if part.world_size}
     if len(jobs) > 1 or len(sizes) != 1:
@@ -132,14 +134,14 @@ def part_of_job(manifests: Iterable[str]) -> PartOfJob:
 
 
 class RunEnd(Struct, frozen=True):
-    """Of a manifest: the exit code of the job, and what was seen of it hanging."""
+    """End of the run by a manifest: the exit code of the job, and what was seen of it hanging."""
 
     exit_code: Whole | None = None
     hang: dict[str, object] | None = None
 
 
 def run_end(folder: str) -> RunEnd | None:
-    """How the job of a run folder ended; None where no manifest says it."""
+    """The way that the job of a run folder ended; None where no manifest says it."""
     manifest = os.path.join(folder, _MAIN)
     if not is_url(manifest) and not os.path.isfile(manifest):
         return None

@@ -1,4 +1,5 @@
-"""What lies beside a rank's trace, typed: its sidecar (docs/run-folder.md), and the flight recorder's dump."""
+"""Record of what lies beside a rank's trace, typed: its sidecar (docs/run-folder.md), and the flight recorder's
+dump."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ddprof.sidecar import Sidecar
 
 
 def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
-    """What our capture knows of the rank; an empty one and a note where the file cannot be used."""
+    """Notes on what our capture knows of the rank; an empty one and a note where the file cannot be used."""
     effect = "settings of this rank are unknown"
     if path is None:
         return Sidecar(), []

@@ -79,7 +79,7 @@ class _Samples(_Line, tag="samples"):
 
 
 class _Last(_Line, tag="last"):
-    """What each thread was in as a signal ended the process: pairs of thread and stack."""
+    """Record of what each thread was in as a signal ended the process: pairs of thread and stack."""
 
     at_ns: _Time = 0
     threads: list[tuple[_Number, _Number]] = field(default_factory=list)
@@ -94,7 +94,7 @@ _DECODER: msgspec.json.Decoder[_Any] = msgspec.json.Decoder(_Any)
 
 
 class SampledProcess:
-    """What one file holds. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
+    """Record of what one file holds. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
 
     `counts`: stack, phase, thread, samples, ns (as `_shared_out` has them), late ns; shape (rows, 6). `samples`: unix
     ns, ns until the thread answered, stack, period ns; in time order, shape (rows, 4).
@@ -206,7 +206,7 @@ def stacks_paths(sidecar_path: str | None, named: Names = starting_with) -> list
 
 
 def _stored_paths(stem: str, named: Names) -> list[str]:
-    """The same of a sidecar in a store."""
+    """Paths of a sidecar in a store."""
     try:
         found = [path for path in named(stem + ".") if path.endswith(_STACKS)]
     except UNREADABLE:

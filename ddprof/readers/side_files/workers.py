@@ -1,4 +1,5 @@
-"""What DataLoader workers did (`.workers.jsonl` beside a sidecar): a summary for the rules, and each fetch."""
+"""Record of what DataLoader workers did (`.workers.jsonl` beside a sidecar): a summary for the rules, and each
+fetch."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def _row(fetch: Fetch) -> tuple[int, ...]:
 
 
 def summary(fetches: Array) -> TimedFetches | None:
-    """What a batch costs: of all fetches but each worker's first, which pays for the start. None without fetches.
+    """Time that a batch costs: of all fetches but each worker's first, which pays for the start. None without fetches.
 
     `cpu_ns` 0 throughout means that the file was written before CPU time was recorded.
     """

@@ -49,7 +49,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed from one run to another. `differences`: why the two may not be comparable at all.
+    """Record of what changed from one run to another. `differences`: why the two may not be comparable at all.
 
     `step`: by the timers of the whole runs where both have enough of them (`is_timed`), else by the traced steps.
     """
@@ -67,7 +67,7 @@ class Comparison:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the timers of the whole runs decide."""
+        """True where the timers of the whole runs decide."""
         return self.traced is not None and self.step is not self.traced
 
 
@@ -168,7 +168,8 @@ def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]
 def delta_of(
     name: str, before_us: float, after_us: float, first: Sequence[float], second: Sequence[float], scale_us: float
 ) -> Delta:
-    """How a quantity changed, with the interval of its steps; `scale_us`: the step against which it is large or not."""
+    """The way that a quantity changed, with the interval of its steps; `scale_us`: the step against which it is large
+    or not."""
     interval = difference_interval(first, second)
     change_us = after_us - before_us
     low, high = interval if interval else (None, None)
@@ -266,8 +267,8 @@ def scaling_words(found: Scaling) -> str:
 
 
 def batch_words(before: Report, after: Report) -> str:
-    """What becomes of the batch where the runs differ in their number of ranks; "" where they do not, or where the
-    capture does not know it."""
+    """Words on what becomes of the batch where the runs differ in their number of ranks; "" where they do not, or where
+    the capture does not know it."""
     first, second = before.training, after.training
     old, new = first.samples_per_step, second.samples_per_step
     if before.run.world_size == after.run.world_size or not old or not new:

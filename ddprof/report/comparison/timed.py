@@ -1,4 +1,5 @@
-"""How the step changed by the step timers of the whole run, which decide: a traced window is a few steps of one moment.
+"""Record of how the step changed by the step timers of the whole run, which decide: a traced window is a few steps of
+one moment.
 
 The means of some equal parts of each run are compared (batch means, so that steps that follow one another alike are
 not counted apart), by Welch's t. Parts that still follow one another count for fewer (AR(1)). Time in which ranks were
@@ -54,7 +55,7 @@ def timed_mean_interval(report: Report) -> Interval | None:
 
 
 def waited_us(report: Report) -> float:
-    """How much of the step may be waiting for a CPU that the machine is to blame for, as far as it was recorded."""
+    """Time of the step that may be waiting for a CPU that the machine is to blame for, as far as it was recorded."""
     return WAITED * (report.steps.waited_share or 0.0) * (timed_step_us(report) or report.steps.wall_us)
 
 

@@ -58,7 +58,7 @@ def stamps(times_ns: Array) -> list[bytes]:
 
 
 def around(sequence: int, event: bytes) -> tuple[bytes, bytes]:
-    """What stands before and behind the stamp of a packet of a track event."""
+    """Text that stands before and behind the stamp of a packet of a track event."""
     tail = number(10, sequence) + number(13, _NEEDS_STATE) + message(11, event)
     return b"\x0a" + varint(1 + _STAMP_BYTES + len(tail)) + b"\x40", tail
 

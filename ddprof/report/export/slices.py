@@ -1,4 +1,4 @@
-"""What an export of a run as a trace is made of, in whichever format it is written."""
+"""Parts: what an export of a run as a trace is made of, in whichever format it is written."""
 
 from __future__ import annotations
 

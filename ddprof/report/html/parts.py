@@ -22,7 +22,8 @@ def render_summary(report: Report) -> str:
 
 
 def verdict(report: Report, heading: Markup | None = None) -> list[Markup]:
-    """What makes the result doubtful, the verdict as the heading, and how sure it is. `heading`: in place of that."""
+    """Markup of what makes the result doubtful, the verdict as the heading, and how sure it is. `heading`: in place of
+    that."""
     trust = phrases.trust_words(report)
     confidence = (
         tag("p", tag("strong", "Confidence: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
@@ -77,6 +78,7 @@ def card(
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
+        *((("Cost", cost),) if (cost := phrases.cost_words(report, finding)) else ()),
         *((("Checked", phrases.ledger_words(finding)),) if _is_checked(finding, full) else ()),
         ("Confidence", phrases.confidence_words(finding)),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
@@ -99,12 +101,12 @@ def card(
 
 
 def _is_checked(finding: Finding, full: bool) -> bool:
-    """Whether the second price is told: with all details, or where it is another."""
+    """True where the second price is told: with all details, or where it is another."""
     return finding.by_ledger_us is not None and (full or phrases.prices_differ(finding))
 
 
 def training(report: Report) -> Markup:
-    """What may spoil the training and costs no time; nothing where nothing does."""
+    """Markup of what may spoil the training and costs no time; nothing where nothing does."""
     remarks = report.training.remarks
     if not remarks:
         return Markup()
@@ -134,7 +136,7 @@ def folded(head: str, items: Sequence[Markup]) -> Markup:
 
 
 def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
-    """What was checked and not found, what could not be judged, and the quality of the data.
+    """Markup of what was checked and not found, what could not be judged, and the quality of the data.
 
     `check_words`: what the check of an identifier looks for.
     """

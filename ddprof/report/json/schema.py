@@ -123,7 +123,7 @@ class FixDocument(Struct):
 
 
 class CalibrationDocument(Struct):
-    """How earlier predictions fared."""
+    """Record of how earlier predictions fared."""
 
     inside: Count
     predictions: Count
@@ -143,6 +143,7 @@ class FindingDocument(Struct):
     recoverable_untraced_us: GainDocument | None = None
     recoverable_by_ledger_us: GainDocument | None = None
     recoverable_alone_us: GainDocument | None = None
+    waited_us: Number = None
     calibration: CalibrationDocument | None = None
     basis: str = ""
     doubts: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Which names of a trace are public: those made of words of PyTorch and the vendors' libraries alone.
+"""Names of a trace that are public: those made of words of PyTorch and the vendors' libraries alone.
 
 A name is taken apart into identifiers, so that a team's own kernel is hidden in the template arguments of a public one.
 """
@@ -28,7 +28,7 @@ def renamed(name: str, alias: Callable[[str], str]) -> str:
 
 
 def is_public(identifier: str) -> bool:
-    """Whether all words of an identifier are: ampere_sgemm_128x64_tn, AddmmBackward0, ProfilerStep."""
+    """True where all words of an identifier are: ampere_sgemm_128x64_tn, AddmmBackward0, ProfilerStep."""
     words = [word for part in re.split(r"[_$]+", identifier) for word in _split(part)]
     known = [word for word in words if word.lower() in KERNEL_WORDS]
     singles = sum(len(word) == 1 and word.isalpha() for word in words)

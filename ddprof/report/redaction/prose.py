@@ -1,4 +1,4 @@
-"""Which words of a sentence are public: those of ddprof's own texts, which anybody can read, and numbers.
+"""Words of a sentence that are public: those of ddprof's own texts, which anybody can read, and numbers.
 
 A report's sentences are ddprof's, with names from the run in them. Whatever is not one of ddprof's words is taken for
 such a name: what a new rule or a stranger's file puts into a sentence is hidden without anybody having thought of it.
@@ -56,7 +56,7 @@ def lines_hidden(text: str, alias: Callable[[str, str], str]) -> str:
 
 
 def kind_of(compound: str) -> str:
-    """What a compound looks like: a path, a file, an address, or any other name."""
+    """Words on what a compound looks like: a path, a file, an address, or any other name."""
     if any(slash in compound for slash in _SLASHED):
         return "path"
     if "@" in compound or _NETWORK.fullmatch(compound):

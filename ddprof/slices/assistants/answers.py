@@ -1,4 +1,4 @@
-"""What each tool answers, as text or JSON of a bounded length. Paths have been checked (`allowed`)."""
+"""Answers: what each tool answers, as text or JSON of a bounded length. Paths have been checked (`allowed`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Answers:
         self._runs: OrderedDict[str, LoadedRun] = OrderedDict()
 
     def verdict(self, path: str) -> str:
-        """What bounds the step, where its time goes, all findings with their gains."""
+        """Words on what bounds the step, where its time goes, all findings with their gains."""
         return bounded(render_text(self._report(path), full=True))
 
     def finding(self, path: str, identifier: str) -> str:
@@ -63,7 +63,7 @@ class Answers:
         return bounded("\n".join(prediction_text(predicted, bottleneck(run.pricer, predicted.changes))))
 
     def compare(self, before: str, after: str) -> str:
-        """Which cause changed between two runs, by how much, against the noise of their steps."""
+        """Words on which cause changed between two runs, by how much, against the noise of their steps."""
         return bounded(render_comparison(compare_reports(self._report(before), self._report(after))))
 
     def kernels(self, path: str, contains: str, most: int) -> str:

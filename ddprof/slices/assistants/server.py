@@ -61,7 +61,7 @@ def make_server(allowed: Allowed) -> MCPServer:
 
     @server.tool(annotations=_READS)
     def compare(before: str, after: str) -> str:
-        """Which cause changed between two runs, by how much, and whether it may be noise."""
+        """Words on which cause changed between two runs, by how much, and whether it may be noise."""
         return _told(lambda: answers.compare(allowed.path(before), allowed.path(after)))
 
     @server.tool(annotations=_READS)
@@ -72,7 +72,7 @@ def make_server(allowed: Allowed) -> MCPServer:
 
     @server.tool(annotations=_READS)
     def explain_finding(id: str) -> str:
-        """What a finding detects, why it costs, how its gain is priced, how to fix it, and its limits."""
+        """Words on what a finding detects, why it costs, how its gain is priced, how to fix it, and its limits."""
         return _told(lambda: explain(id))
 
     @server.tool(annotations=_READS)

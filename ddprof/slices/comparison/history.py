@@ -80,8 +80,8 @@ def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_
 
 
 def _crept_us(steps_us: Sequence[float], tail: float) -> float:
-    """How far the straight line through these steps rises (falls: below zero) from the first to the last; 0.0 where
-    that is less than 1 % or may be chance.
+    """Time by which the straight line through these steps rises (falls: below zero) from the first to the last; 0.0
+    where that is less than 1 % or may be chance.
     """
     count = len(steps_us)
     if count < LEAST_TREND:

@@ -35,7 +35,7 @@ _METHOD = (
 
 
 def _has_data(view: View) -> bool:
-    """Whether there are runs to put in an order."""
+    """True where there are runs to put in an order."""
     return len(view.runs) > 1
 
 

@@ -49,7 +49,7 @@ class CommandAfterDashes(click.Command):
     """A command that keeps what stands after `--` apart: the job to run, not an argument."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click's own, without the job."""
+        """Arguments as click's own, without the job."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["job"] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -213,7 +213,7 @@ def _compute_us(report: Report) -> float:
 
 
 def _is_disturbed(before: Report, after: Report, predicted: dict[str, Any]) -> bool:
-    """Whether computing changed though the setting does not touch it."""
+    """True where computing changed though the setting does not touch it."""
     if set(predicted["kinds"]) & set(COMPUTE_KINDS) or any(
         f.startswith(COMPUTE_FINDINGS) for f in predicted["findings"]
     ):

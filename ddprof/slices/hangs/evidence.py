@@ -1,4 +1,5 @@
-"""What is known of a rank that hangs, has failed or was ended: its calls of collectives, where it is, how it ended.
+"""Record of what is known of a rank that hangs, has failed or was ended: its calls of collectives, where it is, how it
+ended.
 
 Times are unix nanoseconds of the rank's own clock; what is not known is None or empty. `reading` fills these from
 flight-recorder dumps, stacks and sidecars, `judging` judges them.
@@ -63,9 +64,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a rank ended. `how` is "running" (it had not, when it was seen last), "finished", "error" (an exception),
-    "stopped" (by a signal it could answer), "ended" (by one that it could not, when the job had failed), "killed"
-    (without a word) or "unknown"; `error` names the exception."""
+    """Record of how a rank ended. `how` is "running" (it had not, when it was seen last), "finished", "error" (an
+    exception), "stopped" (by a signal it could answer), "ended" (by one that it could not, when the job had failed),
+    "killed" (without a word) or "unknown"; `error` names the exception."""
 
     how: str = "unknown"
     at_ns: int | None = None

@@ -49,7 +49,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Variant:
-    """What some ranks called in place of what the others did."""
+    """Record of what some ranks called in place of what the others did."""
 
     ranks: tuple[int, ...]
     call: Call
@@ -67,7 +67,8 @@ class Passed:
 
 @dataclass(frozen=True)
 class RankRow:
-    """What a rank did when it was seen last: `state` in words, the call it is inside, and its line of the script."""
+    """Record of what a rank did when it was seen last: `state` in words, the call it is inside, and its line of the
+    script."""
 
     rank: int
     host: str
@@ -103,5 +104,5 @@ class Hang:
 
     @property
     def is_found(self) -> bool:
-        """Whether anything is stuck or has failed."""
+        """True where anything is stuck or has failed."""
         return self.kind != NONE

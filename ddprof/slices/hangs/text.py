@@ -57,7 +57,7 @@ def _call_name(op: str, number: int, group: str) -> str:
 
 
 def _since(call: Call | None, latest_ns: int | None) -> str:
-    """How much longer than the rank that came last."""
+    """Words on how much longer than the rank that came last."""
     if call is None or call.entered_ns is None or latest_ns is None:
         return "-"
     ahead_us = (latest_ns - call.entered_ns) / 1e3

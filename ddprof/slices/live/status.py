@@ -15,6 +15,7 @@ from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
 from ddprof.slices.live.ranks import ranks_of, silent_ranks
+from ddprof.units import format_ranks
 from ddprof.untrusted.plain_text import clean
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _headline(run: Path, ranks: Sequence[LiveRank]) -> str:
     late = latest_late(ranks)
     text = f"{len(ranks)} ranks of {run}: step {max(max(rank.last_step for rank in ranks), 0)}"
     if stuck := silent_ranks(ranks):
-        return f"{text}; no step for a while on ranks {','.join(map(str, stuck))}"
+        return f"{text}; no step for a while on {format_ranks(stuck)}: ddprof hang {run} says why"
     if late is not None:
         return f"{text}; rank {late.rank} is {_ms(late.late_ns)} ms late per step, in {late.phase}"
     return f"{text}; no rank is behind"

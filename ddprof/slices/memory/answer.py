@@ -22,7 +22,7 @@ def _claims(paths: Sequence[str]) -> Sequence[Source]:
 
 
 def _begins_as_pickle(path: str) -> bool:
-    """What cannot be opened is told by whoever reads it."""
+    """True for what cannot be opened is told by whoever reads it."""
     try:
         with open(path, "rb") as stored:
             return stored.read(1) == b"\x80"

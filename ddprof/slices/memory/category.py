@@ -1,4 +1,4 @@
-"""What a block is for, told by the stack that allocated it: the innermost frame that says so.
+"""Category: what a block is for, told by the stack that allocated it: the innermost frame that says so.
 
 A stack says which work allocates, not what becomes of the bytes: what the optimizer's step allocates is its state where
 it outlives the recording, and temporary where it is freed in it. What no frame tells is not guessed.
@@ -52,7 +52,7 @@ def told_category(told: str) -> str:
 
 
 def category_of(stack: tuple[CodeFrame, ...]) -> str:
-    """Which work allocates, by the innermost frame that tells; OTHER where none does."""
+    """Kind of work that allocates, by the innermost frame that tells; OTHER where none does."""
     for frame in stack:
         found = _of_frame(frame)
         if found:

@@ -1,4 +1,4 @@
-"""What is said of a memory snapshot."""
+"""Model of what is said of a memory snapshot."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _segments(history: DeviceHistory) -> Blocks | None:
 
 
 def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
-    """What is reserved and not held after an event: (in segments of which something is held, in segments that are
+    """Bytes that is reserved and not held after an event: (in segments of which something is held, in segments that are
     empty). Both with what the allocator rounds up. None where segments are not known.
     """
     segments = replayed.segments
@@ -128,7 +128,7 @@ class Blocks:
     lost: int = 0
 
     def at(self, event: int) -> Array:
-        """Which are held after this event; bool."""
+        """Flags of blocks that are held after this event; bool."""
         return np.asarray((self.first <= event) & (self.last > event))
 
 

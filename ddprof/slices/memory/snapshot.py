@@ -1,4 +1,4 @@
-"""What PyTorch's caching allocator recorded (`torch.cuda.memory._dump_snapshot`), as columns.
+"""Record of what PyTorch's caching allocator recorded (`torch.cuda.memory._dump_snapshot`), as columns.
 
 Sizes of blocks are the bytes that were asked for, as the allocator's events state them; what it rounds up to is part of
 what is reserved and not held.
@@ -15,7 +15,7 @@ from ddprof.tables import Column, Schema, Table
 
 
 class Action(enum.IntEnum):
-    """What the allocator did."""
+    """Record of what the allocator did."""
 
     OTHER = 0
     ALLOC = 1

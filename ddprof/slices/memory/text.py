@@ -1,4 +1,5 @@
-"""What is said of snapshots as text: a sentence per device, what its peak is made of, the lines that hold most."""
+"""Words on what is said of snapshots as text: a sentence per device, what its peak is made of, the lines that hold
+most."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def sentence(told: DeviceMemory) -> str:
 
 
 def fragmentation_words(told: DeviceMemory) -> str:
-    """What is reserved and not held at the peak."""
+    """Words on what is reserved and not held at the peak."""
     if told.trapped_bytes is None or told.empty_bytes is None:
         return f"Reserved and not held at the peak: {format_bytes(max(0, told.reserved_bytes - told.held_bytes))}."
     return (

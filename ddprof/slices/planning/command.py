@@ -54,7 +54,7 @@ def command() -> None:
 
 
 def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
-    """What every command here takes: a run, what its recording does not say, and the form of the answer."""
+    """Options that every command here takes: a run, what its recording does not say, and the form of the answer."""
     now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
     fixes_option = click.option("--fixes", type=click.Path(path_type=Path), help=FIXES_HELP)
     return click.argument("run")(now_option(fixes_option(format_option(reading_options(command)))))

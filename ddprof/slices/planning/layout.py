@@ -141,12 +141,13 @@ def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
 
 
 def _behind(transfer_s: float, backward_s: float, layers: float) -> float:
-    """What shows of a transfer that runs layer by layer behind the backward pass: the last layer's, or the excess."""
+    """Part that shows of a transfer that runs layer by layer behind the backward pass: the last layer's, or the
+    excess."""
     return max(transfer_s / max(layers, 1.0), transfer_s - backward_s)
 
 
 def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
-    """What data-parallel communication adds: gradients behind the last backward, FSDP's gathers layer by layer."""
+    """Time that data-parallel communication adds: gradients behind the last backward, FSDP's gathers layer by layer."""
     if layout.data == 1:
         return 0.0
     near = max(1, on.per_node // layout.tensor)

@@ -1,4 +1,4 @@
-"""What plans of layouts say: the best one in a sentence, all as a table, and what was assumed."""
+"""Words on what plans of layouts say: the best one in a sentence, all as a table, and what was assumed."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
 
 
 def _expected_maximum(count: int) -> float:
-    """Of `count` standard normals, to leading order."""
+    """Expected maximum of `count` standard normals, to leading order."""
     return sqrt(2 * log(count)) if count > 1 else 0.0
 
 

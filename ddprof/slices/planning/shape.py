@@ -30,14 +30,14 @@ class Shape:
     optimizer_bytes: float = ADAM_BYTES
 
     def forward_flops(self) -> float:
-        """Of one sequence: the products of every layer, attention's own, and the output layer."""
+        """FLOPs of one sequence: the products of every layer, attention's own, and the output layer."""
         tokens, h = float(self.seq), float(self.hidden)
         blocks = 2.0 * (self.params - self.vocab * h)  # 2 per parameter and token
         attention = 4.0 * self.layers * self.seq * h
         return tokens * (blocks + attention + 2.0 * self.vocab * h)
 
     def model_flops(self) -> float:
-        """Of one sequence, forward and backward, nothing counted twice: what MFU is measured by."""
+        """FLOPs of one sequence, forward and backward, nothing counted twice: what MFU is measured by."""
         return 3.0 * self.forward_flops()
 
     def executed_flops(self, recompute: str) -> float:

@@ -143,7 +143,7 @@ def _width(dtype: str) -> float:
 
 
 def _cost(measures: Measures) -> TransferCurve:
-    """What an all-reduce costs by size: measured, or twice a reduce-scatter's."""
+    """Time that an all-reduce costs by size: measured, or twice a reduce-scatter's."""
     found = gradient_curve(measures)
     if found is not None:
         return found

@@ -33,7 +33,7 @@ class TrackedRun(Protocol):
 
     @property
     def link(self) -> str:
-        """Where a person looks at it: a URL, or the folder that it was written to."""
+        """Words on where a person looks at it: a URL, or the folder that it was written to."""
 
     def log(self, content: Content, step: int) -> None:
         """Write it, as of this training step."""

@@ -1,4 +1,4 @@
-"""Where to write: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`, as options name it."""
+"""Destination: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`, as options name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the text log of a training job says: iterations, timers, communication, and what follows from them.
+"""Record of what the text log of a training job says: iterations, timers, communication, and what follows from them.
 
 Times are milliseconds as the logs write them, sizes bytes, rates gigabits per second. Missing is None.
 """
@@ -59,7 +59,8 @@ class LoggedCalls:
 
 @dataclass(frozen=True)
 class LoggedStraggling:
-    """Of the calls of one operation and size: the shortest time of any rank, and what this rank took beyond it."""
+    """Straggling of the calls of one operation and size: the shortest time of any rank, and what this rank took beyond
+    it."""
 
     op: str
     size_bytes: int
@@ -90,7 +91,8 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class IterationSummary:
-    """How long an iteration takes: the lines that count (without the first of each start), and how they spread."""
+    """Record of how long an iteration takes: the lines that count (without the first of each start), and how they
+    spread."""
 
     lines: int
     counted: int
@@ -105,7 +107,7 @@ class IterationSummary:
 
     @property
     def has_deciles(self) -> bool:
-        """Whether low and high are percentiles."""
+        """True where low and high are percentiles."""
         return self.counted >= DECILES_FROM
 
 
@@ -142,7 +144,8 @@ class CallRow:
 
 @dataclass(frozen=True)
 class LogFinding:
-    """What the lines of a log show. `share`: of the iteration or of what `summary` names; `page`: what explains it."""
+    """Record of what the lines of a log show. `share`: of the iteration or of what `summary` names; `page`: what
+    explains it."""
 
     id: str
     severity: str  # "critical" | "warning" | "info"

@@ -1,4 +1,4 @@
-"""What is worth a trial: the fixes of a report that can be applied, and other values of the same settings."""
+"""Candidates for a trial: the fixes of a report that can be applied, and other values of the same settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FoundCandidates:
 
 
 def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> FoundCandidates:
-    """Of one analyzed run. `only`: names of settings (() for all)."""
+    """Candidates of one analyzed run. `only`: names of settings (() for all)."""
     found: list[TrialCandidate] = []
     left_out: list[tuple[str, str]] = []
     for number, (fix, finding, _) in enumerate(applicable(run.report, is_proven=True)):

@@ -1,4 +1,4 @@
-"""What tuning leaves behind: FIXES.toml, the patch, and its predictions with what came of them."""
+"""Files that tuning leaves behind: FIXES.toml, the patch, and its predictions with what came of them."""
 
 from __future__ import annotations
 

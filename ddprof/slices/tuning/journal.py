@@ -93,20 +93,20 @@ class TrialJournal:
 
     @property
     def left_s(self) -> float:
-        """What is left of the budget. Counted in the runs that were asked for, and of the budget that held then: so
-        whoever resumes, with another budget too, decides alike up to the last run that was made."""
+        """Time that is left of the budget. Counted in the runs that were asked for, and of the budget that held then:
+        so whoever resumes, with another budget too, decides alike up to the last run that was made."""
         known = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
         budget_s = self.state.options.budget_s if known is None else known
         return budget_s - sum(trial.took_s for trial in self.made)
 
     @property
     def usual_s(self) -> float:
-        """How long a run takes: the median, of the diagnosis where there is no other."""
+        """Time that a run takes: the median, of the diagnosis where there is no other."""
         timed = [trial.took_s for trial in self.made if trial.label != DIAGNOSIS and not trial.failed]
         return median(timed or [trial.took_s for trial in self.made] or [0.0])
 
     def affords(self, runs: int) -> bool:
-        """Whether so many more runs fit into the budget."""
+        """True where so many more runs fit into the budget."""
         return self.left_s >= runs * self.usual_s
 
     def save(self) -> None:
@@ -122,12 +122,12 @@ class TrialJournal:
 
 
 def label_of(settings: Sequence[TrialCandidate]) -> str:
-    """What a run with these settings is called."""
+    """Words on what a run with these settings is called."""
     return " + ".join(candidate.name for candidate in settings) or BASELINE
 
 
 def _fresh(order: TrialOrder) -> TrialOrder:
-    """The same in a folder that is not there: an interrupted run may have left one."""
+    """This trial in a folder that is not there: an interrupted run may have left one."""
     folder, attempt = order.folder, 1
     while folder.exists():
         attempt += 1

@@ -27,7 +27,8 @@ _SKIP = 5
 
 @dataclass
 class Search:
-    """How it went. `chosen`: the entry of the settings to keep, on top of the command as it is; None without any."""
+    """Record of how it went. `chosen`: the entry of the settings to keep, on top of the command as it is; None without
+    any."""
 
     tried: list[Entry] = field(default_factory=list)
     added: list[Entry] = field(default_factory=list)  # on top of the best one
@@ -129,7 +130,7 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
 
 
 def _is_borne_out(winner: Entry) -> bool:
-    """Whether a winner is certain by all of its pairs, those that refined its gain too. One that is not is open."""
+    """True where a winner is certain by all of its pairs, those that refined its gain too. One that is not is open."""
     if winner.state != WON:
         return False
     if winner.gain is not None and winner.gain.low is not None and winner.gain.low > 0:
@@ -179,8 +180,8 @@ def _share(entry: Entry) -> float:
 
 
 def _further(first: Entry, winners: Sequence[Entry], tried: Sequence[Entry]) -> list[Entry]:
-    """What may gain beside the best one: the other winners, then what lost alone, as its bottleneck may have been
-    hidden behind the first one; each by its predicted gain."""
+    """Entries that may gain beside the best one: the other winners, then what lost alone, as its bottleneck may have
+    been hidden behind the first one; each by its predicted gain."""
 
     def predicted(entry: Entry) -> float:
         return -entry.candidate.predicted.share

@@ -28,7 +28,7 @@ _ASKED = 0.10  # gain, share of the step, whose price is told before anything is
 
 
 def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float, left_s: float) -> list[str]:
-    """What is going to be run, with the predicted gains."""
+    """Lines on what is going to be run, with the predicted gains."""
     lines = [f"{len(candidates)} candidate{'s' * (len(candidates) != 1)}, by predicted gain:"]
     for candidate in candidates:
         lines += _labelled("-", f"{candidate.name}: {predicted_words(candidate.predicted)} ({candidate.finding})")
@@ -42,7 +42,7 @@ def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float,
 
 
 def _needed(candidates: int, run_s: float, left_s: float) -> str:
-    """How many runs a gain takes, and how many are paid for."""
+    """Number of runs that a gain takes, and how many are paid for."""
     needs = [
         f"{pairs} pairs ({2 * pairs * run_s:.0f} s) where they differ by "
         f"{format_share(scatter_borne(_ASKED, pairs, ERROR / candidates))}"

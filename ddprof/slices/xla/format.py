@@ -191,7 +191,7 @@ def _missing() -> str | None:
 
 
 def _recognise(sample: Sample) -> bool:
-    """Whether a file begins with a plane."""
+    """True where a file begins with a plane."""
     return _NAME.search(sample.head[:64]) is not None
 
 
@@ -255,7 +255,8 @@ class Plane:
 
 
 def leaves(spans: Spans) -> Array:
-    """Which spans hold no other of their line: a loop or a call is the operations inside it. In order of starts."""
+    """Flags of spans that hold no other of their line: a loop or a call is the operations inside it. In order of
+    starts."""
     end = spans.start_ns + spans.dur_ns
     holds = np.zeros(len(end), bool)
     holds[:-1] = (spans.start_ns[1:] < end[:-1]) & (end[1:] <= end[:-1])

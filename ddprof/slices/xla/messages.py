@@ -56,7 +56,7 @@ _FIELDS: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
 
 
 def can_decode() -> bool:
-    """Whether the `protobuf` package is installed."""
+    """True where the `protobuf` package is installed."""
     try:
         return find_spec("google.protobuf") is not None
     except ModuleNotFoundError:  # no package of that name space at all

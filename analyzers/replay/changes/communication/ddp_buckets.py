@@ -53,7 +53,8 @@ def gradient_traffic(measures: Measures) -> Traffic | None:
 
 
 def gradient_curve(measures: Measures) -> TransferCurve | None:
-    """What an all-reduce costs by size, from the run's own; small ones, no gradients themselves, show the latency."""
+    """Time that an all-reduce costs by size, from the run's own; small ones, no gradients themselves, show the
+    latency."""
     traffic, prior = gradient_traffic(measures), execution_of(measures.job).limits.transfer_prior
     if traffic is None:
         return None

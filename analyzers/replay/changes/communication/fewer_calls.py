@@ -95,7 +95,7 @@ def drop_meetings(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def drop_needless(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """What could go of the kind `target` (analyzers/job/redundant) goes."""
+    """Scenario: what could go of the kind `target` (analyzers/job/redundant) goes."""
     kind = measures.needless.get(change.target)
     if kind is None:
         return Scenario()

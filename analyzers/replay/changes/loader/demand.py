@@ -1,4 +1,4 @@
-"""How many workers to advise: one answer for the finding, the planner and the what-if."""
+"""Number of workers to advise: one answer for the finding, the planner and the what-if."""
 
 from __future__ import annotations
 

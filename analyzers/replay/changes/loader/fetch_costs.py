@@ -1,4 +1,4 @@
-"""What making one batch takes: timed in the loader's workers, in the training thread, or by how batches arrive."""
+"""Time that making one batch takes: timed in the loader's workers, in the training thread, or by how batches arrive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # counts that are tried and adv
 
 @dataclass(frozen=True)
 class FetchCosts:
-    """What making one batch takes on one rank, ns per batch, and where the figure comes from."""
+    """Record of what making one batch takes on one rank, ns per batch, and where the figure comes from."""
 
     cost_ns: Array
     source: str  # "workers" (timed in them) | "inline" (fetched by the training thread) | "arrivals" (their rate)
@@ -37,7 +37,7 @@ class FetchCosts:
 
     @property
     def kind(self) -> str | None:
-        """What the time goes to, as `batch_kind` names it."""
+        """Words on what the time goes to, as `batch_kind` names it."""
         return batch_kind(self.core_share, self.collate_share)
 
     @property
@@ -47,7 +47,8 @@ class FetchCosts:
 
 
 def batch_kind(core_share: float | None, collate_share: float | None) -> str | None:
-    """What the time of a batch goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
+    """Words on what the time of a batch goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not
+    recorded."""
     if core_share is None:
         return None
     if collate_share is not None and collate_share >= COLLATING:
@@ -82,7 +83,7 @@ def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
 
 
 def takes_from_workers(facts: RankFacts) -> bool:
-    """Whether the names of fetches say that worker processes made the batches; how many is not in a trace."""
+    """True where the names of fetches say that worker processes made the batches; how many is not in a trace."""
     return bool(is_fetch_from_workers(facts.strings)[facts.spans_of("dataloader")["name"]].any())
 
 

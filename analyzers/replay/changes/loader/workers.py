@@ -62,7 +62,8 @@ def _batch_ns(costs: FetchCosts) -> Array:
 
 
 def _handover_us(measures: Measures, cores: int) -> float:
-    """What CPU ranks pay to take a batch over from a worker, where they leave no core of their host free; else 0."""
+    """Time that CPU ranks pay to take a batch over from a worker, where they leave no core of their host free; else
+    0."""
     taken = cores and _most_on_a_host(measures) >= cores
     return execution_of(measures.job).limits.handover_us if taken else 0.0
 

@@ -1,1 +1,1 @@
-"""What is said of communication that could go: its cost, its line, and what to write instead."""
+"""Words on what is said of communication that could go: its cost, its line, and what to write instead."""

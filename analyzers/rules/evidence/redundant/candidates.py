@@ -38,7 +38,7 @@ class Told:
 
     @property
     def size_bytes(self) -> float:
-        """Of a rank, per step."""
+        """Bytes of a rank, per step."""
         return sum(traffic.total_bytes for traffic in self.traffic)
 
     def of_bytes(self, calls: float = 1.0, how: str = " in all") -> str:
@@ -47,7 +47,7 @@ class Told:
 
     @property
     def op(self) -> str:
-        """What is called most often."""
+        """Words on what is called most often."""
         return max(self.traffic, key=lambda traffic: traffic.count).op
 
 
@@ -113,7 +113,7 @@ def _of_the_others(measures: Measures, position: int) -> float:
 
 
 def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
-    """What else is known of a kind."""
+    """Evidence of what else is known of a kind."""
     largest = measures.settings.ddp.buffers
     if kind == BUFFERS and largest.largest:
         yield Evidence(f"the largest buffer is '{largest.largest}', {format_bytes(largest.largest_bytes)}")

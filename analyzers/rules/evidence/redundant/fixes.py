@@ -1,4 +1,4 @@
-"""What to write instead of communication that could go."""
+"""Code to write instead of communication that could go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines of the script call what could go, as capture noted them or as frames of the recording show."""
+"""Lines of the script that call what could go, as capture noted them or as frames of the recording show."""
 
 from __future__ import annotations
 

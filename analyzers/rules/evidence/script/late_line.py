@@ -1,4 +1,4 @@
-"""What a finding's late rank runs, by file, line and function, that its peers do not: said with the finding."""
+"""Code that a finding's late rank runs, by file, line and function, that its peers do not: said with the finding."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
 
 
 def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:
-    """Of some ranks the one that a line of the script holds longest alone, and the line."""
+    """Among some ranks the one that a line of the script holds longest alone, and the line."""
     found = [(at, line) for at, line in measures.alone.items() if measures.job.rank_ids[at] in numbers]
     return max(found, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
 
 
 def _fix(line: Alone, rank: int) -> Fix:
-    """What to do about a function that one rank runs alone."""
+    """Fix: to do about a function that one rank runs alone."""
     return Fix(
         setting=line.line,
         current=f"runs on rank {rank} while the others wait",

@@ -10,7 +10,7 @@ ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
 def has_room(measures: Measures) -> bool:
-    """Whether no rank's memory was nearly full; True where none was recorded."""
+    """True where no rank's memory was nearly full; True where none was recorded."""
     memory = [rank.memory for rank in measures.job.ranks]
     return not any(
         m["peak_allocated_bytes"] > ROOM * m["total_bytes"]

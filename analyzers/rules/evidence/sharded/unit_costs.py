@@ -32,7 +32,7 @@ class UnitCosts:
 
     @property
     def merged(self) -> int:
-        """How many units would better be one: those of a block, or of several where blocks are small; 1: none."""
+        """Number of units that would better be one: those of a block, or of several where blocks are small; 1: none."""
         latency = self.latency
         if latency is None or latency.share < LATENCY_SHARE:
             return 1
@@ -44,7 +44,7 @@ class UnitCosts:
 
     @property
     def lacks_prefetch(self) -> bool:
-        """Whether most of what is exposed could have been hidden by gathering one unit ahead."""
+        """True where most of what is exposed could have been hidden by gathering one unit ahead."""
         return self.merged == 1 and self.prefetchable_us >= LATE_SHARE * self.exposed_us > 0
 
 

@@ -1,4 +1,4 @@
-"""What is written of each call of a function of torch.distributed: group, number, shape, the line that calls."""
+"""Record that is written of each call of a function of torch.distributed: group, number, shape, the line that calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_DEPTH = 40  # frames between a collective and the line of the script
 
 
 class CallState:
-    """What all operations share: a group counts its calls, not those of one function."""
+    """Record of what all operations share: a group counts its calls, not those of one function."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, int], int] = {}  # calls so far, by group, kind and peer
@@ -77,8 +77,8 @@ class CallRecord:
         return log.enter(known[0], number, peer, known[1], time_ns())
 
     def _describe(self, place: Place, caller: FrameType, inner: FrameType) -> tuple[bytes, int, CodeType]:
-        """What is the same in all calls of one place with tensors of one shape: text, line, and the code, which
-        has to live for as long as its identity is the key. `inner`: the frame that calls torch.distributed."""
+        """Description that is the same in all calls of one place with tensors of one shape: text, line, and the code,
+        which has to live for as long as its identity is the key. `inner`: the frame that calls torch.distributed."""
         label, shape, dtype, _, _ = place
         code = caller.f_code
         size = "" if shape is None else ",".join(map(str, shape))
@@ -92,7 +92,7 @@ class CallRecord:
         return known
 
     def _first_inside(self) -> bool:
-        """Whether this thread is not inside a message already; from here on it is."""
+        """True where this thread is not inside a message already; from here on it is."""
         thread = get_ident()
         if thread in self._inside:
             return False

@@ -58,7 +58,7 @@ class CommHooks(Instrumentor):
 
 
 def _code_of(hook: Any) -> CodeType | None:
-    """Of a function, a method, a partial or an object that is called."""
+    """Code of a function, a method, a partial or an object that is called."""
     inner = getattr(hook, "func", hook)
     code = getattr(inner, "__code__", None) or getattr(vars(type(inner)).get("__call__"), "__code__", None)
     return code if isinstance(code, CodeType) else None

@@ -1,4 +1,4 @@
-"""Which parameters had no gradient when their optimizer stepped: in the steps of a window.
+"""Parameters that had no gradient when their optimizer stepped: in the steps of a window.
 
 A parameter without one in all of these steps is looked at for some more: a head that is trained now and then is used.
 """
@@ -19,7 +19,8 @@ _FOLLOWED_STEPS = 100  # optimizer steps after a window in which what had no gra
 
 
 class _Use:
-    """What the parameters of one optimizer had when it stepped. Places count its parameters through all groups."""
+    """Record of what the parameters of one optimizer had when it stepped. Places count its parameters through all
+    groups."""
 
     def __init__(self, optimizer: Any, line: Any) -> None:
         self.kind, self.line = type(optimizer).__name__, line

@@ -13,7 +13,7 @@ _MAX_SAMPLERS = 16
 
 
 class _Passes:
-    """Of one sampler. A pass that was left early (a peek at one batch) is no epoch."""
+    """Passes of one sampler. A pass that was left early (a peek at one batch) is no epoch."""
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = weakref.ref(sampler)

@@ -1,4 +1,5 @@
-"""What ranks hold that are meant to hold the same: a checksum of every parameter and buffer after a trace window.
+"""Values that ranks hold that are meant to hold the same: a checksum of every parameter and buffer after a trace
+window.
 
 Between two steps, after the window's trace has been written, when the profiler has waited for the device anyway. No
 collective: the checksums of the ranks are compared by the analysis.
@@ -119,7 +120,7 @@ def _of_ddp(model: Any) -> Iterator[Named]:
 
 
 def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]) -> Iterator[Named]:
-    """What optimizers update and no wrapper holds, and the buffers of the models that this belongs to."""
+    """Tensors that optimizers update and no wrapper holds, and the buffers of the models that this belongs to."""
     names = {id(p): name for model in reversed(models) for name, p in model.named_parameters()}
     seen = set(taken)
     for optimizer in optimizers:

@@ -1,4 +1,4 @@
-"""What ranks answer that were asked where they are, and whether any of them moved between two answers."""
+"""Answers of ranks that were asked where they are, and whether any of them moved between two answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one rank: its stack, its last call, its steps; `cpu_ns` spent so far."""
+    """Answer of one rank: its stack, its last call, its steps; `cpu_ns` spent so far."""
 
     at_ns: int
     cpu_ns: int
@@ -75,12 +75,12 @@ def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def has_moved(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
-    """Whether any rank is elsewhere than before: another line, another call, another step, or gone."""
+    """True where any rank is elsewhere than before: another line, another call, another step, or gone."""
     return before.keys() != now.keys() or any(before[name].place != now[name].place for name in now)
 
 
 def is_busy(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
-    """Whether a rank computed in between: one long operation in one place is no standstill."""
+    """True where a rank computed in between: one long operation in one place is no standstill."""
     pairs = [(before[name], now[name]) for name in now if name in before]
     return any(b.cpu_ns - a.cpu_ns > _BUSY_SHARE * max(b.at_ns - a.at_ns, 1) for a, b in pairs)
 

@@ -70,7 +70,8 @@ class Explained:
 
 
 class HangWatch:
-    """What `ddprof run` does about hangs, twice a second. `explain` reads what the ranks left in the folder."""
+    """Record of what `ddprof run` does about hangs, twice a second. `explain` reads what the ranks left in the
+    folder."""
 
     def __init__(
         self, folder: Path, explain: Callable[[Path], Explained | None], abort: bool, look_s: float = LOOK_S
@@ -192,9 +193,9 @@ class HangWatch:
 
 @dataclass(frozen=True)
 class _Progress:
-    """What the step rings tell at next to no cost: `written` steps by all ranks together; `usual_ns`: the median of the
-    rank with the longest steps, None before the second step; `since_ns`: when the last step of any rank ended, or the
-    last rank began."""
+    """Record of what the step rings tell at next to no cost: `written` steps by all ranks together; `usual_ns`: the
+    median of the rank with the longest steps, None before the second step; `since_ns`: when the last step of any rank
+    ended, or the last rank began."""
 
     written: int
     usual_ns: int | None
@@ -202,7 +203,7 @@ class _Progress:
 
 
 def _steps_written(folder: Path) -> tuple[int, int]:
-    """How many steps all ranks have closed, one pass over the numbers of their records, and how many ranks began."""
+    """Number of steps that all ranks have closed, by the numbers of their records, and of ranks that began."""
     total = ranks = 0
     for path in names_in(folder, RING_SUFFIX):
         try:
@@ -218,7 +219,7 @@ def _steps_written(folder: Path) -> tuple[int, int]:
 
 
 def _progress(folder: Path) -> _Progress | None:
-    """How far the ranks are, and when; None where no rank runs."""
+    """Progress of the ranks, and when; None where no rank runs."""
     written, usual, since = 0, [], []
     for path in names_in(folder, RING_SUFFIX):
         try:

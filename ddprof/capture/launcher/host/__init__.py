@@ -1,1 +1,1 @@
-"""What the launching process reads of its own host: counters, GPUs, how they are connected."""
+"""Facts that the launching process reads of its own host: counters, GPUs, how they are connected."""

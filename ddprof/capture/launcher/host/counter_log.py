@@ -122,7 +122,7 @@ class _Lines:
         return count
 
     def _has_ended(self, path: Path) -> bool:
-        """Whether nobody but us writes to `path`: in a container every start may get the same process id."""
+        """True where nobody but us writes to `path`: in a container every start may get the same process id."""
         pid = path.name.split(".")[2]
         return path == self._path or (pid.isdigit() and not runs_here(int(pid)))
 

@@ -1,4 +1,5 @@
-"""How this host's devices and network cards are connected: read once by the launching process, when the job has ended.
+"""Topology: how this host's devices and network cards are connected: read once by the launching process, when the job
+has ended.
 
 GPUs to one another and to network cards by `nvidia-smi topo -m`, PCIe widths and NUMA nodes by /sys, card rates by
 /sys. What this host does not have is absent.

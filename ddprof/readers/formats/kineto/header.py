@@ -93,7 +93,7 @@ class Header:
 
     @property
     def unbelievable(self) -> list[str]:
-        """Which of the rank, the size of the job and the clock base are stated, but cannot be so."""
+        """Names: which of the rank, the size of the job and the clock base are stated, but cannot be so."""
         stated = [name for name in ("rank", "world_size") if one_int(self.distributed.get(name)) > LARGEST_RANK]
         base = self.values.get("baseTimeNanoseconds")
         return [*stated, "baseTimeNanoseconds"] if base is not None and self.base_time_ns is None else stated
@@ -106,7 +106,7 @@ class Header:
 
     @property
     def base_time_ns(self) -> int | None:
-        """What must be added to event times to get unix time; None where it is missing or no time."""
+        """Time that must be added to event times to get unix time; None where it is missing or no time."""
         base = _natural(self.values.get("baseTimeNanoseconds"))
         return base if base is not None and base < MAX_NS else None
 

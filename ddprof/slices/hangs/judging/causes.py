@@ -1,4 +1,5 @@
-"""What came first, where several groups are stuck: who waits for whom, followed to where nobody waits any more."""
+"""Judgement of what came first, where several groups are stuck: who waits for whom, followed to where nobody waits any
+more."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _LAST = 2**63  # when something happened of which nobody knows the time
 
 @dataclass(frozen=True)
 class FirstCause:
-    """Of what kind it is, the ranks that it begins with, and what is stuck because of it (None: nothing known)."""
+    """Record of what kind it is, the ranks that it begins with, and what is stuck because of it (None: nothing
+    known)."""
 
     kind: str
     ranks: tuple[int, ...]
@@ -89,7 +91,7 @@ def _cause_of(
 
 
 def _is_elsewhere(evidence: RankEvidence) -> bool:
-    """Whether a rank whose calls nobody knows is in no collective: no signal ended it, because it holds the
+    """True where a rank whose calls nobody knows is in no collective: no signal ended it, because it holds the
     interpreter, or its innermost line is the user's own."""
     return evidence.ending.how == "ended" or (bool(evidence.frames) and not is_library(evidence.frames[0]))
 

@@ -38,7 +38,7 @@ def stuck_in(job: JobGroup) -> Stuck | None:
 
 
 def difference(calls: Sequence[Call]) -> str:
-    """How calls of one number differ: "operation", "shape", "dtype"; "" where they can be one collective."""
+    """Words on how calls of one number differ: "operation", "shape", "dtype"; "" where they can be one collective."""
     first = calls[0]
     for other in calls[1:]:
         if first.op != other.op:

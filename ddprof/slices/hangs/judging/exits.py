@@ -1,4 +1,4 @@
-"""How ranks ended: exceptions that are a cause told from those that a peer's end or absence brought about."""
+"""Record of how ranks ended: exceptions that are a cause told from those that a peer's end or absence brought about."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DISTRIBUTED = re.compile(r"(?:torch/distributed/|^)distributed_c10d\.py$")
 
 
 def is_own_error(evidence: RankEvidence) -> bool:
-    """Whether a rank ended with an exception of its own, that no peer's end or absence explains."""
+    """True where a rank ended with an exception of its own, that no peer's end or absence explains."""
     ending = evidence.ending
     if ending.how != "error" or ending.error in _INTERRUPTIONS:
         return False
@@ -43,7 +43,7 @@ def is_own_error(evidence: RankEvidence) -> bool:
 
 
 def waits_for_store(evidence: RankEvidence) -> bool:
-    """Whether a rank was waiting for a key of the store, or for its peers to join."""
+    """True where a rank was waiting for a key of the store, or for its peers to join."""
     if _STORE.search(f"{evidence.ending.error}: {evidence.ending.message}"):
         return True
     own = evidence.frames[:8]  # library frames between the wait and the script
@@ -58,7 +58,7 @@ def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
 
 
 def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """The same, with ranks that were killed when the job had failed already counted as ended by that.
+    """The evidence, with ranks that were killed when the job had failed already counted as ended by that.
 
     Gloo says at once when a peer is gone: where the first rank that failed had waited in vain, until its time was over
     or somebody pressed Ctrl-C, the peer was there. So it was where it was seen after a rank had failed. Launchers kill
@@ -88,7 +88,7 @@ def operation_in(evidence: RankEvidence) -> str:
 
 
 def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """The same, with the call in which a rank failed counted as not ended.
+    """The evidence, with the call in which a rank failed counted as not ended.
 
     Gloo retires a collective that failed like one that succeeded; the exception tells, or the stack.
     """
@@ -96,7 +96,7 @@ def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
 
 def _is_cut_off(evidence: RankEvidence) -> bool:
-    """Whether a rank was stopped inside a collective that its record counts as ended: a peer was stopped before."""
+    """True where a rank was stopped inside a collective that its record counts as ended: a peer was stopped before."""
     return evidence.ending.how == "stopped" and operation_in(evidence) != ""
 
 
@@ -112,12 +112,12 @@ def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
 
 
 def _is_in_backward(evidence: RankEvidence) -> bool:
-    """Whether the stack is inside a backward pass, whose collectives no Python function calls."""
+    """True where the stack is inside a backward pass, whose collectives no Python function calls."""
     return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
 
 
 def from_stacks(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """Where no record of calls is known of any rank: the calls that their stacks show, as of one group."""
+    """Evidence of where no record of calls is known of any rank: the calls that their stacks show, as of one group."""
     if any(e.has_calls for e in ranks) or not any(operation_in(e) for e in ranks):
         return list(ranks)
     found = []

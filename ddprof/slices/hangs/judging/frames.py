@@ -25,7 +25,7 @@ _LIBRARY_FILES = {
 
 
 def is_library(frame: StackFrame) -> bool:
-    """Whether a frame is not the user's own code."""
+    """True where a frame is not the user's own code."""
     path = frame.file.replace("\\", "/")
     if "/" not in path:
         return path in _LIBRARY_FILES or path.startswith("<")

@@ -57,7 +57,8 @@ def job_groups(ranks: Sequence[RankEvidence]) -> list[JobGroup]:
 
 
 def _is_silent(evidence: RankEvidence) -> bool:
-    """Whether a rank without a call in a group made none; of a killed one whose numbers are not known it is assumed."""
+    """True where a rank without a call in a group made none; of a killed one whose numbers are not known it is
+    assumed."""
     return evidence.ending.how == "killed" if evidence.is_partial else evidence.has_calls
 
 
@@ -68,7 +69,7 @@ def _stated_for(rank: int, candidates: set[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _callers(name: str, ranks: Sequence[RankEvidence]) -> tuple[int, ...]:
-    """Of a group whose ranks nobody states: the whole job where it is the default group, else its callers."""
+    """Members of a group whose ranks nobody states: the whole job where it is the default group, else its callers."""
     if name in ("", "0"):
         worlds = {e.world_size for e in ranks if e.world_size}
         return tuple(range(worlds.pop())) if len(worlds) == 1 else tuple(e.rank for e in ranks)

@@ -1,4 +1,5 @@
-"""Which rank left the order of calls that the ranks of a group share: left one out, made one too many, swapped two."""
+"""Judgement of which rank left the order of calls that the ranks of a group share: left one out, made one too many,
+swapped two."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def _first_difference(keys: Mapping[int, Mapping[int, Numbered]], first: int, la
 
 
 def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], at: int) -> Key | None:
-    """What was to be called: what most ranks call; between equals, what followed the call before whenever it came."""
+    """Call that was to be called: what most ranks call; between equals, what followed the call before whenever it
+    came."""
     (most, count), *others = kinds.most_common()
     if not others:
         return None
@@ -77,7 +79,7 @@ def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], a
 
 
 def _is_shifted(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
-    """Whether the rank's calls from `at` on are its peers' with some left out, or one more, or two of them swapped.
+    """True where the rank's calls from `at` on are its peers' with some left out, or one more, or two of them swapped.
 
     Peers that wait have made no later call: what would have followed is told by what followed before. Where that is
     not known, the call in place of the expected one must at least be one that the peers make elsewhere. A pair of lines
@@ -112,7 +114,7 @@ def _continued(calls: Mapping[int, Numbered], last: int) -> dict[int, Key]:
 
 
 def _is_extra(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
-    """Whether the call at `at` is one too many: the peers' call at `at` is the rank's next."""
+    """True where the call at `at` is one too many: the peers' call at `at` is the rank's next."""
     follows = at + 1 in own and own[at + 1][0] == others[at][0]
     swapped = at + 1 in others and own[at][0] == others[at + 1][0]
     return follows and not swapped

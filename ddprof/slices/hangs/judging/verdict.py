@@ -1,4 +1,4 @@
-"""What is known of each rank -> the verdict."""
+"""From what is known of each rank -> the verdict."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def _frame(cause: FirstCause, blamed: RankEvidence | None) -> StackFrame | None:
 
 
 def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
-    """Whether ranks that were stopped from outside had waited longer than is usual; others are judged as they are."""
+    """True where ranks that were stopped from outside had waited longer than is usual; others are judged as they
+    are."""
     inside = [e for e in ranks if e.rank in stuck.entered]
     failed = any(e.ending.how in ("error", "killed", "finished") for e in ranks)
     if failed or stuck.differs or any(e.seen_ns is None for e in inside):

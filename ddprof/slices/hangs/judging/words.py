@@ -16,7 +16,7 @@ _SHOWN = 160  # characters of an exception's message
 
 
 def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    """What came first and who waits because of it. `of`: what is known, by rank; `groups`: by name."""
+    """Words on what came first and who waits because of it. `of`: what is known, by rank; `groups`: by name."""
     return _SAY[cause.kind](cause, of, groups)
 
 
@@ -49,7 +49,7 @@ def group_words(name: str, groups: Mapping[str, Group]) -> str:
 
 
 def where_of(evidence: RankEvidence | None) -> str:
-    """Where a rank was when it was seen last: "is in train.py:31 in load()"; "" where nobody knows."""
+    """Words on where a rank was when it was seen last: "is in train.py:31 in load()"; "" where nobody knows."""
     line = line_words(user_frame(evidence.frames)) if evidence is not None else ""
     return f"is at {line}{_workers(evidence)}" if line and evidence is not None else ""
 

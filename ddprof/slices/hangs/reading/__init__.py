@@ -1,1 +1,1 @@
-"""What a rank left that hung, failed or was ended: dumps of its collectives, its stacks, its sidecar."""
+"""Record of what a rank left that hung, failed or was ended: dumps of its collectives, its stacks, its sidecar."""

@@ -35,7 +35,7 @@ LARGEST_TEXT_BYTES = 4 << 20  # of a file of stacks: ten thousand threads
 
 @dataclass
 class _Gathered:
-    """What was found of one rank so far; of a restarted rank only its last life."""
+    """Record of what was found of one rank so far; of a restarted rank only its last life."""
 
     restart: int = 0
     left: Left | None = None
@@ -52,8 +52,8 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What is known of each rank, in rank order. `hang_seen`: the job was found to hang while it ran. `exit_code`:
-    the job's, None where no manifest tells."""
+    """Record of what is known of each rank, in rank order. `hang_seen`: the job was found to hang while it ran.
+    `exit_code`: the job's, None where no manifest tells."""
 
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
@@ -62,7 +62,7 @@ class Gathered:
 
 
 def collect(paths: Sequence[str]) -> Gathered:
-    """What is known of each rank. Raises NoUsableInput where a path is none."""
+    """Record of what is known of each rank. Raises NoUsableInput where a path is none."""
     notes: list[HealthNote] = []
     found: dict[int, _Gathered] = {}
     for path in _files(paths, notes):
@@ -184,7 +184,7 @@ def _rank(name: str) -> int | None:
 
 
 def _of(rank: int | None, name: str, found: dict[int, _Gathered]) -> _Gathered | None:
-    """Where to put what a file says; None where its rank is not known, or has begun again since."""
+    """Place to put what a file says; None where its rank is not known, or has begun again since."""
     if rank is None:
         return None
     restarted = _RESTART.match(name)
@@ -244,7 +244,7 @@ def _seen_after(calls: tuple[Call, ...], sampled: WorkerEvidence | None) -> tupl
 
 
 def _is_latest(asked: Left, of: _Gathered) -> bool:
-    """Whether the calls that a rank told while its job hung are of its last step: as its ranks are ended one by one,
+    """True where the calls that a rank told while its job hung are of its last step: as its ranks are ended one by one,
     gloo counts calls as ended that were cut off."""
     if of.left is None or of.recorded is None or asked.steps_total is None:
         return True

@@ -1,4 +1,4 @@
-"""What capture wrote of a rank's end: the sidecar, and the stacks that were asked for while it hung."""
+"""Record of what capture wrote of a rank's end: the sidecar, and the stacks that were asked for while it hung."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Left(Struct, frozen=True):
 
 
 def frames_of(frames: tuple[LeftFrame, ...]) -> tuple[StackFrame, ...]:
-    """The same, as evidence."""
+    """Frames, as evidence."""
     return tuple(StackFrame(f.file, f.line, f.function, f.source) for f in frames)
 
 
@@ -113,7 +113,7 @@ def calls_of(left: Left) -> tuple[Call, ...]:
 
 
 def ending_of(left: Left) -> Ending:
-    """How the rank ended."""
+    """The way that the rank ended."""
     end = left.end or LeftEnd()
     if end.error is not None:
         error = end.error

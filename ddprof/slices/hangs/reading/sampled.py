@@ -1,4 +1,4 @@
-"""Where a rank and its loader's workers were seen last, of their sampled stacks (docs/run-folder.md)."""
+"""Record of where a rank and its loader's workers were seen last, of their sampled stacks (docs/run-folder.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _RANK_ITSELF = -1  # in place of a worker's number
 
 
 def seen_last(path: str) -> tuple[WorkerEvidence | None, list[HealthNote]]:
-    """Of one file, and what could not be read of it; `is_rank` tells whose it is. None where nothing was sampled."""
+    """Workers of one file, and what could not be read of it; `is_rank` tells whose it is. None where nothing was
+    sampled."""
     processes, notes = read_stacks([path])
     seen = processes[0].seen_last() if processes else None
     if seen is None:
@@ -27,5 +28,5 @@ def seen_last(path: str) -> tuple[WorkerEvidence | None, list[HealthNote]]:
 
 
 def is_rank(seen: WorkerEvidence) -> bool:
-    """Whether it is the rank's own training thread."""
+    """True where it is the rank's own training thread."""
     return seen.worker == _RANK_ITSELF

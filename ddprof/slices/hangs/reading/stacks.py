@@ -38,7 +38,7 @@ class StackText:
 
 
 def has_stacks(head: str) -> bool:
-    """Whether a text begins as one of the two does."""
+    """True where a text begins as one of the two does."""
     lines = head.splitlines()
     return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
 

@@ -34,7 +34,7 @@ def explain_log(source: Source) -> LogReport:
 
 
 def said_aside(source: Source) -> str | None:
-    """What a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
+    """Words on what a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
     try:
         log = read_training_log(source)
     except NoUsableInput:
@@ -91,8 +91,8 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
     number, printed_ms, ms = log.means[0]
     more = f", and {len(log.means) - 1} more" if len(log.means) > 1 else ""
     text = (
-        f"The time printed for iteration {number}{more} is a mean over earlier ones: {format_us(printed_ms * 1e3)}, "
-        f"where the time stamps of the lines leave {format_us(ms * 1e3)}"
+        f"Iteration {number}{more} prints a mean over earlier ones, {format_us(printed_ms * 1e3)}; by time stamps it "
+        f"takes {format_us(ms * 1e3)}"
     )
     yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
 

@@ -51,7 +51,7 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
 
 
 def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | None) -> bool:
-    """Whether shares are of the iteration: not where the timers are longer, as those are that count several."""
+    """True where shares are of the iteration: not where the timers are longer, as those are that count several."""
     outermost = sum(row.longest_ms for row in rows if row.depth == 0)
     return iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
 

@@ -47,18 +47,18 @@ class CommunicationLines:
 
     @property
     def reads_on(self) -> bool:
-        """Whether the next lines may be of a table."""
+        """True where the next lines may be of a table."""
         return bool(self._in) and self._since < _MOST_BETWEEN
 
     @property
     def calls(self) -> list[LoggedCalls]:
-        """Of the last table of whoever wrote the longest; of the single lines where there is none."""
+        """Calls of the last table of whoever wrote the longest; of the single lines where there is none."""
         table = max(self._tables.values(), key=len, default=[])
         return table or [_summed(op, size, of) for (op, size), of in self._single.items()]
 
     @property
     def straggling(self) -> list[LoggedStraggling]:
-        """Of the last table of stragglers."""
+        """Rows of the last table of stragglers."""
         return max(self._straggling.values(), key=len, default=[])
 
     def take(self, who: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""How a log ends: with a traceback, or out of memory, and after which iteration."""
+"""End of a log: with a traceback, or out of memory, and after which iteration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LastError:
 
     @property
     def reads_on(self) -> bool:
-        """Whether the next line may name an error."""
+        """True where the next line may name an error."""
         return bool(self._open)
 
     def take(self, line: LogLine) -> None:

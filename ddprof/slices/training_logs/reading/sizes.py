@@ -1,4 +1,4 @@
-"""How many ranks a job and its groups have, as Megatron prints them before it begins."""
+"""Number of ranks that a job and its groups have, as Megatron prints them before it begins."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class TimerLines:
 
     @property
     def reads_on(self) -> bool:
-        """Whether the next lines may be timers."""
+        """True where the next lines may be timers."""
         return bool(self._open) and self._since < _MOST_BETWEEN
 
     def take(self, who: str, text: str) -> None:

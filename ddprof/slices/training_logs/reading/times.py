@@ -1,4 +1,4 @@
-"""How long iterations took, from what their lines say: the time printed, held against the clock of the lines.
+"""Time that iterations took, from what their lines say: the time printed, held against the clock of the lines.
 
 Several programs print the mean since the start in their first lines, and some in all of them. No iteration takes longer
 than lies between its line and the one before it, so that a time which does is such a mean, and the clock decides; a

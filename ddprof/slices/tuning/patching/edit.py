@@ -186,7 +186,7 @@ BY_OTHER_NAMES = {(FSDP1, "reshard_after_forward"), (FSDP1, "backward_prefetch")
 
 
 def is_call_of(qualified: str, target: str) -> bool:
-    """Whether a qualified name, as the imports of a script give it, is what makes objects of a kind."""
+    """True where a qualified name, as the imports of a script give it, is what makes objects of a kind."""
     editable = EDITABLE.get(target)
     if editable is None:
         return False

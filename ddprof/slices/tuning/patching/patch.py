@@ -83,7 +83,7 @@ def _text(path: Path) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """As git counts them: a form feed or a carriage return ends none."""
+    """Lines as git counts them: a form feed or a carriage return ends none."""
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 

@@ -1,4 +1,4 @@
-"""What one run left in its folder: step times of the job, what each rank had trained, why it failed."""
+"""Record of what one run left in its folder: step times of the job, what each rank had trained, why it failed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RankLeft(Struct):
 
 
 class AppliedOutcome(Struct):
-    """What became of one setting, over all ranks."""
+    """Record of what became of one setting, over all ranks."""
 
     setting: str
     applied: bool
@@ -88,7 +88,7 @@ def ranks_left(folder: Path) -> list[RankLeft]:
 
 
 def applied_rows(folder: Path) -> tuple[AppliedOutcome, ...]:
-    """What became of the settings of a run; () where it is not known."""
+    """Outcome of the settings of a run; () where it is not known."""
     return _manifest(folder).applied
 
 
@@ -132,7 +132,8 @@ def run_step_us(steps_us: Sequence[float]) -> float | None:
 
 
 def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
-    """What each rank had trained as the run was ended after the planned number of steps; values of the first ranks."""
+    """Fields: what each rank had trained as the run was ended after the planned number of steps; values of the first
+    ranks."""
     return {
         str(rank.rank): Held(
             rank.trial.parameters.digest,

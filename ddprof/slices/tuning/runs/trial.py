@@ -38,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """What is to be run: in which folder, with which candidates applied, for how long at most."""
+    """Record of what is to be run: in which folder, with which candidates applied, for how long at most."""
 
     label: str
     folder: Path

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from ddprof.analyzers.job.charged import waited_for_us
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
-from ddprof.dashboard.exhibits.parts.numbers import charged_us
 from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
@@ -25,7 +25,7 @@ def test_a_host_is_suspected_where_all_of_its_ranks_are_named_and_there_are_othe
     found = by_host(on_hosts(straggler, 2))  # ranks 2 and 3 are slow
     assert found is not None and found.reading.startswith("node1 (ranks 2, 3)")
     assert "names all of its ranks: look at the host" in found.reading
-    by_rank = charged_us(straggler.job).sum(axis=1) / 1e3
+    by_rank = waited_for_us(straggler.job).sum(axis=1) / 1e3
     assert [row[-1] for row in found.sheet.rows] == pytest.approx(by_rank.reshape(-1, 2).sum(axis=1))
     found = by_host(on_hosts(straggler, 4))
     assert found is not None and "names ranks 2, 3 of its 4: look at that device or process first" in found.reading

@@ -132,9 +132,10 @@ def part_of_job(manifests: Iterable[str]) -> PartOfJob:
 
 
 class RunEnd(Struct, frozen=True):
-    """Of a manifest: the exit code of the job, and what was seen of it hanging."""
+    """Of a manifest: the exit code of the job, when it ended, and what was seen of it hanging."""
 
     exit_code: Whole | None = None
+    ended_ns: Count | None = None
     hang: dict[str, object] | None = None
 
 

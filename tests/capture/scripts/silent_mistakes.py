@@ -40,8 +40,8 @@ def main() -> None:
             optimizer.step()
             optimizer.zero_grad()
             step += 1
-    # The reduction of unused parameters is not waited for. Where it is the last to hold the group, torch stands still for
-    # ever: the group joins, under the interpreter's lock, a thread that waits for that lock.
+    # The reduction of unused parameters is not waited for. Where it is the last to hold the group, torch stands still
+    # for ever: the group joins, under the interpreter's lock, a thread that waits for that lock.
     del model
     dist.barrier()
     dist.destroy_process_group()

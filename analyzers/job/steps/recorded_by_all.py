@@ -195,16 +195,15 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     """
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):
-        step = _operators(facts, numbers)
-        if facts.is_device_rank:
-            step = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+        launched = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+        step = np.concatenate((launched, _operators(facts, numbers)))  # one of them is empty
         counts[position] = np.bincount(step[step >= 0], minlength=len(numbers))
     usual = np.array([_usual(own[mine]) for own, mine in zip(counts, has, strict=True)])[:, None]
     alike = np.array([_usual(own[mine]) for own, mine in zip(counts.T, has.T, strict=True)])[None, :]
     is_static = ((counts == alike) & (alike > 0)).any(axis=1, keepdims=True)  # equals its peers where it is whole
     fewer = has & (_fewer(counts, usual, share) | (is_static & _fewer(counts, alike, share)))
     fewer |= has & (usual == 0) & (_far_fewer(counts, has) | _scattered_below(counts, usual))
-    on_cpu = np.array([not facts.is_device_rank for facts in ranks])[:, None]
+    on_cpu = np.array([len(facts.host_operators) > 0 for facts in ranks])[:, None]
     held = np.where(has, counts, -1)
     again = (held[:, :, None] == held[:, None, :]).sum(axis=2) > 1
     fewer &= ~(on_cpu & again)

@@ -11,7 +11,7 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
 from ddprof.analyzers.not_looked_at import left_out
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
@@ -101,7 +101,9 @@ class _Heard:
 
     def listen(self, rule: Rule, detect: Detect, measures: Measures) -> None:
         """Add what one rule says; one that says nothing of a job it could not see whole has not judged it."""
-        unseen = out_of_scope(measures.job) if rule.needs_whole_run else None
+        unseen = out_of_scope(measures.job)
+        if not rule.needs_whole_run and unseen != ONE_STEP_LEFT:
+            unseen = None  # communication tells
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)

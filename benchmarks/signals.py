@@ -1,13 +1,16 @@
-"""Sends signals to jobs, bare and under `ddprof run`, and compares how they end.
+"""Sends signals to jobs, bare and under `ddprof run` and `ddprof tune`, and compares how they end.
 
-    python benchmarks/signals.py [--signals SIGTERM SIGINT] [--to launcher group rank] [--times 10]
+    python benchmarks/signals.py [--signals SIGTERM none] [--to launcher group rank] [--modes trace] [--times 10]
 
 A case is a signal, whom it is sent to (the command that was started; its process group; rank 1), and what the script
-does about it: nothing, a handler that calls `sys.exit`, or one that saves and goes on. Each is run bare, and under
-`ddprof run` in either mode; exit code, what each rank's handler wrote, and the processes that are left must be those of
-the bare run. The ranks collect garbage all the time: a signal that comes meanwhile is handled inside a callback. The
-case "restart" has rank 1 fail once under `--max-restarts=1`: restarted ranks meet over gloo by chance, and bare jobs
-hang there in 2 of 8 runs (torch 2.13), so that it is to be counted. Exits with 1 where a run ends otherwise than bare.
+does about it: nothing, a handler that calls `sys.exit`, or one that saves and goes on; or, without a signal, how rank 1
+ends by itself. Each is run bare, and in every mode of MODES; exit code, what each rank's handler wrote, and the
+processes that are left must be those of the bare run, and it may not end LATE_S later. A tuning runs the job many times
+and says of itself how it ended: of it only nothing may be left. The ranks collect garbage all the time: a signal that
+comes meanwhile is handled inside a callback. The case "restart" has rank 1 fail once under `--max-restarts=1`:
+restarted ranks meet over gloo by chance, and bare jobs hang there in 2 of 8 runs (torch 2.13), so that it is to be
+counted. Cases come in an order that --seed chooses; those that the log has already are not run again. Exits with 1
+where a run ends otherwise than bare.
 """
 
 from __future__ import annotations
@@ -22,14 +25,22 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parent.parent
-SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGKILL")
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "none")
 HANDLERS = ("none", "exit", "save")
-MODES = (("trace",), ("monitor",))
+ENDINGS = ("ends", "code", "raises", "os._exit", "crashes", "restart")
+MODES = {
+    "trace": ("run", "--mode", "trace"),
+    "monitor": ("run", "--mode", "monitor"),
+    "apply": ("run", "--set", "fused=false"),
+    "tune": ("tune", "--yes", "--no-record", "--budget", "20s"),
+}
+LATE_S = 15.0  # torchrun kills ranks that do not end after 30
 TIMEOUT_S = 180
 SCRIPT = """
 import os, signal, sys
@@ -60,6 +71,17 @@ while left:
     step, left = step + 1, left - 1
     if step == 4:
         open(f"{place}/ready.{rank}.{os.getpid()}", "w").close()
+    if step == 6 and rank == "1":
+        if how == "code":
+            sys.exit(3)
+        if how == "raises":
+            raise ValueError("planted")
+        if how == "os._exit":
+            os._exit(5)
+        if how == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "ends" and step == 6:
+        left = 0
     if how == "restart" and step == 6:
         if rank == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             raise SystemExit(9)
@@ -67,8 +89,8 @@ while left:
 """
 
 
-def end_of(options: tuple[str, ...] | None, name: str, to: str, how: str, after_s: float) -> dict[str, Any]:
-    """How a job ends: bare where `options` of `ddprof run` are None."""
+def end_of(mode: tuple[str, ...] | None, name: str, to: str, how: str, after_s: float) -> dict[str, Any]:
+    """How a job ends: bare where `mode` is None."""
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "job.py").write_text(SCRIPT)
         command = [
@@ -80,15 +102,14 @@ def end_of(options: tuple[str, ...] | None, name: str, to: str, how: str, after_
             "--max-restarts",
         ]
         command += ["1" if how == "restart" else "0", f"{place}/job.py", place, how, name]
-        if options is not None:
-            ours = [sys.executable, "-m", "ddprof.cli.run", "--out", f"{place}/runs", "--mode", *options, "--"]
-            command = ours + command
+        if mode is not None:
+            command = [sys.executable, "-m", "ddprof", *mode, "--out", f"{place}/runs", "--", *command]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with open(f"{place}/said", "w", encoding="utf-8") as said:
             job = subprocess.Popen(command, cwd=REPO, env=environment, stdout=said, stderr=said, start_new_session=True)
         ranks = _ready(Path(place), job)
         began = time.monotonic()
-        if how != "restart":
+        if name != "none":
             time.sleep(after_s)
             number = getattr(signal, name)
             if to == "group":
@@ -104,6 +125,9 @@ def end_of(options: tuple[str, ...] | None, name: str, to: str, how: str, after_
         if code == "did not end":
             job.terminate()  # torchrun ends its ranks, which are of other sessions
             job.wait(TIMEOUT_S)
+        for pid in [job.pid, *(ranks[rank] for rank in left)]:  # what a killed launcher leaves behind, its group too
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         handled = {path.name[-1]: path.read_text().split() for path in sorted(Path(place).glob("handled.*"))}
         restarts = len(list(Path(place).glob("ready.1.*")))
         # Python ends by a signal's number, a shell and we by 128 + that: both mean the same to who started the job.
@@ -131,29 +155,41 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--signals", nargs="+", default=SIGNALS)
     parser.add_argument("--to", nargs="+", default=("launcher", "group", "rank"))
-    parser.add_argument("--handlers", nargs="+", default=(*HANDLERS, "restart"))
+    parser.add_argument("--modes", nargs="+", default=list(MODES))
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, default=Path("signals.jsonl"))
     options = parser.parse_args()
-    cases = [case for case in product(options.signals, options.to, options.handlers) if case[2] != "restart"]
+    known = [json.loads(line) for line in options.log.read_text().splitlines()] if options.log.exists() else []
+    cases = [case for case in product(options.signals, options.to, HANDLERS) if case[0] != "none"]
     cases = [case for case in cases if case[0] != "SIGKILL" or case[2] == "none"]
-    cases += [("none", "none", "restart")] if "restart" in options.handlers else []
-    chooser, count = random.Random(options.seed), Counter[str]()
-    for (name, to, how), _ in product(cases, range(options.times)):
-        after_s = chooser.uniform(0, 1.5)
-        bare = end_of(None, name, to, how, after_s)
-        for mode in MODES:
-            ours = end_of(mode, name, to, how, after_s)
-            same = all(ours[key] == bare[key] for key in ("code", "handled", "left", "starts"))
-            count["same" if same else "other"] += 1
-            line = {"signal": name, "to": to, "how": how, "mode": mode[0], "same": same, "bare": bare, "ours": ours}
+    cases += [("none", "none", how) for how in ENDINGS if "none" in options.signals]
+    cases = [(*case, number) for case, number in product(cases, range(options.times))]
+    chooser = random.Random(options.seed)
+    chooser.shuffle(cases)
+    for case in cases:
+        after_s, bare = chooser.uniform(0, 1.5), None
+        for mode in options.modes:
+            if any((line["case"], line["mode"]) == (list(case), mode) for line in known):
+                continue
+            bare = bare or end_of(None, *case[:3], after_s)
+            ours = end_of(MODES[mode], *case[:3], after_s)
+            line = {"case": case, "mode": mode, "same": _is_same(mode, bare, ours), "bare": bare, "ours": ours}
+            known.append(line)
             with options.log.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")
-            if not same:
+            if not line["same"]:
                 print(json.dumps(line), flush=True)
+    count = Counter("same" if line["same"] else "other" for line in known)
     print(json.dumps(dict(count)))
     return int(bool(count["other"]))
+
+
+def _is_same(mode: str, bare: dict[str, Any], ours: dict[str, Any]) -> bool:
+    if mode == "tune":
+        return ours["left"] == bare["left"] and ours["code"] != "did not end"
+    is_late = ours["s"] > bare["s"] + LATE_S
+    return not is_late and all(ours[key] == bare[key] for key in ("code", "handled", "left", "starts"))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def out_of_scope(job: JobFacts) -> str | None:
         return COMMUNICATION_ONLY
     if all(lost_device(f, job.ranks) for f in job.ranks):
         return f"no {job.ranks[0].device.kind} kernels were recorded"
-    if all(map(is_torn_host, job.ranks)):
+    if any(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
     return start_up_only(job)
 

@@ -109,7 +109,8 @@ UNMARKED = 8  # parts that a recording without step marks is cut to some of
 
 
 def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Every rank recorded other steps; sometimes none that all of them have."""
+    """Every rank recorded other steps, sometimes none that all of them have; or all recorded the same few."""
+    drawn = (lambda: random.Random(alike)) if (alike := rng.random()) < 0.25 else (lambda: rng)
 
     def change(events: list[Any]) -> list[Any]:
         marks = sorted(
@@ -120,8 +121,9 @@ def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
         if not marks:
             first, last = _times(events)
             marks = [(first + k * (last - first) / UNMARKED, (last - first) / UNMARKED) for k in range(UNMARKED)]
-        length = rng.randint(1, max(1, len(marks) - 1))
-        begin = rng.randint(0, len(marks) - length)
+        own = drawn()
+        length = own.randint(1, max(1, len(marks) - 1))
+        begin = own.randint(0, len(marks) - length)
         low, high = marks[begin][0], sum(marks[begin + length - 1])
         return [e for e in events if not _is_timed(e) or low <= float(e["ts"]) < high]
 
@@ -171,7 +173,7 @@ def without_kind(files: Files, _: Files, rng: random.Random) -> Texts:
 
 
 def duplicated(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lie there twice, were copied over another rank's, or hold every event of a stretch twice."""
+    """Some files lie there twice, were copied over another rank's, or hold events twice: of a stretch, or some."""
     names, how = _some(files, rng), rng.choice(("beside", "over", "events"))
     texts = {name: _text(document) for name, document in files.items()}
     if how == "events":
@@ -189,6 +191,9 @@ _COPIES: tuple[Callable[[str], str], ...] = (
 
 
 def _repeated(events: list[Any], rng: random.Random) -> list[Any]:
+    if rng.random() < 0.5:
+        share = rng.uniform(0.01, 0.2)
+        return [e for event in events for e in [event] * (1 + (_is_timed(event) and rng.random() < share))]
     begin, end = sorted(rng.randrange(len(events) + 1) for _ in range(2))
     return events[:end] + events[begin:]
 

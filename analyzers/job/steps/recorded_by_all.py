@@ -79,9 +79,15 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
         why_not = NOTHING_WHOLE if has.all(axis=0).any() else NO_COMMON_STEP
         return Comparable(_own_stretches(ranks), why_not=why_not)
     chosen = numbers[first:end]
-    cut = tuple(with_steps(_with_torn(ranks[p], numbers[has[p] & ~whole[p]]), _rows_of(ranks[p], chosen)) for p in kept)
+    torn = [numbers[(has[p] & ~whole[p]) | _skipped(has[p])] for p in range(len(ranks))]
+    cut = tuple(with_steps(_with_torn(ranks[p], torn[p]), _rows_of(ranks[p], chosen)) for p in kept)
     held = {ranks[p].path: ranks[p].steps.take(_rows_of(ranks[p], numbers[whole[p]])) for p in kept}
     return Comparable(cut, tuple(_notes(ranks, kept, chosen, numbers, has, whole)), whole_steps=held)
+
+
+def _skipped(has: Array) -> Array:
+    """Which steps a rank holds none of, though it holds earlier and later ones: who records, marks every step; bool."""
+    return np.asarray(~has & np.logical_or.accumulate(has) & np.logical_or.accumulate(has[::-1])[::-1])
 
 
 def _with_torn(facts: RankFacts, numbers: Array) -> RankFacts:
@@ -184,18 +190,24 @@ def _is_sparse(own: Array, most: Array) -> Array:
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
-    """Flags of where a rank launched fewer kernels, by that share, than in most of its steps, while most others did
-    not. As many as most of its peers lack nothing: in its other steps the rank does more, saves say.
+    """Flags of where a rank launched fewer kernels, by that share, than in most of its steps, while most others did not. As many
+    as most of its peers lack nothing: in its other steps the rank does more, saves say. Of a CPU rank: operators; as
+    many as in another of its steps are a kind of step, as where ranks take turns.
     """
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):
-        step = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+        launched = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+        step = np.concatenate((launched, _operators(facts, numbers)))  # one of them is empty
         counts[position] = np.bincount(step[step >= 0], minlength=len(numbers))
     usual = np.array([_usual(own[mine]) for own, mine in zip(counts, has, strict=True)])[:, None]
     alike = np.array([_usual(own[mine]) for own, mine in zip(counts.T, has.T, strict=True)])[None, :]
     is_static = ((counts == alike) & (alike > 0)).any(axis=1, keepdims=True)  # equals its peers where it is whole
     fewer = has & (_fewer(counts, usual, share) | (is_static & _fewer(counts, alike, share)))
     fewer |= has & (usual == 0) & (_far_fewer(counts, has) | _scattered_below(counts, usual))
+    on_cpu = np.array([len(facts.host_operators) > 0 for facts in ranks])[:, None]
+    held = np.where(has, counts, -1)
+    again = (held[:, :, None] == held[:, None, :]).sum(axis=2) > 1
+    fewer &= ~(on_cpu & again)
     common = fewer.sum(axis=0) * 2 > has.sum(axis=0)  # the program itself launches fewer there
     return np.asarray(fewer & ~common & (counts != alike))
 
@@ -249,6 +261,14 @@ def _column(facts: RankFacts, table: Table, early: Array, numbers: Array) -> Arr
     issued, (start, end) = issued_ns(table), facts.marks
     step = np.searchsorted(start, issued, side="right") - 1
     inside = (step >= 0) & (issued < end[np.maximum(step, 0)]) & ~early
+    return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
+
+
+def _operators(facts: RankFacts, numbers: Array) -> Array:
+    """Position in `numbers` of the step of each operator of a CPU rank that no other called; -1 of those in none."""
+    at, (start, end) = facts.host_operators["start_ns"], facts.marks
+    step = np.searchsorted(start, at, side="right") - 1
+    inside = (step >= 0) & (at < end[np.maximum(step, 0)])
     return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddprof.model import HealthNote
-from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.files.names import file_name, process_in_name, rank_in_name
 from ddprof.readers.side_files.manifests import manifests_of
 from ddprof.readers.source import Source
 
@@ -64,11 +64,14 @@ def _folder(source: Source) -> str:
 
 
 def _companion(trace: Source, candidates: list[Source]) -> str | None:
-    """The candidate in the same folder with the longest common name, if it is of the same rank."""
+    """The candidate in the same folder with the longest common name, if it is of the same rank and, where both names
+    state one, of the same process: a folder may hold two runs."""
     if trace.member is not None or trace.format not in _CAPTURED:
         return None
     rank, name = rank_in_name(trace.path), file_name(trace.path)
     near = [c for c in candidates if _folder(c) == _folder(trace) and rank is not None and rank_in_name(c.path) == rank]
+    process = process_in_name(trace.path)
+    near = [c for c in near if process is None or process_in_name(c.path) in (process, None)]
     if not near:
         return None
     return max(near, key=lambda c: (_common_length(name, file_name(c.path)), c.path)).path

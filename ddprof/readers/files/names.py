@@ -14,6 +14,7 @@ _RANK = (
     re.compile(r"(?:^|[_\-.])(?:r|gpu|dev(?:ice)?|node0?_gpu)[_\-=]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
     re.compile(r"^trace[_\-]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
 )
+_PROCESS = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+(?=\.)")  # of a run folder: rank, host, process, restart
 # What tensorboard_trace_handler writes: host, process, time. Digits in it are those of the host ("gpu-worker-00").
 _HOST_AND_PID = re.compile(r"^(?P<host>.+)_\d+\.\d{12,}$")
 _COUNTER = re.compile(r"(?:step|iter(?:ation)?|epoch|window)$", re.IGNORECASE)
@@ -42,6 +43,12 @@ def rank_in_name(path: str) -> int | None:
         if found:
             return one_rank(found[1])
     return None
+
+
+def process_in_name(path: str) -> str | None:
+    """The process of a job that wrote a file of a run folder, as its name states it; None where it states none."""
+    found = _PROCESS.match(file_name(path))
+    return found[0] if found else None
 
 
 def without_stamp(path: str) -> str:

@@ -30,6 +30,7 @@ from ddprof.units import format_us
 
 _MARKS = re.compile(rb'"NEGOTIATE_[A-Z]+|"CYCLE_START"')
 _NEGOTIATE = re.compile(r"^NEGOTIATE_(\w+)$")
+LOST_SHARE = 0.05  # of the collectives, as of kernel launches (analyzers/facts/completeness.py)
 
 
 @dataclass
@@ -65,8 +66,16 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     if not near.all():
         issue = f"{path}: {int((~near).sum())} events without a usable timestamp"
         notes = [*notes, HealthNote(issue, "left out, or their collectives")]
-    found = [n for pid, its in by_tensor.items() for n in _negotiations(its, names.get(pid, str(pid)))]
+    found: list[Negotiation] = []
+    torn = 0
+    for pid, its in by_tensor.items():
+        whole, lost = _negotiations(its, names.get(pid, str(pid)))
+        found, torn = found + whole, torn + lost
     found.sort(key=lambda n: n.start_ns)
+    if torn:
+        severity = "error" if torn > LOST_SHARE * (len(found) + torn) else "warning"
+        issue = f"{path}: {torn} begins, ends or marks of ranks are missing beside {len(found)} whole collectives"
+        notes = [*notes, HealthNote(issue, "the others are left out", severity)]
     named = np.array(sorted({rank for n in found for rank in n.ready_ns}), np.int64)
     ranks = named[without_holes(named)].tolist()
     if len(ranks) < len(named):
@@ -74,24 +83,31 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     return _Timeline(tuple(found), tuple(ranks), tuple(notes))
 
 
-def _negotiations(events: list[TimelineEvent], tensor: str) -> list[Negotiation]:
-    """The collectives of one tensor: each a negotiation, then (where the timeline says so) its execution."""
+def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negotiation], int]:
+    """The collectives of one tensor, each a negotiation, then (where the timeline says so) its execution; and how many
+    events show that others are missing. The last one may have no end, where the timeline ends.
+    """
     found: list[Negotiation] = []
-    depth = 0
+    depth = lost = 0
     for event in events:
         begun = _NEGOTIATE.match(event.name)
         if event.ph == "B":
             if begun:
+                lost += depth > 0
+                found = found[: len(found) - (depth > 0)]
                 found.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
                 depth = 0
             depth += 1
         elif event.ph == "E":
-            depth -= 1
+            lost += depth == 0
+            depth = max(0, depth - 1)
             if found and depth == 0:  # of the negotiation, then of the execution as a whole
                 found[-1].end_ns = max(found[-1].end_ns, event.ts_ns)
-        elif found and event.name.isdecimal() and (rank := one_rank(event.name)) is not None:
-            found[-1].ready_ns[rank] = event.ts_ns
-    return found
+        elif event.name.isdecimal() and (rank := one_rank(event.name)) is not None:
+            lost += depth == 0
+            if depth and found:
+                found[-1].ready_ns[rank] = event.ts_ns
+    return found[: len(found) - (depth > 0)], lost
 
 
 def rank_parts(source: Source) -> list[str]:
@@ -179,8 +195,8 @@ def _step_starts(negotiations: tuple[Negotiation, ...]) -> list[int]:
 
 def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[HealthNote]:
     notes: list[HealthNote] = []
+    notes += [note for note in timeline.notes if rank == timeline.ranks[0] or note.severity == "error"]
     if rank == timeline.ranks[0]:  # once per file
-        notes += timeline.notes
         issue = f"{source.path}: a Horovod timeline records no compute"
         notes.append(HealthNote(issue, "only waiting for late ranks can be judged", "info"))
         notes += _once_note(source, timeline.negotiations)

@@ -134,9 +134,10 @@ def part_of_job(manifests: Iterable[str]) -> PartOfJob:
 
 
 class RunEnd(Struct, frozen=True):
-    """End of the run by a manifest: the exit code of the job, and what was seen of it hanging."""
+    """End of the run by a manifest: exit code of the job, its time, and what was seen of it hanging."""
 
     exit_code: Whole | None = None
+    ended_ns: Count | None = None
     hang: dict[str, object] | None = None
 
 

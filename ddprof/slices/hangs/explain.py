@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.slices.hangs.judging.verdict import judge
-from ddprof.slices.hangs.model import NONE, Hang
-from ddprof.slices.hangs.reading.collect import collect
+from ddprof.slices.hangs.model import AFTER, NONE, Hang
+from ddprof.slices.hangs.reading.collect import Gathered, collect
+from ddprof.units import format_us
 
 INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, by SIGTERM
 
@@ -19,12 +20,32 @@ def failed_job(folder: str) -> Hang | None:
     Raises NoUsableInput where the folder is none.
     """
     gathered = collect([folder])
-    hang = judge(gathered.ranks, gathered.hang_seen)
+    hang = _judged(gathered)
     if hang.is_found:
         return hang
-    if gathered.exit_code not in (*INTERRUPTED, 0, None):
-        return Hang(NONE, f"The job ended with exit code {gathered.exit_code}; nothing that was recorded says why.")
+    code = None if gathered.end is None else gathered.end.exit_code
+    if code not in (*INTERRUPTED, 0, None):
+        return Hang(NONE, f"The job ended with exit code {code}; nothing that was recorded says why.")
     return None
+
+
+def _judged(gathered: Gathered) -> Hang:
+    """The verdict on what was gathered. Of a job without an end in order, whose ranks all had one, `after`: the records
+    are written as the interpreter begins to end, and what comes then leaves none.
+    """
+    hang = judge(gathered.ranks, gathered.hang_seen)
+    ends, job = [e.ending for e in gathered.ranks], gathered.end
+    sizes = {e.world_size for e in gathered.ranks}
+    if hang.is_found or job is None or job.exit_code == 0 or sizes != {len(ends)}:
+        return hang
+    if any(end.how != "finished" or end.at_ns is None for end in ends):
+        return hang
+    last_ns = max(end.at_ns or 0 for end in ends)
+    told = "no end of the job is known"
+    if job.exit_code is not None and job.ended_ns is not None:
+        told = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
+    why = "exit handlers, threads or destructors stand still, or the launcher failed"
+    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {told}: {why}.")
 
 
 def explain(paths: Sequence[str]) -> Hang:
@@ -33,6 +54,6 @@ def explain(paths: Sequence[str]) -> Hang:
     if not gathered.ranks:
         reasons = "; ".join(note.issue for note in gathered.notes[:3])
         raise NoUsableInput(reasons or f"{', '.join(paths)}: no dump, no stack and no sidecar of any rank")
-    hang = judge(gathered.ranks, gathered.hang_seen)
+    hang = _judged(gathered)
     notes = tuple(f"{note.issue}; {note.effect}" for note in gathered.notes if note.severity != "info")
     return replace(hang, notes=(*hang.notes, *notes))

@@ -17,6 +17,7 @@ MESSAGE = "message"  # a message is awaited that nobody sent, or sent and not re
 CROSSED = "crossed"  # ranks wait for one another in different groups
 INSIDE = "inside"  # all ranks of the group are inside, and it does not end
 STORE = "store"  # ranks wait for a key of the store, or for their peers to join
+AFTER = "after"  # every rank had ended its script in order, and the job stood still or failed after that
 NONE = "none"  # nothing that was recorded is stuck
 
 

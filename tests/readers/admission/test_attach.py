@@ -16,6 +16,8 @@ def test_a_damaged_companion_is_a_note_not_a_failure(tmp_path: Path) -> None:
     trace = read(discover([tmp_path / "run"]).sources[0])
     assert trace.sidecar == Sidecar() and trace.identity.source == "file name"
     assert "sidecar.json: not usable" in issues(trace)
+    (tmp_path / "run" / "rank0.host.100.0.sidecar.json").rename(tmp_path / "run" / "rank0.host.1000.0.sidecar.json")
+    assert discover([tmp_path / "run"]).sources[0].sidecar_path is None  # of another process
 
 
 def test_ranks_of_a_tensorflow_job_are_one_run_with_their_sidecars(tmp_path: Path) -> None:

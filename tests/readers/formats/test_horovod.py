@@ -65,3 +65,13 @@ def test_each_step_reduces_the_same_tensors_once_side_by_side_or_the_window_is_o
             start, dur = trace.events["ts_ns"][mine], trace.events["dur_ns"][mine]
             assert (start[1:] >= (start + dur)[:-1]).all()
         assert trace.device.kind == "unknown"
+
+
+def test_collectives_without_a_begin_or_an_end_are_left_out_and_said(tmp_path: Path) -> None:
+    timeline(tmp_path, *training(6))
+    events = json.loads((tmp_path / "timeline.json").read_text())
+    holes = [event for at, event in enumerate(events) if at % 7 != 3]
+    for kept, severities in ((events[:-1], set()), (events[:-4] + events[-3:], {"error"}), (holes, {"error"})):
+        (tmp_path / "timeline.json").write_text(json.dumps(kept))
+        for trace in traces(tmp_path):
+            assert {note.severity for note in trace.health if "are missing beside" in note.issue} == severities

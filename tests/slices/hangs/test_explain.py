@@ -71,6 +71,16 @@ def test_the_text_has_a_line_per_rank_and_no_control_characters(tmp_path: Path) 
     assert "0, 2, 3" in text
 
 
+@pytest.mark.parametrize(("code", "kind"), [(0, "none"), (143, "after"), (1, "after"), (None, "after")])
+def test_a_job_that_stands_still_after_its_script_is_told(code: int | None, kind: str, tmp_path: Path) -> None:
+    for rank in range(2):
+        left = {"rank": rank, "world_size": 2, "state": "exit", "end": {"at_ns": 10**18}}
+        (tmp_path / f"rank{rank}.host.10{rank}.0.sidecar.json").write_text(json.dumps(left))
+    (tmp_path / "manifest.json").write_text(json.dumps({"exit_code": code, "ended_ns": 10**18 + 63 * 10**9}))
+    hang = explain([str(tmp_path)])
+    assert hang.kind == kind and ("63 s later" in hang.sentence) == bool(code)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_dumps_give_a_verdict_or_a_reason(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

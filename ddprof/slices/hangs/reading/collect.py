@@ -15,7 +15,7 @@ from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
 from ddprof.readers.side_files.lenient import parse, unfit_note
-from ddprof.readers.side_files.manifests import run_end
+from ddprof.readers.side_files.manifests import RunEnd, run_end
 from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in, load_calls
 from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of
@@ -52,13 +52,13 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Record of what is known of each rank, in rank order. `hang_seen`: the job was found to hang while it ran.
-    `exit_code`: the job's, None where no manifest tells."""
+    """Evidence of each rank, in rank order. `hang_seen`: the job was found to hang while it ran. `end`: of
+    the job, as its manifest tells it; None without one."""
 
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
     hang_seen: bool = False
-    exit_code: int | None = None
+    end: RunEnd | None = None
 
 
 def collect(paths: Sequence[str]) -> Gathered:
@@ -79,7 +79,7 @@ def collect(paths: Sequence[str]) -> Gathered:
         ranks=tuple(_evidence(rank, found[rank], is_recorded) for rank in sorted(found)),
         notes=tuple(notes),
         hang_seen=any(end.hang for end in ends),
-        exit_code=next((end.exit_code for end in ends if end.exit_code is not None), None),
+        end=max(ends, key=lambda end: end.exit_code is not None, default=None),
     )
 
 

@@ -1,9 +1,11 @@
 """Ranks are compared over what all of them recorded whole: damage to one file makes nobody slow."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from gloo_traces import TENSOR, Events, in_steps, operator, transfer
 from labelled_runs import Runs
 
 from ddprof.analyzers.diagnose import diagnose
@@ -11,6 +13,7 @@ from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns, step_of_launch
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import measure
+from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
 from ddprof.analyzers.job.steps.recorded_by_all import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
 from ddprof.tables import NULL
 
@@ -58,6 +61,21 @@ def test_steps_that_some_rank_lacks_in_whole_or_in_part_are_left_out_on_all(labe
         found = comparable([a, without(b, table, 4, share), *rest])
         assert kept(found) == [(rank, [0, 1, 2, 3]) for rank in range(4)]
         assert "lacks events that its peers recorded" in found.notes[0].issue
+
+
+@pytest.mark.parametrize(("torn", "steps"), [((2,), [0, 1]), ((0, 2), [1])])
+def test_a_cpu_rank_with_holes_is_compared_where_it_has_none_and_not_in_one_step_that_is_left(
+    torn: tuple[int, ...], steps: list[int], tmp_path: Path
+) -> None:
+    def play(rank: int, at_us: float) -> Events:
+        step = round(at_us / 100_000)
+        count = 20 + step if rank == 1 and step in torn else 60
+        called = [operator(rank, "aten::mm", at_us + k * 1_000, 900.0) for k in range(count)]
+        return [*called, transfer(rank, "gloo:all_reduce", at_us + 60_000, 2_000.0, **TENSOR)]
+
+    run = in_steps(tmp_path / "run", 4, 100_000.0, play)
+    assert [f.steps["index"].tolist() for f in run.job.ranks] == [steps, steps]
+    assert not run.report.findings and (out_of_scope(run.job) == ONE_STEP_LEFT) == (len(steps) == 1)
 
 
 def test_a_rank_that_does_more_in_most_of_its_steps_lacks_nothing_in_the_others(labelled: Runs) -> None:

@@ -18,6 +18,7 @@ from ddprof.intervals import Intervals
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.tables import NULL, concat
 
+MS = 1_000_000
 REPORTS = [("train.py(88): report_samples", 4_000.0)]
 MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
@@ -104,6 +105,29 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
 
 
+@pytest.mark.parametrize(
+    ("mine", "each_ms", "theirs", "us"),
+    [
+        (10, 100, 0, 500.0),  # an eighth of what the others wait for it in the traced steps, where chance made it late
+        (6, 100, 0, None),  # chance
+        (10, 20, 0, None),  # stopped twice or thrice, by a busy machine
+        (10, 100, 3, None),  # the peers run it
+        (2, 1000, 0, None),  # of two moments
+    ],
+)
+def test_what_no_peer_was_ever_seen_in_is_told_whatever_made_the_rank_late(
+    tmp_path: Path, mine: int, each_ms: int, theirs: int, us: float | None
+) -> None:
+    bare = [_at_lines(facts, (30,)) for facts in run(tmp_path, [], frames=False).job.ranks]
+    ranks = [_with_totals(facts, {0: 190, 1: theirs}, [19_000 * MS, theirs * 100 * MS]) for facts in bare]
+    ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * each_ms * MS, mine * each_ms * MS])
+    row = {"culprit": [0], "victim": [1], "dur_ns": [8 * MS * len(bare[0].steps)]}
+    blame = BLAME.table({column.name: row.get(column.name, [0]) for column in BLAME.columns})
+    found = alone_by_rank(ranks, blame, 10_000.0).get(0)
+    assert (found and (found.of_the_run, found.held)) == (us and (True, "alone runs train.py:30 report()"))
+    assert found is None or found.time_us == pytest.approx(us)
+
+
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
     late, *others = run(tmp_path, REPORTS).job.ranks
     unseen = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
@@ -157,10 +181,11 @@ def _stack_of(facts: RankFacts, function: str) -> int:
     return facts.script_frames["function"][facts.script_stacks["frame"]].tolist().index(function)
 
 
-def _with_totals(facts: RankFacts, samples: dict[int, int]) -> RankFacts:
+def _with_totals(facts: RankFacts, samples: dict[int, int], time_ns: Sequence[int] = ()) -> RankFacts:
     """The rank with so many samples of these stacks over the run."""
     rows = len(samples)
-    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, "time_ns": [1] * rows, "late_ns": [0] * rows}
+    times = {"time_ns": time_ns or [1] * rows, "late_ns": [0] * rows}
+    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, **times}
     seen = {"stack": list(samples), "samples": list(samples.values())}
     return replace(facts, script_totals=SCRIPT_TOTALS.table({**columns, **seen}))
 

@@ -212,10 +212,14 @@ def _apart(
     lateness_us: float,
     seen: dict[Path, float],
 ) -> Alone | None:
-    """The path of `mine` that makes the rank late; its line is chosen from all that was `seen`, however rarely."""
+    """The path of `mine` that makes the rank late: in a function that the peers run far shorter, what they do not run
+    of it, where that explains it. Its line is chosen from all that was `seen`, however rarely."""
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
     outer = _outermost(mine, theirs, lateness_us)
-    return None if outer is None else _told(mine, outer, theirs[outer], seen)
+    if outer is None:
+        return None
+    alone = {path: us for path, us in mine.items() if path[: len(outer)] == outer and not theirs[path]}
+    return _told(mine, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen)
 
 
 def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:

@@ -103,6 +103,15 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
     few = [_with_totals(late, {main: 5, walk: 5}), *seen[1:]]
     assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
+    # Of a function that the peers run far shorter, what they do not run of it.
+    report, same = _stack_of(late, "report_samples"), {"script_stacks": late.script_stacks}
+    peers = [replace(facts, script_frames=late.script_frames, **same) for facts in others]
+    seen = [
+        _with_totals(late, {main: 30, report: 20, walk: 40}),
+        *(_with_totals(facts, {main: 60, report: 1}) for facts in peers),
+    ]
+    found = runs_alone(seen, 0, 4_000.0, 7_000.0)
+    assert found is not None and found.held == "spends the extra time in helpers.py:2 walk()" and found.peers_us
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,7 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
     """Steps of 30 ms: 4 are outside the backward pass, `more_ms` more in every n-th and 15 in `stopped` of seven."""
     steps = []
     for index in range(count):
-        own = (
-            4.0 + 0.3 * (index % 5) + (more_ms if index % every == 0 else 0.0) + (15.0 if index % 7 < stopped else 0.0)
-        )
+        own = 4.0 + 0.3 * (index % 5) + more_ms * (index % every == 0) + 15.0 * (index % 7 < stopped)
         start = int(index * STEP_MS * MS)
         length = {"start_ns": start, "end_ns": start + int(STEP_MS * MS)}
         steps.append(length | {"index": index, "backward_ns": int((STEP_MS - own) * MS), "profiled": 5 <= index < 10})

@@ -27,6 +27,10 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
     return {"steps": steps}
 
 
+def on_cpu(share: float, waited: float) -> dict[str, Any]:
+    return {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": int(share * 1e9), "waited_ns": int(waited * 1e9)}}}
+
+
 @pytest.mark.parametrize(
     ("late", "others", "share"),
     [
@@ -36,6 +40,8 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
         (timed(2.0), timed(0.0), 0.0),  # little
         (timed(0.0, stopped=1), timed(0.0), 0.0),  # chance
         (timed(8.0, count=12), timed(0.0, count=12), 0.0),  # a short run
+        (timed(8.0) | on_cpu(0.4, 0.6), timed(0.0) | on_cpu(0.2, 0.3), 8 / STEP_MS),  # it computes more, and waits so
+        (timed(8.0) | on_cpu(0.2, 0.6), timed(0.0) | on_cpu(0.2, 0.3), 0.0),  # it had no CPU
     ],
 )
 def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float) -> None:

@@ -63,11 +63,9 @@ def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: P
     """A rank that is slow everywhere runs nothing alone."""
     assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
     little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
-    assert runs_alone(little, 0, 4_000.0) is None
-    assert runs_alone(little, 0, 1_500.0) is not None
-    made = run(tmp_path, REPORTS, frames=False)
-    assert runs_alone(made.job.ranks, 0, 4_000.0) is None
-    assert runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
+    assert [runs_alone(little, 0, late_us) is None for late_us in (4_000.0, 1_500.0)] == [True, False]
+    ranks = run(tmp_path, REPORTS, frames=False).job.ranks
+    assert runs_alone(ranks, 0, 4_000.0) is runs_alone(ranks[:1], 0, 4_000.0) is None
 
 
 def test_ranks_that_others_wait_for_are_asked_for_their_line(tmp_path: Path) -> None:
@@ -76,8 +74,7 @@ def test_ranks_that_others_wait_for_are_asked_for_their_line(tmp_path: Path) -> 
 
 
 def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:
-    made = run(tmp_path, REPORTS)
-    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in run(tmp_path, REPORTS).job.ranks)
     assert runs_alone((late, *others), 0, 4_000.0, 7_000.0) is None
     main, walk = (_stack_of(late, name) for name in ("main", "walk"))
     seen = [_with_totals(late, {main: 30, walk: 30}), *(_with_totals(facts, {0: 60}) for facts in others)]
@@ -129,8 +126,7 @@ def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path:
 
 
 def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:
-    made = run(tmp_path, REPORTS)
-    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in run(tmp_path, REPORTS).job.ranks)
     others = [replace(facts, script_stacks=late.script_stacks, script_frames=late.script_frames) for facts in others]
     walk, main = (_stack_of(late, name) for name in ("walk", "main"))
 
@@ -175,10 +171,9 @@ def _stack_of(facts: RankFacts, function: str) -> int:
 def _with_totals(facts: RankFacts, samples: dict[int, int], time_ns: Sequence[int] = ()) -> RankFacts:
     """The rank with so many samples of these stacks over the run."""
     rows = len(samples)
-    times = {"time_ns": time_ns or [1] * rows, "late_ns": [0] * rows}
-    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, **times}
-    seen = {"stack": list(samples), "samples": list(samples.values())}
-    return replace(facts, script_totals=SCRIPT_TOTALS.table({**columns, **seen}))
+    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, "time_ns": time_ns or [1] * rows, "late_ns": [0] * rows}
+    columns |= {"stack": list(samples), "samples": list(samples.values())}
+    return replace(facts, script_totals=SCRIPT_TOTALS.table(columns))
 
 
 def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:

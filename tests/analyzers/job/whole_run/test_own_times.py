@@ -22,8 +22,8 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
     for index in range(count):
         own = 4.0 + 0.3 * (index % 5) + more_ms * (index % every == 0) + 15.0 * (index % 7 < stopped)
         start = int(index * STEP_MS * MS)
-        length = {"start_ns": start, "end_ns": start + int(STEP_MS * MS)}
-        steps.append(length | {"index": index, "backward_ns": int((STEP_MS - own) * MS), "profiled": 5 <= index < 10})
+        step = {"index": index, "backward_ns": int((STEP_MS - own) * MS), "profiled": 5 <= index < 10}
+        steps.append(step | {"start_ns": start, "end_ns": start + int(STEP_MS * MS)})
     return {"steps": steps}
 
 
@@ -53,5 +53,4 @@ def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: 
     said = [one for one in catalogue()["straggler.unexplained"].detect(measures) if isinstance(one, Candidate)]
     rank = measures.job.rank_ids[1]
     assert [one.ranks for one in said] == ([(rank,)] if share else [])
-    assert not share or takes_longer(measures, (rank,))
-    assert not share or np.isclose(said[0].ceiling_us, measures.timed_us[1])
+    assert not share or (takes_longer(measures, (rank,)) and np.isclose(said[0].ceiling_us, measures.timed_us[1]))

@@ -103,8 +103,8 @@ def lost_device(facts: RankFacts, among: Sequence[RankFacts] = ()) -> bool:
 
 
 def is_torn_host(facts: RankFacts) -> bool:
-    """True where one step is left of a CPU rank's damaged recording, or of one of which other steps are torn. A device's
-    idle time then has no reason; the host's own work would still be taken to recur.
+    """True where one step is left of a CPU rank's damaged recording, or of one of which other steps are torn. A
+    device's idle time then has no reason; the host's own work would still be taken to recur.
     """
     is_torn = not facts.counts.get("whole", 1) or bool(facts.torn_steps)
     return not facts.is_device_rank and len(facts.steps) == 1 and is_torn

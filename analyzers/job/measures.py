@@ -74,7 +74,7 @@ class Measures:
     hot: tuple[HotShard, ...]  # ranks whose experts or embedding tables are asked for more than their peers
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
     late_us: Array  # (ranks,), how long the others wait for it: as blamed, or by clear timers of the whole run
-    timed_us: Array  # (ranks,), by these timers alone, in proportion to the step; 0 where they are not clear
+    timed_us: Array  # (ranks,), by these timers, or samples, of the run alone, in proportion to the step; 0: not clear
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/redundant)
     cpu_stops: CpuStops | None  # of CPU ranks
     settings: Sidecar  # of the lowest captured rank, empty if there is none
@@ -119,6 +119,9 @@ def measure(job: JobFacts) -> Measures:
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
     timed_us, own_us = (share * job.step_ns / 1e3 for share in late_shares(ranks))
+    alone = alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script, (timed_us, own_us))
+    for position, line in alone.items():
+        timed_us[position] = max(timed_us[position], line.time_us - line.peers_us if line.of_the_run else 0.0)
     return Measures(
         job=job,
         step_us=job.step_ns / 1e3,
@@ -147,7 +150,7 @@ def measure(job: JobFacts) -> Measures:
         kernels_per_step=np.array([_kernels(f) for f in ranks]) / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         hot=hot_shards(ranks),
-        alone=alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script, (timed_us, own_us)),
+        alone=alone,
         late_us=np.maximum(all_lateness_us(ranks, job.blame), timed_us),
         timed_us=timed_us,
         needless=needless,

@@ -7,7 +7,8 @@ removing the reason would save at most what the ranks wait; little of that can b
 of the step it has no price. Nor has waiting that is in one step alone.
 How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
 Over the whole run: a rank that takes longer outside its backward passes by a tenth of the step, by the timers of the
-steps that were not traced, is named whatever the few traced steps hold; its gain is that share of the step.
+steps that were not traced, is named whatever the few traced steps hold; its gain is that share of the step. So is one
+that samples of the run saw in a line for 5 % of the step and no peer ever, beyond chance: busy cores stop any rank.
 Limits: a rank is named where it is late in more steps than chance explains, or for nearly all of the waiting. Waiting
 for ranks without a trace names nobody, nor does waiting for a rank that began later and takes no longer. Stages of a
 pipeline wait by design and are judged by its own rules.
@@ -22,7 +23,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import MOST_SHARE
+from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, comes_again, recurring
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
@@ -58,7 +59,8 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     timed = _timed(measures, found)
     if waited_us >= floor:
         said = _late(measures, left, waited_us)
-        if timed is None or (said.ranks == timed.ranks and said.ceiling_us):
+        of_the_run = timed is not None and any(line.of_the_run for line in measures.alone.values())
+        if timed is None or (said.ranks == timed.ranks and said.ceiling_us and not of_the_run):
             yield said
             return
     if timed is not None:
@@ -77,21 +79,21 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
     if any(rank in one.ranks or (not one.ranks and one.lost_us >= late_us) for one in found):
         return None
     share = late_us / measures.step_us
-    line = worst in measures.alone
-    if not line and share < UNKNOWN_SHARE:
+    line = measures.alone.get(worst)
+    if line is None and share < UNKNOWN_SHARE:
         return None
     return Candidate(
         id=RULE.id,
         summary=f"rank {rank} takes longer than the others by {format_share(share)} of the step over the whole run"
-        + ("" if line else "; cause unknown"),
+        + ("; cause unknown" if line is None else ""),
         ranks=(rank,),
         lost_us=late_us * (len(job.ranks) - 1) / len(job.ranks),
         changes=(),
         basis=Basis.TIMED,
         evidence=(
             Evidence(
-                f"timers of the steps outside the trace: {format_share(share)} of a step longer than the typical rank "
-                "outside its backward passes, beyond chance",
+                f"{_source(line)}: {format_share(share)} of a step longer than the typical rank outside its backward "
+                "passes, beyond chance",
                 rank,
             ),
             *largest_wait(measures, worst),
@@ -100,6 +102,11 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
         ceiling_us=late_us,
         band=0.3,
     )
+
+
+def _source(line: Alone | None) -> str:
+    by_samples = line is not None and line.of_the_run
+    return "samples of the whole run" if by_samples else "timers of the steps outside the trace"
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:

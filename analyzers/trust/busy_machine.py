@@ -42,8 +42,9 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
-    apart = {*measures.alone, *threads_alone(job.ranks)}
-    if positions and all(p in apart for p in positions):  # chance picks a rank, and not what it runs alone
+    # Chance picks a rank, and not what it runs alone: lines, threads, operators.
+    apart = {*measures.alone, *threads_alone(job.ranks), *np.flatnonzero(measures.compute.has_more).tolist()}
+    if positions and all(p in apart for p in positions):
         return None
     if candidate.id == "input.straggler" and positions and _batches_cost_more(measures, positions):
         return None

@@ -26,6 +26,7 @@ _LOSS_FRAME = re.compile(
     r"torch/nn/functional\.py (?:\w*loss\w*|\w*cross_entropy\w*|kl_div)$|torch/nn/modules/loss\.py "
 )
 _TORCH = re.compile(r"^torch/")
+_MEETING = re.compile(r"^torch/(?:distributed/|autograd/graph\.py _engine_run_backward$)")
 _ZEROING_FRAME = re.compile(r"torch/(?:optim|nn/modules)/\S+ zero_grad$")
 _PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
 _PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))
@@ -119,6 +120,11 @@ class CallTree:
     def in_torch(self) -> Array:
         """True where a stack is in what the innermost user frame calls of torch; bool."""
         return self._below_user(_TORCH)
+
+    @cached_property
+    def meets(self) -> Array:
+        """Whether a stack is where ranks wait for one another, in what the innermost user frame calls; bool."""
+        return self._below_user(_MEETING)
 
     @cached_property
     def is_optimizer(self) -> Array:

@@ -14,6 +14,8 @@ from ddprof.analyzers.job.script.beside import BACKWARD, DATA, FORWARD, MIN_SAMP
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
+from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE
+from ddprof.significance import binomial_tail
 from ddprof.tables import NULL, Array, Table
 
 # What a rank does for a tenth of the late rank's time or less, it does not do: an order of magnitude is more than a
@@ -24,6 +26,8 @@ MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain 
 # Samples in a function, before its being on one rank alone is no chance: of two ranks alike, seven in turn are of the
 # same one in less than MAX_CHANCE (job/waiting/lateness.py) of all cases. The eighth is for the choice of the rank.
 FEWEST_SAMPLES = 8
+APART_NS = 100_000_000  # a stop on a busy machine: samples that are nearer to one another may be of the same
+LARGE_SHARE = 0.05  # of the step, that one rank was seen in alone: as much as must be waited for it where few waits are
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Alone:
     `peers_us`: how long they are in it, waiting included, or at the most. `inside`: the innermost call of the user's in
     which nearly all of that time is; "" if there is none. `samples`: of the whole run, where those of the windows do
     not say it; else 0. `in_shared`: `line` is in a function that the peers run too, such as the training loop.
+    `of_the_run`: chance does not explain the samples, however little of the lateness in the traced steps it explains.
     """
 
     line: str
@@ -41,6 +46,7 @@ class Alone:
     peers_us: float
     samples: int = 0
     in_shared: bool = False
+    of_the_run: bool = False
 
     @property
     def words(self) -> str:
@@ -171,16 +177,49 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
     return None
 
 
+def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, least_us: float) -> Alone | None:
+    """By the time of the whole run in which samples saw the late rank in what they saw no peer in: busy cores make any
+    rank late in a few traced steps, and put none where it never is."""
+    total_ns, *theirs_ns = (sum(ns for path, ns in rank.seen_ns.items() if len(path) == 1) for rank in (late, *others))
+    if not total_ns or not all(theirs_ns):
+        return None
+    seen = {path: late.step_us * ns / late.run_ns for path, ns in late.seen_ns.items()}
+    share = total_ns / (total_ns + sum(theirs_ns))
+
+    def is_chance(path: Path) -> bool:
+        times = _times_apart(late, path)
+        trials = times + sum(_times_apart(rank, path) for rank in others)
+        return binomial_tail(times, trials, share) * (len(others) + 1) >= MAX_CHANCE
+
+    often = {path: us for path, us in seen.items() if least_us <= us <= lateness_us / MOST_SHARE}
+    theirs = [{path: late.step_us * ns / rank.run_ns for path, ns in rank.seen_ns.items()} for rank in others]
+    most = {path: max(one.get(path, 0.0) for one in theirs) for path in often}
+    apart = [path for path, us in often.items() if us >= TIMES_PEERS * most[path] and not is_chance(path)]
+    if not apart:
+        return None
+    outer = min(apart, key=lambda path: (len(path), -seen[path]))
+    return replace(_told(seen, outer, most[outer], seen), samples=int(sum(late.samples.values())), of_the_run=True)
+
+
+def _times_apart(rank: RankPaths, path: Path) -> int:
+    """How often samples saw a rank in a path, at moments of their own."""
+    return int(min(rank.seen.get(path, 0.0), rank.seen_ns.get(path, 0.0) // APART_NS))
+
+
 def _apart(
     mine: dict[Path, float],
     peers: Sequence[dict[Path, float]],
     lateness_us: float,
     seen: dict[Path, float],
 ) -> Alone | None:
-    """The path of `mine` that makes the rank late; its line is chosen from all that was `seen`, however rarely."""
+    """The path of `mine` that makes the rank late: in a function that the peers run far shorter, what they do not run
+    of it, where that explains it. Its line is chosen from all that was `seen`, however rarely."""
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
     outer = _outermost(mine, theirs, lateness_us)
-    return None if outer is None else _told(mine, outer, theirs[outer], seen)
+    if outer is None:
+        return None
+    alone = {path: us for path, us in mine.items() if path[: len(outer)] == outer and not theirs[path]}
+    return _told(mine, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen)
 
 
 def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:
@@ -210,11 +249,14 @@ def alone_by_rank(
     each rank takes outside its backward passes, both of shape (ranks,)."""
     found = {}
     seen = _seen(ranks, step_us, script)
-    for late, lateness in enumerate(all_lateness_us(ranks, blame).tolist()):
+    every = all_lateness_us(ranks, blame)
+    for late, lateness in enumerate(every.tolist()):
+        others = [rank for position, rank in enumerate(seen) if position != late]
         alone = _alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
         if alone is None and timed is not None and timed[0][late] > 0:
-            others = [rank for position, rank in enumerate(seen) if position != late]
             alone = _by_timers(seen[late], others, float(timed[0][late]), float(timed[1][late]))
+        if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
+            alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
         if alone is not None:
             found[late] = alone
     return found

@@ -14,7 +14,16 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked
 from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree
-from ddprof.analyzers.job.script.beside import FORWARD, REST, is_sampled, phases_of, run_samples, sampled_beside
+from ddprof.analyzers.job.script.beside import (
+    FORWARD,
+    REST,
+    START_UP,
+    TRAINING,
+    is_sampled,
+    phases_of,
+    run_samples,
+    sampled_beside,
+)
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.intervals import Intervals
@@ -69,6 +78,22 @@ class RankPaths:
     def seen(self) -> dict[Path, float]:
         """Times that it was seen there over the whole run."""
         return by_path(self.facts, self.samples)
+
+    @cached_property
+    def seen_ns(self) -> dict[Path, float]:
+        """Time of the whole run that the samples stand for, but for those in calls that wait for other ranks."""
+        totals, meets = self.facts.script_totals, self._tree.meets
+        mine = (totals["thread"].astype(str) == TRAINING) & (totals["phase"].astype(str) != START_UP)
+        mine &= ~meets[totals["stack"]]
+        own = np.bincount(totals["stack"][mine], weights=totals["time_ns"][mine], minlength=len(meets))
+        return by_path(self.facts, {stack: ns for stack, ns in enumerate(own.tolist()) if ns})
+
+    @cached_property
+    def run_ns(self) -> float:
+        """Time of the whole run that all of its samples stand for, ns."""
+        totals = self.facts.script_totals
+        mine = (totals["thread"].astype(str) == TRAINING) & (totals["phase"].astype(str) != START_UP)
+        return float(totals["time_ns"][mine].sum())
 
     @cached_property
     def over_the_run(self) -> dict[Path, float]:

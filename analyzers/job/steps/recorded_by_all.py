@@ -86,7 +86,7 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
 
 
 def _skipped(has: Array) -> Array:
-    """Which steps a rank holds none of, though it holds earlier and later ones: who records, marks every step; bool."""
+    """Flags of steps that a rank lacks, though it holds earlier and later ones: who records, marks every step."""
     return np.asarray(~has & np.logical_or.accumulate(has) & np.logical_or.accumulate(has[::-1])[::-1])
 
 
@@ -190,9 +190,9 @@ def _is_sparse(own: Array, most: Array) -> Array:
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
-    """Flags of where a rank launched fewer kernels, by that share, than in most of its steps, while most others did not. As many
-    as most of its peers lack nothing: in its other steps the rank does more, saves say. Of a CPU rank: operators; as
-    many as in another of its steps are a kind of step, as where ranks take turns.
+    """Flags of where a rank launched fewer kernels, by that share, than in most of its steps, while most others did
+    not. As many as most of its peers lack nothing: in its other steps the rank does more, saves say. A CPU rank is
+    asked for operators; as many as in another of its steps are a kind of step, as where ranks take turns.
     """
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):

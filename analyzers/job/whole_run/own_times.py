@@ -42,9 +42,11 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     averaged = [[f(one) for one in own] for f, _ in _AVERAGES]
     found = [_excess(mean, [g(one) for one in own]) for mean, (_, g) in zip(averaged, _AVERAGES, strict=True)]
     late, every = (np.max(each, axis=0) / np.mean(lengths) for each in (found, averaged))
-    # What a rank waited for a CPU beyond its peers may be the machine's doing: it must be late by more than that.
-    waited = np.nan_to_num(run_shares(ranks).waited)
-    chance = np.maximum(0.0, waited - averages.typical(waited))
+    # What a rank waited for a CPU beyond its peers, for as much as it computed, may be the machine's doing: it must be
+    # late by more than that. One that computes more waits more often, and that is its own.
+    shares = run_shares(ranks)
+    stretch = np.nan_to_num(shares.stretch)
+    chance = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch))
     return np.where(late - chance >= LEAST_SHARE, late, 0.0), every
 
 

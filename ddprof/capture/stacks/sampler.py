@@ -19,6 +19,9 @@ from typing import Any, Protocol
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
 from ddprof.capture.stacks.rate import (
+    EARLY_NS,
+    EARLY_SHARE,
+    EARLY_TIMES,
     START_UP_HZ,
     WHOLE_RUN_AHEAD_NS,
     WHOLE_RUN_HZ,
@@ -73,6 +76,7 @@ class StackSampler:
         self._with_source = with_source
         # What is imported and compiled at the start costs us as well: it is kept out of what the run may cost.
         self._starting = SampleRate(START_UP_HZ, WHOLE_RUN_SHARE, WHOLE_RUN_AHEAD_NS)
+        self._early = SampleRate(EARLY_TIMES * hz, EARLY_SHARE, WHOLE_RUN_AHEAD_NS)
         self._whole_run = SampleRate(hz, WHOLE_RUN_SHARE, WHOLE_RUN_AHEAD_NS)
         self._windows = SampleRate(WINDOW_HZ, WINDOW_SHARE, WINDOW_AHEAD_NS)
         self._file: StackFile | None = None
@@ -168,16 +172,19 @@ class StackSampler:
         """Fields: what the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
         if self._file is None:
             return None
+        cost_ns, lasted_ns = (
+            sum(getattr(rate, name) for rate in (self._early, self._whole_run)) for name in ("cost_ns", "lasted_ns")
+        )
         return {
             "file": self._file.path.name,
             "collector": "thread" if isinstance(self._collector, ThreadCollector) else "native",
-            "samples": self._whole_run.samples,
+            "samples": self._early.samples + self._whole_run.samples,
             "window_samples": self._windows.samples,
             "start_up_samples": self._starting.samples,
             "dropped": self._collector.dropped,
             "held_ns": self._collector.spent_ns,
             "cpu_ns": self._cpu_ns,
-            "frac": self._whole_run.cost_share,
+            "frac": cost_ns / lasted_ns if lasted_ns else None,
             "window_frac": self._windows.cost_share,
             "start_up_ns": self._starting.cost_ns,
         }
@@ -230,10 +237,13 @@ class StackSampler:
 
     def _rate(self, in_window: bool) -> SampleRate:
         if in_window:
-            self._windows.expect(self._whole_run)
+            self._windows.expect(self._early)
             return self._windows
         if self._tracker.index < STEADY_STEP:
             return self._starting
+        if self._early.lasted_ns < EARLY_NS:
+            return self._early
+        self._whole_run.expect(self._early)
         return self._whole_run
 
     def _flush_period_ns(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from busy_ranks import Held, busy_ranks, by_chance, never
 from captured import with_sidecars
@@ -71,22 +72,23 @@ def busy(labelled: Runs) -> Measures:
 
 
 def test_what_a_late_rank_runs_alone_is_no_chance(busy: Measures) -> None:
-    """Waiting for a CPU makes any rank late; it makes none run a function that its peers do not."""
+    """Waiting for a CPU makes any rank late; it makes none run a function, or operators, that its peers do not."""
     assert explained_by_a_busy_machine(accusation(busy, 1), busy) is not None
-    named = replace(busy, alone={1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)})
-    assert explained_by_a_busy_machine(accusation(named, 1), named) is None
-    assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
+    more = 0.3 * (np.arange(len(busy.job.ranks)) == 1)
+    line = {1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)}
+    for named in (replace(busy, alone=line), replace(busy, compute=replace(busy.compute, more_work=more))):
+        assert explained_by_a_busy_machine(accusation(named, 1), named) is None
+        assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
 
 
 def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
+    spins = {1: BusyThread(line := "train.py:9 watch()", 0.6)}
     for asks in ("trust.busy_machine", "rules.evidence.script.late_line"):
-        spins = {1: BusyThread("train.py:9 watch()", 0.6)}
-        monkeypatch.setattr(f"ddprof.analyzers.{asks}.threads_alone", lambda _, spins=spins: spins)
+        monkeypatch.setattr(f"ddprof.analyzers.{asks}.threads_alone", lambda _: spins)
     assert explained_by_a_busy_machine(accusation(busy, 1), busy) is None
     assert explained_by_a_busy_machine(accusation(busy, 0), busy) is not None
     told = with_line(busy, accusation(busy, 1))
-    assert told.summary == "late; it has a thread that computes, in train.py:9 watch()"
-    assert told.fixes[0].setting == "train.py:9 watch()"
+    assert (told.summary, told.fixes[0].setting) == (f"late; it has a thread that computes, in {line}", line)
     assert with_line(busy, accusation(busy, 0)) == accusation(busy, 0)
 
 

@@ -11,13 +11,12 @@ from kineto_run import Script, in_step, loaded
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import BLAME
-from ddprof.analyzers.job.script import paths
 from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, runs_alone
 from ddprof.analyzers.job.script.idle import ScriptTime
-from ddprof.intervals import Intervals
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
-from ddprof.tables import NULL, concat
+from ddprof.tables import NULL, Table, concat
 
+MS = 1_000_000
 REPORTS = [("train.py(88): report_samples", 4_000.0)]
 MODULE = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 
@@ -48,11 +47,10 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     made = run(tmp_path, REPORTS)
     found = runs_alone(made.job.ranks, 0, 4_000.0)
     assert found is not None and found.words == "train.py:88 report_samples(), in helpers.py:2 walk()"
-    assert found.time_us == pytest.approx(4_000.0, rel=0.01) and found.peers_us == 0.0
-    report = run(tmp_path, REPORTS).report
+    assert (found.time_us, found.peers_us) == (pytest.approx(4_000.0, rel=0.01), 0.0)
+    report = made.report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
-    assert first.id.startswith("straggler.")
-    assert first.summary.endswith("; it alone runs train.py:88 report_samples()")
+    assert first.id.startswith("straggler.") and first.summary.endswith("; it alone runs train.py:88 report_samples()")
     assert "train.py:88 report_samples()" in report.verdict.headline
     assert "do not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"
@@ -65,66 +63,82 @@ def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: P
     """A rank that is slow everywhere runs nothing alone."""
     assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
     little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
-    assert runs_alone(little, 0, 4_000.0) is None and runs_alone(little, 0, 1_500.0) is not None
-    made = run(tmp_path, REPORTS, frames=False)
-    assert runs_alone(made.job.ranks, 0, 4_000.0) is None and runs_alone(made.job.ranks[:1], 0, 4_000.0) is None
+    assert [runs_alone(little, 0, late_us) is None for late_us in (4_000.0, 1_500.0)] == [True, False]
+    ranks = run(tmp_path, REPORTS, frames=False).job.ranks
+    assert runs_alone(ranks, 0, 4_000.0) is runs_alone(ranks[:1], 0, 4_000.0) is None
 
 
-def test_what_late_ranks_are_compared_with_is_worked_out_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = run(tmp_path, REPORTS)
-    ranks, each_ns = made.job.ranks, 8_000_000 * 5
-    # Ranks 0 and 1 keep the others waiting for 4 ms per step; one wait is charged to nobody.
-    table = {"culprit": [0, 1, NULL], "victim": [2, 2, 2], "dur_ns": [each_ns] * 3}
-    blame = BLAME.table({column.name: table.get(column.name, [0] * 3) for column in BLAME.columns})
-    alone = runs_alone(ranks, 0, 4_000.0, 10_000.0)
-    walked, walk = [], paths.in_windows
-
-    def counted(facts: RankFacts, without: Intervals) -> dict[paths.Path, float]:
-        walked.append(facts)
-        return walk(facts, without)
-
-    monkeypatch.setattr(paths, "in_windows", counted)
-    assert alone_by_rank(ranks, blame, 10_000.0) == {0: alone} and alone is not None
-    assert len(walked) == len(ranks)
+def test_ranks_that_others_wait_for_are_asked_for_their_line(tmp_path: Path) -> None:
+    ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
+    assert alone_by_rank(ranks, blame, 10_000.0) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
 
 
 def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:
-    made = run(tmp_path, REPORTS)
-    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in run(tmp_path, REPORTS).job.ranks)
     assert runs_alone((late, *others), 0, 4_000.0, 7_000.0) is None
     main, walk = (_stack_of(late, name) for name in ("main", "walk"))
     seen = [_with_totals(late, {main: 30, walk: 30}), *(_with_totals(facts, {0: 60}) for facts in others)]
     found = runs_alone(seen, 0, 4_000.0, 7_000.0)
     assert found is not None and "report_samples" in found.words
     assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
-    assert runs_alone([_with_totals(late, {main: 5, walk: 5}), *seen[1:]], 0, 4_000.0, 7_000.0) is None
+    few = [_with_totals(late, {main: 5, walk: 5}), *seen[1:]]
+    assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
+    # Of a function that the peers run far shorter, what they do not run of it.
+    report, same = _stack_of(late, "report_samples"), {"script_stacks": late.script_stacks}
+    peers = [replace(facts, script_frames=late.script_frames, **same) for facts in others]
+    seen = [
+        _with_totals(late, {main: 30, report: 20, walk: 40}),
+        *(_with_totals(facts, {main: 60, report: 1}) for facts in peers),
+    ]
+    found = runs_alone(seen, 0, 4_000.0, 7_000.0)
+    assert found and found.held == "spends the extra time in helpers.py:2 walk()" and found.peers_us
+
+
+@pytest.mark.parametrize(
+    ("mine", "each_ms", "theirs", "us"),
+    [
+        (10, 100, 0, 500.0),  # an eighth of what the others wait for it in the traced steps, where chance made it late
+        (6, 100, 0, None),  # chance
+        (10, 20, 0, None),  # stopped twice or thrice, by a busy machine
+        (10, 100, 3, None),  # the peers run it
+        (2, 1000, 0, None),  # of two moments
+    ],
+)
+def test_what_no_peer_was_ever_seen_in_is_told_whatever_made_the_rank_late(
+    tmp_path: Path, mine: int, each_ms: int, theirs: int, us: float | None
+) -> None:
+    bare = [_at_lines(facts, (30,)) for facts in run(tmp_path, [], frames=False).job.ranks]
+    ranks = [_with_totals(facts, {0: 190, 1: theirs}, [19_000 * MS, theirs * 100 * MS]) for facts in bare]
+    ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * each_ms * MS, mine * each_ms * MS])
+    found = alone_by_rank(ranks, _blame((0,)), 10_000.0).get(0)
+    assert (found and (found.of_the_run, found.held)) == (us and (True, "alone runs train.py:30 report()"))
+    assert found is None or found.time_us == pytest.approx(us)
 
 
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
     late, *others = run(tmp_path, REPORTS).job.ranks
     unseen = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
     assert runs_alone((late, *unseen), 0, 4_000.0, 7_000.0) is None
-    made = run(tmp_path, REPORTS)
-    each_ns = 4_000_000 * 5  # a sample stands for as much as five steps have of it
-
-    def late(resolution_ns: int) -> list[RankFacts]:
-        first, *others = made.job.ranks
-        spans = first.script_spans.replace(resolution_ns=np.full(len(first.script_spans), resolution_ns))
-        return [replace(first, script_spans=spans), *others]
-
-    assert runs_alone(late(each_ns // 4), 0, 4_000.0) is not None
-    assert runs_alone(late(each_ns // 2), 0, 4_000.0) is None
+    for parts in (4, 2):  # a sample stands for so much of what five steps have of it
+        spans = late.script_spans.replace(resolution_ns=np.full(len(late.script_spans), 4 * MS * 5 // parts))
+        found = runs_alone([replace(late, script_spans=spans), *others], 0, 4_000.0)
+        assert (found is not None) == (parts == 4)
 
 
 def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:
-    made = run(tmp_path, REPORTS)
-    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks)
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in run(tmp_path, REPORTS).job.ranks)
     others = [replace(facts, script_stacks=late.script_stacks, script_frames=late.script_frames) for facts in others]
     walk, main = (_stack_of(late, name) for name in ("walk", "main"))
 
     def found(samples: int, peers_us: float, peers_in: int) -> Alone | None:
         ranks = [_with_totals(late, {walk: samples}), *(_with_totals(facts, {peers_in: 9}) for facts in others)]
-        return runs_alone(ranks, 0, 4_000.0, 7_000.0, [_beside(late, 4_000.0, walk), *_of(others, peers_us)])
+        return runs_alone(
+            ranks,
+            0,
+            4_000.0,
+            7_000.0,
+            [_beside(late, 4_000.0, walk), *(_beside(facts, peers_us, 0) for facts in others)],
+        )
 
     named = found(3, 300.0, main)
     assert named is not None and "report_samples" in named.words
@@ -135,14 +149,15 @@ def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_
     assert shared is not None and shared.peers_us == pytest.approx(300.0)  # they run it, far shorter
 
 
-def _of(ranks: list[RankFacts], time_us: float) -> list[ScriptTime]:
-    return [_beside(facts, time_us, 0) for facts in ranks]
+def _blame(culprits: Sequence[int]) -> Table:
+    """For each of these, 8 ms of waiting in each of five steps."""
+    table = {"culprit": list(culprits), "victim": [2] * len(culprits), "dur_ns": [8 * MS * 5] * len(culprits)}
+    return BLAME.table({column.name: table.get(column.name, [0] * len(culprits)) for column in BLAME.columns})
 
 
 def _beside(facts: RankFacts, time_us: float, stack: int) -> ScriptTime:
     """So much time per step beside the phases, all of it in one stack."""
-    start = facts.marks[0]
-    spans = (start, start + int(time_us * 1e3))
+    spans = (facts.marks[0], facts.marks[0] + int(time_us * 1e3))
     stack_ns = np.zeros(len(facts.script_stacks))
     stack_ns[stack] = time_us * 1e3 * len(facts.steps)
     return ScriptTime(spans, spans, 1.0, stack_ns)
@@ -153,28 +168,27 @@ def _stack_of(facts: RankFacts, function: str) -> int:
     return facts.script_frames["function"][facts.script_stacks["frame"]].tolist().index(function)
 
 
-def _with_totals(facts: RankFacts, samples: dict[int, int]) -> RankFacts:
+def _with_totals(facts: RankFacts, samples: dict[int, int], time_ns: Sequence[int] = ()) -> RankFacts:
     """The rank with so many samples of these stacks over the run."""
     rows = len(samples)
-    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, "time_ns": [1] * rows, "late_ns": [0] * rows}
-    seen = {"stack": list(samples), "samples": list(samples.values())}
-    return replace(facts, script_totals=SCRIPT_TOTALS.table({**columns, **seen}))
+    columns = {"thread": [""] * rows, "phase": ["rest"] * rows, "time_ns": time_ns or [1] * rows, "late_ns": [0] * rows}
+    columns |= {"stack": list(samples), "samples": list(samples.values())}
+    return replace(facts, script_totals=SCRIPT_TOTALS.table(columns))
 
 
 def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:
     """The rank with stacks of `main` (the first), and of `report`, called by it, at each of these lines."""
-    frames = {"file": "train.py", "is_user": True}
-    columns = {name: [value] * (1 + len(lines)) for name, value in frames.items()}
-    names = {"function": ["main", *["report"] * len(lines)], "line": [1, *lines]}
-    stacks = {"frame": list(range(1 + len(lines))), "outer": [NULL, *[0] * len(lines)]}
-    tables = {"script_stacks": SCRIPT_STACKS.table(stacks), "script_spans": SCRIPT_SPANS.empty()}
-    return replace(facts, script_frames=SCRIPT_FRAMES.table({**columns, **names}), **tables)
+    count = len(lines)
+    names = {"function": ["main", *["report"] * count], "line": [1, *lines]}
+    frames = SCRIPT_FRAMES.table({"file": ["train.py"] * (1 + count), "is_user": [True] * (1 + count), **names})
+    stacks = SCRIPT_STACKS.table({"frame": list(range(1 + count)), "outer": [NULL, *[0] * count]})
+    return replace(facts, script_frames=frames, script_stacks=stacks, script_spans=SCRIPT_SPANS.empty())
 
 
 def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
     report = run(tmp_path, [("train.py(88): evaluate", 4_000.0)]).report
     first = next(finding for finding in report.findings if finding.ranks == (0,))
-    assert first.id == "host.checkpoint" and "train.py:88 evaluate()" in first.summary
+    assert first.id == "host.checkpoint" and first.summary.count("train.py:88 evaluate()") == 1
     assert first.summary.count("evaluate()") == 1 and "saving state" not in first.summary
 
 
@@ -190,14 +204,13 @@ def test_a_function_seen_often_is_named_with_one_of_its_lines(tmp_path: Path) ->
     ranks = [_with_totals(late, dict.fromkeys((1, 2, 3), 1)), *(_with_totals(facts, {0: 9}) for facts in others)]
     own = _beside(late, 4_000.0, 1)
     own.stack_ns[1:] = own.stack_ns.sum() / 3
-    found = runs_alone(ranks, 0, 4_000.0, 7_000.0, [own, *_of(others, 300.0)])
+    found = runs_alone(ranks, 0, 4_000.0, 7_000.0, [own, *(_beside(facts, 300.0, 0) for facts in others)])
     assert found is not None and found.words.startswith("train.py:3") and "report()" in found.words
 
 
 def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
     """The same where the window's samples tell the function: none of its lines was seen as often as it."""
-    made = run(tmp_path, REPORTS)
-    late, *others = made.job.ranks
+    late, *others = run(tmp_path, REPORTS).job.ranks
     function = _stack_of(late, "report_samples")
     inside = np.flatnonzero(late.script_stacks["outer"] == function)
     of_it = np.flatnonzero(np.isin(late.script_spans["stack"], [function, *inside]))
@@ -207,8 +220,7 @@ def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp
     outer = stacks.take(np.full(count, function)).replace(frame=np.arange(len(frames), len(frames) + count))
     stack = late.script_spans["stack"].copy()
     stack[of_it] = np.arange(len(stacks), len(stacks) + count)
-    each_ns = 4_000_000 * 5 // 4
-    sampled = late.script_spans.replace(stack=stack, resolution_ns=np.full(len(stack), each_ns))
+    sampled = late.script_spans.replace(stack=stack, resolution_ns=np.full(len(stack), 4 * MS * 5 // 4))
     frames, stacks = concat(SCRIPT_FRAMES, [frames, row]), concat(SCRIPT_STACKS, [stacks, outer])
     late = replace(late, script_frames=frames, script_stacks=stacks, script_spans=sampled)
     found = runs_alone([late, *others], 0, 4_000.0)

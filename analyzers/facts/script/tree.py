@@ -123,7 +123,7 @@ class CallTree:
 
     @cached_property
     def meets(self) -> Array:
-        """Whether a stack is where ranks wait for one another, in what the innermost user frame calls; bool."""
+        """Flags of stacks where ranks wait for one another, in what the innermost user frame calls; bool."""
         return self._below_user(_MEETING)
 
     @cached_property

@@ -202,7 +202,7 @@ def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: fl
 
 
 def _times_apart(rank: RankPaths, path: Path) -> int:
-    """How often samples saw a rank in a path, at moments of their own."""
+    """Count of times that samples saw a rank in a path, at moments of their own."""
     return int(min(rank.seen.get(path, 0.0), rank.seen_ns.get(path, 0.0) // APART_NS))
 
 

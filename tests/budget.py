@@ -14,6 +14,9 @@ import pytest
 
 # Whole suite: 900 CPU s for 6,000 tests. A bare `torchrun` of two ranks is 4.3 s, a recorded job of 14 steps 7.6 s.
 LIMIT_CPU_S = 8.0
+# What fails: fifteen tests of 5 to 8 CPU s cost up to 1.6 times as much in another sitting on a shared host, in one
+# state of the code (25 Nov 2026).
+FAILS_AT = 2.0
 # CPU s of `_work` on the machine of those figures, otherwise idle (AMD EPYC, Python 3.11, 25 Nov 2026).
 WORK_CPU_S = 0.11
 _BEGUN_S = pytest.StashKey[float]()
@@ -87,10 +90,12 @@ def pytest_runtest_makereport(
     report = yield
     if call.when == "call" and report.passed and not item.get_closest_marker("slow"):
         cost_s = spent_cpu_s() - item.stash[_BEGUN_S] - item.stash[_SHARED_S]
-        if cost_s > LIMIT_CPU_S and cost_s > (limit_s := LIMIT_CPU_S * slowness()):
+        limit_s = FAILS_AT * LIMIT_CPU_S
+        if cost_s > limit_s and cost_s > limit_s * slowness():
             report.outcome = "failed"
             report.longrepr = (
-                f"{item.nodeid} passed, but cost {cost_s:.1f} CPU s; a fast test may cost {limit_s:.3g} here: "
-                "share what it sets up, ask for less, or mark it slow (CONTRIBUTING.md, Which tests to run)"
+                f"{item.nodeid} passed, but cost {cost_s:.1f} CPU s; a fast test may cost {LIMIT_CPU_S:g}, "
+                f"on a slow machine {limit_s:g}: share what it sets up, ask for less, or mark it slow "
+                "(CONTRIBUTING.md, Which tests to run)"
             )
     return report

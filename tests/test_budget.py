@@ -48,11 +48,11 @@ def test_a_test_above_the_budget_fails_by_name(pytester: pytest.Pytester, monkey
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     pytester.makeini("[pytest]\nmarkers = slow: minutes")
     pytester.makeconftest(
-        "import budget\nbudget.LIMIT_CPU_S, budget.slowness = 0.3, lambda: 1.0\n"
+        "import budget\nbudget.LIMIT_CPU_S, budget.FAILS_AT, budget.slowness = 0.3, 1.0, lambda: 1.0\n"
         "def pytest_configure(config): config.pluginmanager.register(budget)"
     )
     pytester.makepyfile(BURNING)
     result = pytester.runpytest_subprocess("-p", "no:randomly", "-q")
     result.assert_outcomes(passed=3, failed=4)
     for name in ("own_time", "own_fixture", "child", "child_that_lives_on"):
-        result.stdout.re_match_lines([rf".*test_{name} passed, but cost [\d.]+ CPU s; a fast test may cost 0.3 here.*"])
+        result.stdout.re_match_lines([rf".*test_{name} passed, but cost [\d.]+ CPU s; a fast test may cost 0.3,.*"])

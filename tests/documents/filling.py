@@ -66,7 +66,6 @@ NOT_RUN = {
     "python3 -m venv env": _ENVIRONMENT,
     ". env/bin/activate": _ENVIRONMENT,
     ". .venv/bin/activate": _ENVIRONMENT,
-    "uvx --from . ddprof demo": _ENVIRONMENT,
     "pipx run ddprof demo": "the name is on no index before the first release",
     "uvx ddprof demo": "the name is on no index before the first release",
     "python .ci/licences.py": "writes a page of the checkout; tests/ci/test_supply.py judges the page",

@@ -83,7 +83,7 @@ def test_the_one_command_of_a_run_and_its_folder(tmp_path: Path, texts: list[str
 def test_the_exit_code_and_the_hang_are_those_of_the_manifest(tmp_path: Path) -> None:
     assert run_end(str(tmp_path)) is None
     (tmp_path / "manifest.json").write_text(json.dumps({"exit_code": 134, "hang": {"seen_ns": 5}, "host": "a"}))
-    assert run_end(str(tmp_path)) == RunEnd(134, {"seen_ns": 5})
+    assert run_end(str(tmp_path)) == RunEnd(134, None, {"seen_ns": 5})
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])

@@ -25,13 +25,13 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def trainers() -> Iterator[object]:
-    """The package and the arguments of the script; one of them is fast."""
+    """The package and the arguments of the script."""
     for package, *arguments in (
         *(("transformers", "trainer"), ("accelerate", "accelerate"), ("lightning", "lightning")),
         *(("deepspeed", "deepspeed", str(stage)) for stage in range(4)),
     ):
-        marks = [] if package == "accelerate" else [pytest.mark.slow]
-        yield pytest.param(package, arguments, marks=marks, id="-".join([package, *arguments[1:]]))
+        # Of Accelerate, whose imports cost 9 to 37 CPU s, too.
+        yield pytest.param(package, arguments, marks=pytest.mark.slow, id="-".join([package, *arguments[1:]]))
 
 
 @pytest.mark.parametrize(("package", "arguments"), trainers())

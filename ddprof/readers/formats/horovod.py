@@ -70,7 +70,8 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     torn = 0
     for pid, its in by_tensor.items():
         whole, lost = _negotiations(its, names.get(pid, str(pid)))
-        found, torn = found + whole, torn + lost
+        found += whole
+        torn += lost
     found.sort(key=lambda n: n.start_ns)
     if torn:
         severity = "error" if torn > LOST_SHARE * (len(found) + torn) else "warning"
@@ -94,7 +95,8 @@ def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negoti
         if event.ph == "B":
             if begun:
                 lost += depth > 0
-                found = found[: len(found) - (depth > 0)]
+                if depth > 0 and found:
+                    found.pop()
                 found.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
                 depth = 0
             depth += 1

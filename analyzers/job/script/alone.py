@@ -251,15 +251,18 @@ def alone_by_rank(
     seen = _seen(ranks, step_us, script)
     every = all_lateness_us(ranks, blame)
     for late, lateness in enumerate(every.tolist()):
-        others = [rank for position, rank in enumerate(seen) if position != late]
         alone = _alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
         if alone is None and timed is not None and timed[0][late] > 0:
-            alone = _by_timers(seen[late], others, float(timed[0][late]), float(timed[1][late]))
+            alone = _by_timers(seen[late], _without(seen, late), float(timed[0][late]), float(timed[1][late]))
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
-            alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
+            alone = _beyond_chance(seen[late], _without(seen, late), lateness, LARGE_SHARE * step_us)
         if alone is not None:
             found[late] = alone
     return found
+
+
+def _without(seen: Sequence[RankPaths], late: int) -> list[RankPaths]:
+    return [rank for position, rank in enumerate(seen) if position != late]
 
 
 def lateness_us(ranks: Sequence[RankFacts], blame: Table, late: int) -> float:

@@ -37,14 +37,15 @@ def is_sampled(facts: RankFacts) -> bool:
     return bool((facts.script_spans["resolution_ns"] > 0).any()) or not len(facts.script_spans)
 
 
-def run_samples(facts: RankFacts, phase: str | None = None) -> dict[int, float]:
-    """Times that the training thread was seen in each stack once the job had started; in one phase, or in all."""
+def run_samples(facts: RankFacts, phase: str | None = None, column: str = "samples") -> dict[int, float]:
+    """Times that the training thread was seen in each stack once the job had started; in one phase, or in all.
+    `column`: "time_ns" for the time that these samples stand for."""
     totals = facts.script_totals
     found: dict[int, float] = {}
     phases = totals["phase"].astype(str)
     mine = (totals["thread"].astype(str) == TRAINING) & (phases != START_UP if phase is None else phases == phase)
-    for stack, samples in zip(totals["stack"][mine].tolist(), totals["samples"][mine].tolist(), strict=True):
-        found[stack] = found.get(stack, 0.0) + samples
+    for stack, value in zip(totals["stack"][mine].tolist(), totals[column][mine].tolist(), strict=True):
+        found[stack] = found.get(stack, 0.0) + value
     return found
 
 

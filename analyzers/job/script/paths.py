@@ -17,8 +17,6 @@ from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.beside import (
     FORWARD,
     REST,
-    START_UP,
-    TRAINING,
     is_sampled,
     phases_of,
     run_samples,
@@ -80,20 +78,20 @@ class RankPaths:
         return by_path(self.facts, self.samples)
 
     @cached_property
+    def times_ns(self) -> dict[int, float]:
+        """Time of the whole run that the samples of each stack stand for."""
+        return run_samples(self.facts, column="time_ns")
+
+    @cached_property
     def seen_ns(self) -> dict[Path, float]:
-        """Time of the whole run that the samples stand for, but for those in calls that wait for other ranks."""
-        totals, meets = self.facts.script_totals, self._tree.meets
-        mine = (totals["thread"].astype(str) == TRAINING) & (totals["phase"].astype(str) != START_UP)
-        mine &= ~meets[totals["stack"]]
-        own = np.bincount(totals["stack"][mine], weights=totals["time_ns"][mine], minlength=len(meets))
-        return by_path(self.facts, {stack: ns for stack, ns in enumerate(own.tolist()) if ns})
+        """Time of the whole run that it was seen there, but for calls that wait for other ranks."""
+        meets = self._tree.meets
+        return by_path(self.facts, {stack: ns for stack, ns in self.times_ns.items() if ns and not meets[stack]})
 
     @cached_property
     def run_ns(self) -> float:
         """Time of the whole run that all of its samples stand for, ns."""
-        totals = self.facts.script_totals
-        mine = (totals["thread"].astype(str) == TRAINING) & (totals["phase"].astype(str) != START_UP)
-        return float(totals["time_ns"][mine].sum())
+        return float(sum(self.times_ns.values()))
 
     @cached_property
     def over_the_run(self) -> dict[Path, float]:

@@ -197,7 +197,9 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):
         launched = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
-        step = np.concatenate((launched, _operators(facts, numbers)))  # one of them is empty
+        step = np.concatenate(
+            (launched, _steps_at(facts, facts.host_operators["start_ns"], numbers))
+        )  # one of them is empty
         counts[position] = np.bincount(step[step >= 0], minlength=len(numbers))
     usual = np.array([_usual(own[mine]) for own, mine in zip(counts, has, strict=True)])[:, None]
     alike = np.array([_usual(own[mine]) for own, mine in zip(counts.T, has.T, strict=True)])[None, :]
@@ -258,17 +260,14 @@ def _column(facts: RankFacts, table: Table, early: Array, numbers: Array) -> Arr
     """Position in `numbers` of the step that issued each row of DEVICE_OPS or COMMS; -1 where none did: what was
     launched before the recording (`early`) is of no step, however far the rank's host ran ahead.
     """
-    issued, (start, end) = issued_ns(table), facts.marks
-    step = np.searchsorted(start, issued, side="right") - 1
-    inside = (step >= 0) & (issued < end[np.maximum(step, 0)]) & ~early
-    return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
+    return np.where(early, -1, _steps_at(facts, issued_ns(table), numbers))
 
 
-def _operators(facts: RankFacts, numbers: Array) -> Array:
-    """Position in `numbers` of the step of each operator of a CPU rank that no other called; -1 of those in none."""
-    at, (start, end) = facts.host_operators["start_ns"], facts.marks
-    step = np.searchsorted(start, at, side="right") - 1
-    inside = (step >= 0) & (at < end[np.maximum(step, 0)])
+def _steps_at(facts: RankFacts, at_ns: Array, numbers: Array) -> Array:
+    """Position in `numbers` of the step that holds each time; -1 where none does."""
+    start, end = facts.marks
+    step = np.searchsorted(start, at_ns, side="right") - 1
+    inside = (step >= 0) & (at_ns < end[np.maximum(step, 0)])
     return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.script.alone import all_lateness_us
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.tables import NULL, Array
 
@@ -36,7 +37,7 @@ def waited_for_us(job: JobFacts) -> Array:
 
 def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
     """Waiting of each other rank that is charged to ranks, by their numbers, us per step."""
-    return float(waited_for_us(job)[np.isin(job.rank_ids, ranks)].sum())
+    return float(all_lateness_us(job.ranks, job.blame)[np.isin(job.rank_ids, ranks)].sum())
 
 
 def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:

@@ -101,9 +101,8 @@ class _Heard:
 
     def listen(self, rule: Rule, detect: Detect, measures: Measures) -> None:
         """Add what one rule says; one that says nothing of a job it could not see whole has not judged it."""
-        unseen = out_of_scope(measures.job)
-        if not rule.needs_whole_run and unseen != ONE_STEP_LEFT:
-            unseen = None  # communication tells
+        why = out_of_scope(measures.job)
+        unseen = why if rule.needs_whole_run or why == ONE_STEP_LEFT else None  # else communication tells
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)

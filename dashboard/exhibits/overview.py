@@ -15,7 +15,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, following, she
 from ddprof.dashboard.exhibits.parts.numbers import rank_steps_us
 from ddprof.dashboard.figures.charts import Dots, Heat
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import CRITICAL_SHARE, Finding, culprit
+from ddprof.findings import CRITICAL_SHARE, Finding
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.report.html.svg import NAMED_MARK
@@ -138,7 +138,7 @@ def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bo
     named = frozenset(r for f in report.findings for r in f.ranks)
     ranks = _most_different(points, named, limit)
     percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
-    found = culprit(report.ranked_findings(), report.steps.wall_us)
+    found = report.culprit()
     off = tuple(points[r] for r in ranks)
     return _Deviation(tuple(ranks), tuple(causes), percent, off, named, found, len(by_rank))
 

@@ -23,7 +23,7 @@ from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change, Finding, culprit
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change, Finding
 from ddprof.report import phrases
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -170,8 +170,7 @@ def _slowdown(view: View) -> Exhibit:
 
 
 def _beside(view: View, position: int, order: str) -> str:
-    report = view.opened.report
-    named = culprit(report.ranked_findings(), report.steps.wall_us)
+    named = view.opened.report.culprit()
     return phrases.beside_words(named, view.opened.job.rank_ids[position], order)
 
 
@@ -228,7 +227,7 @@ def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:
 
 def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
     """Why the critical path runs mostly on another rank than the culprit; "" where it does not."""
-    named = culprit(opened.report.ranked_findings(), opened.report.steps.wall_us)
+    named = opened.report.culprit()
     if named is None or most in named[1].ranks or not length_ms.any():
         return ""
     number, lead = named

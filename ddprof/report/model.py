@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddprof.findings import Abstention, Finding, Remark, severity_of
+from ddprof.findings import Abstention, Finding, Remark, culprit, severity_of
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
@@ -238,3 +238,7 @@ class Report:
     def ranked_findings(self) -> tuple[Finding, ...]:
         """Findings as the analysis put them: that of the headline, then the largest recoverable time first."""
         return self.findings
+
+    def culprit(self) -> tuple[int, Finding] | None:
+        """The finding, with its number, that every page names ranks by; None where none does."""
+        return culprit(self.ranked_findings(), self.steps.wall_us)

@@ -172,9 +172,8 @@ class StackSampler:
         """Fields: what the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
         if self._file is None:
             return None
-        cost_ns, lasted_ns = (
-            sum(getattr(rate, name) for rate in (self._early, self._whole_run)) for name in ("cost_ns", "lasted_ns")
-        )
+        cost_ns = self._early.cost_ns + self._whole_run.cost_ns
+        lasted_ns = self._early.lasted_ns + self._whole_run.lasted_ns
         return {
             "file": self._file.path.name,
             "collector": "thread" if isinstance(self._collector, ThreadCollector) else "native",

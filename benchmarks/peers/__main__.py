@@ -104,11 +104,11 @@ def row(tool: str, costs: Sequence[Cost], labels: Sequence[Mapping[str, Any]], t
             document = json.loads(cost.stdout.strip() if threshold is None else cost.stdout.strip().splitlines()[-1])
             answer = ours(document) if threshold is None else read(document, threshold)
         truths = accepted(label)
-        is_late = not label["clean"] and all(where == _LATE and ranks for where, ranks in truths)
+        is_late = not label["clean"] and all(side(f["id"]) == _LATE and f["culprit_ranks"] for f in label["faults"])
         counts["failed"] += bool(cost.exit_code)
         counts["right"] += answer in truths
         counts["late"] += is_late
-        counts["late_right"] += is_late and answer in truths
+        counts["late_right"] += is_late and answer[0] == _LATE and answer in truths
         counts["healthy"] += label["clean"]
         counts["healthy_accused"] += label["clean"] and not cost.exit_code and answer not in truths
     middle = len(costs) // 2

@@ -25,6 +25,7 @@ from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.script.barriers import called_name
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us, meeting_spans
+from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.redundant.lines import meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -39,6 +40,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     """Time of the ranks in meetings of their script, outside compute."""
     job = measures.job
     held_us = np.array([held_in_meetings_us(facts) for facts in job.ranks])
+    yield from calls_outside(measures, RULE.id, True, _fix)
     if not held_us.any():
         return
     lost_us = float(held_us.mean())

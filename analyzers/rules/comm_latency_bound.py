@@ -31,6 +31,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.units import ROLE
+from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
 from ddprof.analyzers.rules.evidence.present import is_new
@@ -68,6 +69,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             band=0.2 if known else 0.35,
         )
     yield from _small_units(measures)
+    yield from calls_outside(measures, RULE.id, False, lambda _: _joined("collectives of the script"))
 
 
 def _small_units(measures: Measures) -> Iterator[Candidate]:

@@ -37,8 +37,10 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     ranks = measures.job.ranks
     if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance
         return None
-    traced = [own_ns([step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks]
-    others = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
+    traced = [
+        own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks
+    ]
+    others = [own_ns(facts, unprofiled_steps(facts), beside_loader=True) for facts in ranks]
     if not all(len(own) for own in traced) or not all(len(own) >= MIN_STEPS for own in others):
         return None
     inside, outside = (np.array([own.mean() for own in every]) for every in (traced, others))

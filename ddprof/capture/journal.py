@@ -69,6 +69,20 @@ class Journal:
                     {"op": call["op"], "entered_ns": call["entered_ns"], **line, "through": through}
                 )
 
+    def calling_lines(self, calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Lines that called collectives, with how often and from when to when, of calls as their log has them."""
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for call in calls:
+            line, size = call["line"], call["size"]
+            place = (call["op"], tuple(size or ()), call["dtype"], line["file"], line["line"])
+            if place not in found:
+                through = self.through.get((line["file"], line["line"], call["op"]), "")
+                about = {"op": call["op"], "size": size, "dtype": call["dtype"], **line, "through": through}
+                found[place] = {**about, "calls": 0, "from_ns": call["entered_ns"], "to_ns": call["entered_ns"]}
+            found[place]["calls"] += 1
+            found[place]["to_ns"] = call["left_ns"] or call["entered_ns"]
+        return list(found.values())
+
     def note(self, text: str) -> None:
         """Add a sentence to the sidecar's `notes`, unless it is there already."""
         if text not in self.notes and len(self.notes) < _MAX_NOTES:

@@ -88,6 +88,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         "end": session.ending,
         "calls": session.calls.recent() if session.calls is not None and _is_abnormal(state, session.ending) else [],
         "window_calls": list(journal.window_calls),
+        "last_calls": [] if session.calls is None else journal.calling_lines(session.calls.recent()),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
         "stacks": stacks,
         "overhead": {

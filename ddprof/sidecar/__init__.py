@@ -16,7 +16,7 @@ from ddprof.sidecar.bounded import Count as Count
 from ddprof.sidecar.bounded import Rank as Rank
 from ddprof.sidecar.bounded import Real as Real
 from ddprof.sidecar.bounded import Whole as Whole
-from ddprof.sidecar.calls import ModelBuffers, ScriptCall, WrappedModel
+from ddprof.sidecar.calls import CallingLine, ModelBuffers, ScriptCall, WrappedModel
 from ddprof.sidecar.loading import FetchSpan as FetchSpan
 from ddprof.sidecar.loading import TimedFetches as TimedFetches
 from ddprof.sidecar.loading import WorkerLine as WorkerLine
@@ -195,6 +195,7 @@ class StepTimes(Struct, frozen=True, gc=False):
     forward_ns: Count | None = None
     backward_ns: Count | None = None
     optimizer_ns: Count | None = None
+    collective_ns: Count = 0  # inside functions of torch.distributed that the script calls
     profiled: bool | None = None
 
     @property
@@ -368,6 +369,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     evaluations: tuple[Pause, ...] = ()
     syncs: tuple[HostWait, ...] = ()
     window_calls: tuple[ScriptCall, ...] = ()
+    last_calls: tuple[CallingLine, ...] = ()  # of the job's last collectives, by the line that calls them
     models: tuple[WrappedModel, ...] = ()
     cpu_waits: CpuWaits = CpuWaits()
     communication_environment: dict[str, str] = {}

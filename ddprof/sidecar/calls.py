@@ -27,6 +27,21 @@ class ScriptCall(Struct, frozen=True, gc=False):
     through: str = ""
 
 
+class CallingLine(Struct, frozen=True, gc=False):
+    """A line that called a collective on tensors of one shape among the job's last calls; `size`: of the tensor."""
+
+    op: str
+    from_ns: Count
+    to_ns: Count
+    calls: Whole = 0
+    size: tuple[Whole, ...] | None = None
+    dtype: str = ""
+    file: str = ""
+    line: Whole = 0
+    function: str = ""
+    through: str = ""
+
+
 class WrappedModel(Struct, frozen=True):
     """One of the job's models, by how it is wrapped ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
 

@@ -11,7 +11,7 @@ import pytest
 
 PATIENCE_S = 300.0
 TILES = "return document.getElementById('timeline-root')?.dataset.tiles"
-_ONE_SHOWN = "return document.querySelectorAll('main > .page:not([hidden])').length === 1"
+_READ = "return document.readyState === 'complete' && location.href !== 'about:blank'"
 _SAID = "return document.getElementById('timeline-say').textContent"
 
 
@@ -72,7 +72,7 @@ class Page:
         """Open the file, at its timeline with all slices where that is asked for."""
         self._leave()
         self.browser.get(self.address + anchor)
-        self.wait(_ONE_SHOWN)  # an address with a # may be answered before the page has been read to its end
+        self.wait(_READ)  # an address with a # may be answered before the page has been read to its end
         if anchor.startswith("#timeline"):
             self.wait(TILES)
         return self

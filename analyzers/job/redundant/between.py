@@ -20,7 +20,7 @@ from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.redundant.passes import passes_of
 from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.intervals import Intervals
-from ddprof.sidecar.calls import ScriptCall
+from ddprof.sidecar.calls import CallingLine, ScriptCall
 from ddprof.tables import NULL, Array
 
 _GATHERS = ("all_gather", "all_gather_into_tensor", "gather")
@@ -187,14 +187,15 @@ def through_of(facts: RankFacts) -> list[str]:
 
 def callers(facts: RankFacts, noted: list[ScriptCall | None], during: Intervals) -> list[Caller]:
     """The lines that make some calls, most calls first: as noted, else that in which the host is `during` them."""
-    known = Counter(_words(call) for call in noted if call is not None)
+    known = Counter(caller_words(call) for call in noted if call is not None)
     if known:
         return [Caller(words, count) for words, count in known.most_common()]
     lines = [line for line in lines_in(facts, during) if line.file]
     return [Caller(written(line.file, line.line, line.function), 0) for line in lines[:1]]
 
 
-def _words(call: ScriptCall) -> str:
+def caller_words(call: ScriptCall | CallingLine) -> str:
+    """The line that calls a collective, and the library's function that it calls on the way."""
     file = call.file.replace("\\", "/").rpartition("/")[2]
     where = written(file, call.line, call.function)
     return f"{where}, in {call.through.partition(' ')[2]}()" if call.through else where

@@ -56,13 +56,17 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
 
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> Array:
-    """Time that a rank takes of each step beside its loader, passes, optimizer and recorded pauses; NaN where its
-    timers do not say."""
+    """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses;
+    NaN where its timers do not say."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
-    parts = [(s.length_ns, s.data_ns or 0, paused(s), s.forward_ns, s.backward_ns, s.optimizer_ns or 0) for s in steps]
+    parts = [
+        (s.length_ns, s.data_ns or 0, paused(s), s.collective_ns, s.forward_ns, s.backward_ns, s.optimizer_ns or 0)
+        for s in steps
+    ]
     known = np.array([[np.nan if part is None else part for part in each] for each in parts], float).T
-    rest, forward, passes = known[0] - known[1] - known[2], known[3], known[3] + known[4]
+    length, loading, pauses, called, forward, backward, optimizer = known
+    rest, passes = length - loading - pauses - called, forward + backward
     # An optimizer may run the passes itself (a closure): they are in its time then.
-    within = np.where(passes + known[5] <= rest, passes + known[5], np.maximum(passes, known[5]))
+    within = np.where(passes + optimizer <= rest, passes + optimizer, np.maximum(passes, optimizer))
     return np.asarray(rest - within + in_forward * forward)

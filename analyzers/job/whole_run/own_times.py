@@ -20,11 +20,16 @@ LEAST_SHARE = 0.1  # of a step: ranks of healthy jobs on a busy machine of two c
 SURE = 4.0  # standard errors: chance exceeds them once in 30,000 times, and stops come in groups
 
 
-def own_ns(steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
-    """Time of each step outside its backward pass; steps whose timers do not know it are left out. `beside_loader`:
-    without the wait for the batch, whose workers may have had no CPU: rules on loaders look at that."""
+def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
+    """Time of each step outside its backward pass and the collectives that the script calls; steps whose timers do not
+    know it are left out. `beside_loader`: without the wait for the batch, whose workers may have had no CPU: rules on
+    loaders look at that."""
+    in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
     own = [
-        step.length_ns - step.backward_ns - (step.data_ns or 0 if beside_loader else 0)
+        step.length_ns
+        - step.backward_ns
+        - (0 if in_backward else step.collective_ns)
+        - (step.data_ns or 0 if beside_loader else 0)
         for step in steps
         if step.length_ns is not None and step.backward_ns is not None
     ]
@@ -35,7 +40,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     """By how much each rank takes longer than the typical one beside its loader, and what it takes, as shares of the
     step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
     steps were timed or ranks wait for one another outside their backward passes, too."""
-    own = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
+    own = [own_ns(facts, unprofiled_steps(facts), beside_loader=True) for facts in ranks]
     if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own) or any(map(meets_elsewhere, ranks)):
         return np.zeros(len(ranks)), np.zeros(len(ranks))
     lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
@@ -51,9 +56,12 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:
-    """True where hosts meet outside the backward passes of most traced steps, and so wait for one another there."""
-    begun = facts.comms["start_ns"][facts.is_issued_in_steps(facts.comms["start_ns"])]
+    """True where hosts meet outside the backward passes of most traced steps, and so wait for one another there; not in
+    calls of the script, which are timed."""
+    begun, ended = (time[facts.is_issued_in_steps(facts.comms["start_ns"])] for time in facts.comms.bounds)
+    timed = intervals.merge(intervals.union(*facts.script_calls.bounds), intervals.union(*facts.meetings.bounds))
     outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)
+    outside &= ~(intervals.contains(timed, begun) & intervals.contains(timed, ended))
     return computes(facts) and bool(outside.sum() > len(facts.steps) / 2)
 
 

@@ -1,0 +1,53 @@
+"""A finding on collectives that the script calls in none of the traced steps, and in most of those after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.redundant.between import caller_words
+from ddprof.analyzers.job.whole_run.called import called_outside
+from ddprof.findings import Basis, Candidate, Evidence, Fix
+from ddprof.units import format_share
+
+LEAST = 0.06  # of the mean step: as of Python that runs in some steps only (evidence/script/now_and_then)
+
+
+def calls_outside(
+    measures: Measures, rule_id: str, is_meeting: bool, fix: Callable[[set[str]], Fix]
+) -> Iterator[Candidate]:
+    """The candidate of a rule on meetings (barriers, objects) or on other collectives; none where they cost little."""
+    found = called_outside(measures.job.ranks)
+    if found is None or found.cost < LEAST or _is_meeting(found.lines[0][0].op) != is_meeting:
+        return
+    first, per_step = found.lines[0]
+    cost_us = found.cost * measures.step_us
+    yield Candidate(
+        id=rule_id,
+        summary=f"{per_step:.0f} {first.op} calls per step outside the trace take {format_share(found.cost)} of it, "
+        f"called at {caller_words(first)}",
+        ranks=(),
+        lost_us=cost_us,
+        changes=(),
+        basis=Basis.TIMED,
+        evidence=(
+            Evidence(f"in {found.often} of {found.steps} steps since the first that has them, in no traced step"),
+            *(
+                Evidence(
+                    f"{calls:.1f} {line.op} calls per step{_of_size(line.size, line.dtype)} at {caller_words(line)}"
+                )
+                for line, calls in found.lines[:3]
+            ),
+        ),
+        fixes=(fix({line.op for line, _ in found.lines}),),
+        ceiling_us=cost_us,
+        band=0.25,
+    )
+
+
+def _is_meeting(op: str) -> bool:
+    return "barrier" in op or "object" in op
+
+
+def _of_size(size: tuple[int, ...] | None, dtype: str) -> str:
+    return f" of {list(size)} {dtype.removeprefix('torch.')}" if size else ""

@@ -17,6 +17,7 @@ from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
 
 EXPLAINING_SHARE = 0.5  # of what a rank computes longer; batches that are larger by as much as that are why
+MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not differ but for the last of an epoch
 MIN_UPDATE_NS = 100_000  # the profiler adds some microseconds to each operator: less is not its own time
 
 

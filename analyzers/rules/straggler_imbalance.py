@@ -22,7 +22,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.input_size import batch_words, fed_more_each_step, is_fed_more
+from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, batch_words, fed_more_each_step, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
@@ -37,7 +37,6 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
 STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
-MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not differ but for the last of an epoch
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
@@ -42,8 +43,9 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
-    # Chance picks a rank, and not what it runs alone: lines, threads, operators.
-    apart = {*measures.alone, *threads_alone(job.ranks), *np.flatnonzero(measures.compute.has_more).tolist()}
+    # Chance picks a rank, and not what it runs alone (lines, threads, operators) or how much it is fed.
+    more = measures.compute.has_more | fed_more_each_step(job.ranks, MIN_FED_SPREAD)
+    apart = {*measures.alone, *threads_alone(job.ranks), *np.flatnonzero(more).tolist()}
     if positions and all(p in apart for p in positions):
         return None
     if candidate.id == "input.straggler" and positions and _batches_cost_more(measures, positions):

@@ -6,6 +6,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
+from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
 from ddprof.findings import Basis, Candidate
@@ -35,7 +36,8 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     """Words on what the timers say against a rank. Where the traced steps are too few to say that it is no chance (not
     `is_tested`), these have to say so."""
     ranks = measures.job.ranks
-    if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance
+    # The timers show a rank that is late, by far more than chance; or a thread of its own computes beside it all along.
+    if measures.timed_us[position] > 0 or position in threads_alone(ranks):
         return None
     traced = [
         own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks

@@ -2,11 +2,11 @@
 
 Collectives that all members leave together need no clock for that: the shortest member's duration is the transfer, and
 what the other members' durations have beyond it is waiting (the rule of PyTorch's TensorBoard profiler plugin). So the
-LATE rank shows the SHORT kernel. Rooted operations, and messages between two ranks, have no common end: the partner's
-arrival is read on the aligned clock. Where a member did not record the communication because its window had not opened,
-the shortest of the others may hold waiting too: the transfer is that of complete communications of the same kind. An
-inferred rendezvous moves no data: where a rank was not recorded, and nobody who was came right before the end, all of
-it is waiting for that rank.
+LATE rank shows the SHORT kernel. CPU ranks of one host share a clock, and may leave at different times. Rooted
+operations, and messages between two ranks, have no common end: the partner's arrival is read on the aligned clock.
+Where a member did not record the communication because its window had not opened, the shortest of the others may hold
+waiting too: the transfer is that of complete communications of the same kind. An inferred rendezvous moves no data:
+where a rank was not recorded, and nobody who was came right before the end, all of it is waiting for that rank.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE, ROOTED
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
 from ddprof.analyzers.job.waiting.members import members_of
@@ -52,7 +53,11 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
     ready_free = end - np.where(unseen, np.where(inferred, 0, limit), shortest)[instance]
     ready_aligned = np.clip(arrival[instance] + offset, start, end)
     ready = np.where(aligned[instance], ready_aligned, np.clip(ready_free, start, end))
-    late = _latest(instance, matched.rank, np.where(aligned[instance], start - offset, -duration), count)
+    # A CPU rank may leave late on its own account, without a CPU: it waits for nobody who came before.
+    exact = _on_one_host(ranks, matched, clock, count) & complete & ~inferred
+    ready = np.where(exact[instance], np.minimum(ready, ready_aligned), ready)
+    by_start = (aligned | exact)[instance]
+    late = _latest(instance, matched.rank, np.where(by_start, start - offset, -duration), count)
     transfer = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(transfer, instance, end - ready)
     instances = INSTANCES.table(
@@ -78,6 +83,18 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
         }
     )
     return instances, members
+
+
+def _on_one_host(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, count: int) -> Array:
+    """Flags of communications whose members are CPU ranks of one clock: their starts say who came last.
+
+    Bool, shape (instances,)."""
+    names = {name: number for number, name in enumerate(clock.domains)}
+    domain = np.array([names[clock.domain_of[p]] if computes(facts) else -1 for p, facts in enumerate(ranks)], np.int64)
+    first, last = np.full(count, len(names)), np.full(count, -1)
+    np.minimum.at(first, matched.instance, domain[matched.rank])
+    np.maximum.at(last, matched.instance, domain[matched.rank])
+    return np.asarray((first == last) & (first >= 0))
 
 
 def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:

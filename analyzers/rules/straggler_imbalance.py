@@ -29,6 +29,7 @@ from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence.hot import hot_evidence, hot_fix, hot_words
 from ddprof.analyzers.rules.evidence.input_size import feeding_fix
+from ddprof.analyzers.rules.evidence.script.now_and_then import turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -165,12 +166,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
     extra = np.flatnonzero(slowdown.has_more)
     if turns < 2 or _are_waited_for(measures, np.union1d(extra, overfed(measures, least))):
-        yield from _one_sided(measures, extra, np.union1d(extra, burdened(measures, least)))
-        return
-    if spread < least:
-        return
+        found = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
+    else:
+        found = [_in_turns(measures, spread, turns)] if spread >= least else []
+    timed = turns_in_forward(measures, RULE.id)
+    yield from found or ([] if timed is None else [timed])
+
+
+def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
+    """Work of the traced steps that moves between ranks."""
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
-    yield Candidate(
+    return Candidate(
         id=RULE.id,
         summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and varies by step",
         ranks=(),

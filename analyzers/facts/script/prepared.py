@@ -54,8 +54,9 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     tree = CallTree(trace.script_stacks, trace.script_frames)
     phases = host_phases(spans, tree, annotated)
     marks = (marks_ns[:-1], marks_ns[1:])
-    feeding, made = _being_made(trace, track, intervals.intersect(phases.feeding, phases.beside(marks)), phases)
-    if intervals.length(feeding) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
+    before = intervals.intersect(phases.feeding, phases.beside(marks))
+    feeding, made = _being_made(trace, track, before, phases)
+    if not len(feeding[0]):
         return HOST_SPANS.empty()
     operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
@@ -65,11 +66,14 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         return HOST_SPANS.empty()
     if len(spans):
         found = intervals.subtract(feeding, spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase))
+        earlier = intervals.subtract(intervals.intersect(before, spans_of(spans, called == call)), feeding)
+        found, made = intervals.merge(found, earlier), intervals.merge(made, earlier)
     else:
         share = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum())
         start, end = made
         found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
-    if intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
+    is_short = intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0])
+    if is_short or intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
         return HOST_SPANS.empty()
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
     name = {text: row for row, text in enumerate(trace.strings)}.get(tree.words(int(frame)), NO_STRING)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, pauses_in, unprofiled_steps
 from ddprof.sidecar import StepTimes
+from ddprof.significance import binomial_tail
 from ddprof.tables import Array
 
 QUIET, QUICKEST = 0.25, 0.05  # quantiles of the steps; what begins after the traced steps may be in nearly all others
@@ -25,12 +27,13 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 @dataclass(frozen=True)
 class NowAndThen:
     """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and what all wait for
-    whoever is longest. `often`: in how many of so many `steps`."""
+    whoever is longest. `often`: in how many of so many `steps`; `in_turn`: one rank at a time, beyond chance."""
 
     times: Array
     cost: float
     often: int
     steps: int
+    in_turn: bool
 
 
 def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | None:
@@ -52,7 +55,17 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
     more /= np.mean([step.length_ns for each in timed for step in each.values()])
     longest = more.max(axis=0)
-    return NowAndThen(more.mean(axis=1), float(longest.mean()), int((longest > 0).sum()), len(numbers))
+    often = int((longest > 0).sum())
+    return NowAndThen(more.mean(axis=1), float(longest.mean()), often, len(numbers), _is_in_turn(more > 0))
+
+
+def _is_in_turn(is_long: Array) -> bool:
+    """True where one rank alone is long in far more steps than if each were at moments of its own (ranks, steps)."""
+    share = is_long.mean(axis=1)
+    if np.count_nonzero(share) < 2:
+        return False
+    by_chance = float(sum(p * np.prod(1 - np.delete(share, rank)) for rank, p in enumerate(share)))
+    return binomial_tail(int((is_long.sum(axis=0) == 1).sum()), is_long.shape[1], by_chance) < MAX_CHANCE
 
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> Array:

@@ -66,16 +66,52 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     )
 
 
+def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
+    """A finding where the timers of CPU ranks show that they take turns at long forward passes; else None."""
+    ranks = measures.job.ranks
+    timed = now_and_then(ranks, in_forward=True) if all(computes(facts) for facts in ranks) else None
+    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD:
+        return None
+    cost_us = timed.cost * measures.step_us
+    return Candidate(
+        id=rule_id,
+        summary=f"ranks take turns at long forward passes: {format_share(timed.cost)} of the steps outside the trace",
+        ranks=(),
+        lost_us=cost_us,
+        changes=(),
+        basis=Basis.TIMED,
+        evidence=(
+            Evidence(f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
+        ),
+        fixes=(
+            Fix(
+                setting="work of single ranks in forward",
+                suggested="the same for all ranks in every step, or in no rank's forward pass",
+                why="the longest rank of each step is waited for",
+                source="OSDI'25 section 5.3",
+                alters=Alters.CHORE,
+            ),
+        ),
+        ceiling_us=cost_us,
+        band=0.25,
+        times_us=tuple((timed.times * measures.step_us).tolist()),
+    )
+
+
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
-    """Samples of the run in lines of the script, on all ranks and in a phase, but for what is torch's."""
+    """Samples of the run in lines of the script, on all ranks and in a phase. Of a model's call the line
+    that makes it counts; none of torch's own code where samples of libraries are asked for."""
     found: dict[str, float] = {}
     for facts in filter(has_frames, ranks):
         tree = CallTree(facts.script_stacks, facts.script_frames)
-        own = own_stacks(facts, tree) & ~tree.in_torch & ~tree.is_loss
-        own &= (tree.folded != np.arange(len(tree))) | (not of_libraries)
+        own = own_stacks(facts, tree) & ~tree.is_loss
+        own &= ((tree.folded != np.arange(len(tree))) & ~tree.in_torch) | (not of_libraries)
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
-            seen[stack] = samples * own[stack]
+            caller = stack
+            while tree.in_phase[caller] and tree.outer[caller] >= 0 and not of_libraries:
+                caller = int(tree.outer[caller])
+            seen[caller] += samples * own[stack]
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             words = written(line.file, line.line, line.function)
             found[words] = found.get(words, 0.0) + line.time_ns

@@ -50,6 +50,7 @@ drops_then_draws = played(
 draws_then_sleeps = played(
     ("train.py(9): stream", 0.0, ("randn", "randint"), 200.0), ("train.py(20): audit", 8_000.0, (), 0.0)
 )
+sleeps_then_draws = played(("train.py(9): stream", 6_000.0, ("randn", "randint"), 200.0))
 draws_and_sleeps_on_one_line = played(("", 0.0, ("randn", "randint"), 200.0), ("", 8_000.0, (), 0.0))
 
 
@@ -60,6 +61,7 @@ draws_and_sleeps_on_one_line = played(("", 0.0, ("randn", "randint"), 200.0), ("
         (cuts_texts, 5.0),  # Python before tensors of values made them
         (cuts_texts_into_a_large_tensor, 5.4),  # what allocates the tensor does not hide that
         (drops_then_draws, 1.2),  # gradients that are dropped before are no batch
+        (sleeps_then_draws, 6.4),  # one function: its batch begins with it
         (sends_then_draws, 2.0),  # Python before random numbers is something else
         (averages, 0.0),  # a moving average beside them is no data
     ],

@@ -8,6 +8,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.engine import Options, load_runs
+from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.model import MEMBERS
 from ddprof.analyzers.job.waiting.lateness import chance_of_most, latest_rank, recurring
 from ddprof.analyzers.job.waiting.members import members_of
@@ -93,3 +94,17 @@ def test_collectives_of_which_all_members_were_read_wait_for_nobody_else(labelle
     (two,) = load_runs([labelled("clean.tpdp").traces], Options(cache=False, ranks="0,3"))
     assert len(unread_wait_ns(two.job)) == len(two.job.groups)
     assert unread_wait_ns(two.job).sum() < 0.03 * two.job.step_ns * len(two.job.per_step_ns)
+
+
+@pytest.mark.parametrize("is_device", [False, True])
+def test_a_cpu_rank_that_leaves_late_waited_for_nobody(labelled: Runs, is_device: bool) -> None:
+    """Kernels of one collective end together; a CPU rank may be without a CPU as its own ends."""
+    stuck_ns, ranks = (
+        30_000_000,
+        [replace(facts, is_device_rank=is_device) for facts in labelled("clean.ddp").job.ranks],
+    )
+    comms = ranks[1].comms
+    ranks[1] = replace(ranks[1], comms=comms.replace(end_ns=comms["end_ns"] + stuck_ns * (np.arange(len(comms)) == 3)))
+    members = job_facts(ranks).members
+    (row,) = np.flatnonzero((members["rank"] == 1) & (members["comm"] == 3))
+    assert (members["ready_ns"] - members["start_ns"])[row] == pytest.approx(stuck_ns * is_device, abs=2_000_000)

@@ -50,6 +50,7 @@ def test_time_beyond(
     sidecars = [timed(lambda step, rank=rank: is_long(rank, step), part) for rank in range(len(run.job.ranks))]  # type: ignore[misc]
     found = now_and_then(with_sidecars(run, *sidecars).job.ranks, in_forward)
     assert found is not None and found.steps == 39
+    assert found.in_turn == (is_long(0, 0) and not is_long(0, 1) and is_long(1, 1))
     turns = 3 if is_long(0, 0) and not is_long(0, 1) and is_long(1, 1) else 1
     share = turns * often[0] / often[1]
     assert found.often == pytest.approx(share * 39, abs=1)

@@ -81,3 +81,11 @@ def test_the_library_between_the_script_and_the_collective_is_noted(c10d: Any, t
     here = "test_the_library_between_the_script_and_the_collective_is_noted"
     assert (call["op"], call["function"], call["through"]) == ("all_reduce", here, "metrics reduce_all")
     assert call["entered_ns"] >= since_ns
+    first, second = journal.calling_lines(log.recent() + log.recent())
+    assert (first["op"], first["size"], first["calls"], first["through"]) == (
+        "all_reduce",
+        [2],
+        2,
+        "metrics reduce_all",
+    )
+    assert first["from_ns"] <= first["to_ns"] <= since_ns <= second["from_ns"] and first["line"] < second["line"]

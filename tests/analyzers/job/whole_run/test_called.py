@@ -1,0 +1,59 @@
+"""Collectives that begin after the traced steps are told by the step timers and the log of the last calls."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from captured import with_sidecars
+from labelled_runs import Runs
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules import comm_barrier, comm_latency_bound
+
+MS = 1_000_000
+
+
+def called(op: str, ms: float, since: int, every: int = 1, noted: bool = False) -> dict[str, Any]:
+    """50 steps of 20 ms, of which 5 to 9 are traced; some are longer by a collective of the script."""
+    steps, at = [], 0
+    for index in range(50):
+        inside = int(ms * MS) if index >= since and (index - since) % every == 0 else 0
+        span = {"index": index, "start_ns": at, "end_ns": at + 20 * MS + inside, "profiled": 5 <= index < 10}
+        steps.append({**span, "forward_ns": 5 * MS, "backward_ns": 10 * MS, "collective_ns": inside})
+        at = span["end_ns"]
+    place = {"op": op, "file": "/a/train.py", "line": 70, "function": "fit"}
+    line = {**place, "size": [16, 512], "dtype": "torch.float32", "calls": 13 * len(range(since, 50, every))}
+    line |= {"from_ns": steps[since]["start_ns"] + 1, "to_ns": at}
+    windows = [{"start_ns": steps[5]["start_ns"], "end_ns": steps[9]["end_ns"]}]
+    calls = [{**place, "entered_ns": steps[6]["start_ns"]}] if noted else []
+    return {"steps": steps, "windows": windows, "last_calls": [line], "window_calls": calls}
+
+
+def on_cpu(labelled: Runs, *sidecars: dict[str, Any]) -> Measures:
+    measures = with_sidecars(labelled("clean.ddp"), *sidecars)
+    ranks = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
+    return replace(measures, job=replace(measures.job, ranks=ranks))
+
+
+@pytest.mark.parametrize(("op", "rule"), [("all_reduce", comm_latency_bound), ("all_gather_object", comm_barrier)])
+def test_the_rule_of_its_kind_names_line_count_and_share(labelled: Runs, op: str, rule: Any) -> None:
+    measures = on_cpu(labelled, called(op, 10.0, since=15))
+    (found,) = [one for one in rule.detect(measures) if "outside the trace" in getattr(one, "summary", "")]
+    assert f"13 {op} calls per step" in found.summary and "train.py:70 fit()" in found.summary
+    # 35 of the 40 steps after the traced ones hold it, and the one after the window does not count.
+    assert found.lost_us / measures.step_us == pytest.approx(35 * 10 / (39 * 20 + 35 * 10), abs=0.01)
+    assert found.ranks == ()
+
+
+@pytest.mark.parametrize(
+    "sidecars",
+    [
+        (called("barrier", 10.0, since=15, noted=True),),  # the traced steps tell it
+        (called("barrier", 10.0, since=15, every=9),),  # goes with saving or evaluating
+        (called("barrier", 0.5, since=15),),
+        (called("barrier", 0.0, since=15), called("barrier", 10.0, since=15)),  # the others wait for rank 0
+    ],
+)
+def test_what_is_traced_rare_short_or_waiting_is_none(labelled: Runs, sidecars: tuple[dict[str, Any], ...]) -> None:
+    measures = on_cpu(labelled, *sidecars)
+    assert not any("outside the trace" in getattr(one, "summary", "") for one in comm_barrier.detect(measures))

@@ -81,6 +81,19 @@ def test_what_a_late_rank_runs_alone_is_no_chance(busy: Measures) -> None:
         assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
 
 
+def test_a_rank_that_is_fed_more_in_every_step_is_no_chance(labelled: Runs) -> None:
+    run, wait = labelled("clean.ddp"), waits(0.3, 0.6)
+    steps = run.job.ranks[0].steps["index"].tolist()
+
+    def reason(elements: int) -> str | None:
+        rows = [{"step": step, "elements": elements} for step in steps]
+        plain = {**wait, "batches": [{"step": step, "elements": 100} for step in steps]}
+        measures = on_cpu_ranks(with_sidecars(run, plain, {**wait, "batches": rows}, plain))
+        return explained_by_a_busy_machine(accusation(measures, 1, identifier="straggler.imbalance"), measures)
+
+    assert reason(200) is None and "no CPU" in (reason(102) or "")
+
+
 def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
     spins = {1: BusyThread(line := "train.py:9 watch()", 0.6)}
     for asks in ("trust.busy_machine", "rules.evidence.script.late_line"):

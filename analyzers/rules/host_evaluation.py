@@ -13,6 +13,7 @@ Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.Distri
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -50,7 +51,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if share < (MIN_SHARE if alone else LARGE_SHARE):
         return
     facts = measures.job.ranks[worst]
-    line = line_that_evaluates(facts, intervals.union(*evaluations(facts).bounds))
+    at = Counter(one.at for one in facts.sidecar.evaluations if one.at).most_common(1)
+    line = at[0][0] if at else line_that_evaluates(facts, intervals.union(*evaluations(facts).bounds))
     where = measures.whom(numbers) + (" alone" if alone else "")
     lost_us = share * measures.step_us
     yield Candidate(

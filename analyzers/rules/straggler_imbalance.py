@@ -197,10 +197,12 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
     """Candidates where the same ranks have more work. `extra`: positions with kernels that their peers do not launch;
     among `heavy`."""
-    lost_us = charged_us(measures, heavy.tolist())
     ranks = len(measures.job.ranks)
     if not len(heavy) or 2 * len(heavy) > ranks:
         return
+    # In few traced steps chance may hold up the others, and so hide whom they wait for over the run.
+    timed_us = float(measures.timed_us[heavy].max()) * (ranks - len(heavy)) / ranks
+    lost_us = max(charged_us(measures, heavy.tolist()), timed_us)
     # Of ranks whose places in the program say that they are asked for more, what the others wait counts: of two ranks
     # the mean over all halves it.
     is_hot = np.isin(heavy, [shard.position for shard in measures.hot]).all()

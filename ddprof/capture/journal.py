@@ -21,7 +21,7 @@ class Journal:
         self.windows: list[dict[str, Any]] = []
         self.gc: deque[dict[str, int | str]] = deque(maxlen=_RECENT_PAUSES)
         self.checkpoints: deque[dict[str, Any]] = deque(maxlen=_RECENT_PAUSES)
-        self.evaluations: deque[dict[str, int]] = deque(maxlen=_RECENT_PAUSES)
+        self.evaluations: deque[dict[str, int | str]] = deque(maxlen=_RECENT_PAUSES)
         self.syncs: dict[tuple[str, str], list[int]] = {}  # (source line, what) -> [count, total ns]
         self.notes: list[str] = []
         # (file, line, collective) of the script -> the library's function that it calls on the way, "package function"

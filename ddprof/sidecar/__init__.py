@@ -245,10 +245,10 @@ class CpuWaits(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True, gc=False):
-    """A garbage collection, or the saving of a checkpoint.
+    """A garbage collection, the saving of a checkpoint, or an evaluation.
 
     `was_called`: a collection that a line of Python calls, or while the interpreter starts none of its own. `at`: that
-    line, "train.py:88 tidy()"; "" where it is not known.
+    line, or the one that calls `eval()`, "train.py:88 tidy()"; "" where it is not known.
     """
 
     start_ns: Count

@@ -10,7 +10,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.job.script.beside import BACKWARD, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
+from ddprof.analyzers.job.script.beside import BACKWARD, COLLECTIVE, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
@@ -18,6 +18,7 @@ from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE
 from ddprof.significance import binomial_tail
 from ddprof.tables import NULL, Array, Table
 
+_WAITING = (BACKWARD, DATA, COLLECTIVE)  # phases in which a rank may wait
 # What a rank does for a tenth of the late rank's time or less, it does not do: an order of magnitude is more than a
 # slow core, a stall or a cold cache explains (hosts that straggler.host names are up to 1.6 times as slow).
 TIMES_PEERS = 10.0
@@ -116,10 +117,10 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
 
 
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
-    """By the samples of the whole run outside the backward passes and the loader, where the timers say that the rank is
-    late there: they need only say in which line."""
+    """By the samples of the whole run outside the backward passes, the loader and collectives of the script, where the
+    timers say that the rank is late there: they need only say in which line."""
     mine, *peers = (
-        {**rank.samples, **dict.fromkeys((*run_samples(rank.facts, BACKWARD), *run_samples(rank.facts, DATA)), 0)}
+        {**rank.samples, **{stack: 0 for phase in _WAITING for stack in run_samples(rank.facts, phase)}}
         for rank in (late, *others)
     )
     total = sum(mine.values())

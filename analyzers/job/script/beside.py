@@ -23,6 +23,7 @@ from ddprof.tables import Array
 
 TRAINING = ""  # of script_totals
 REST, OPTIMIZER, FORWARD, BACKWARD, DATA = "rest", "optimizer", "forward", "backward", "data"
+COLLECTIVE = "collective"
 START_UP = "start-up"  # the phase of samples before the third step
 MIN_SAMPLES = 3  # of a line; fewer may be chance
 

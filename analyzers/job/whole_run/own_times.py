@@ -18,6 +18,9 @@ from ddprof.tables import Array
 
 LEAST_SHARE = 0.1  # of a step: ranks of healthy jobs on a busy machine of two cores differed by up to that
 SURE = 4.0  # standard errors: chance exceeds them once in 30,000 times, and stops come in groups
+# Where a rank was on a CPU for LEAST_SHARE of the run longer than its peers, half of both will do: stops take no CPU
+# time. Of 71 healthy jobs none reached 0.09 of it (two busy cores, steps of 4 to 90 ms, 2026-11-26).
+AGREEING = 0.5
 
 
 def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
@@ -44,15 +47,17 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own) or any(map(meets_elsewhere, ranks)):
         return np.zeros(len(ranks)), np.zeros(len(ranks))
     lengths = [step.length_ns for facts in ranks for step in unprofiled_steps(facts) if step.length_ns is not None]
+    shares = run_shares(ranks)
+    computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))])
+    strict = np.where(computes_more >= LEAST_SHARE, AGREEING, 1.0)
     averaged = [[f(one) for one in own] for f, _ in _AVERAGES]
-    found = [_excess(mean, [g(one) for one in own]) for mean, (_, g) in zip(averaged, _AVERAGES, strict=True)]
+    found = [_excess(mean, [g(one) for one in own], strict) for mean, (_, g) in zip(averaged, _AVERAGES, strict=True)]
     late, every = (np.max(each, axis=0) / np.mean(lengths) for each in (found, averaged))
     # What a rank waited for a CPU beyond its peers, for as much as it computed, may be the machine's doing: it must be
     # late by more than that. One that computes more waits more often, and that is its own.
-    shares = run_shares(ranks)
     stretch = np.nan_to_num(shares.stretch)
     chance = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch))
-    return np.where(late - chance >= LEAST_SHARE, late, 0.0), every
+    return np.where(late - chance >= strict * LEAST_SHARE, late, 0.0), every
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:
@@ -65,10 +70,11 @@ def meets_elsewhere(facts: RankFacts) -> bool:
     return computes(facts) and bool(outside.sum() > len(facts.steps) / 2)
 
 
-def _excess(average: list[float], error: list[float]) -> Array:
-    """By how much each is above the typical one, ns; 0 where that may be chance."""
+def _excess(average: list[float], error: list[float], strict: Array) -> Array:
+    """By how much each is above the typical one, ns; 0 where that may be chance. `strict`: of SURE, how much is asked
+    of each."""
     more = np.array(average) - averages.typical(average)
-    return np.where(more >= SURE * np.hypot(error, np.median(error)), more, 0.0)
+    return np.where(more >= strict * SURE * np.hypot(error, np.median(error)), more, 0.0)
 
 
 def _scatter(own: Array) -> float:

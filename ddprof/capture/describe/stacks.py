@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
 import sys
 import threading
 import time
@@ -31,6 +32,21 @@ def is_library(file: str) -> bool:
     """True where a file is not the user's own code."""
     path = file.replace("\\", "/")
     return path.startswith("<") or any(place in path for place in _LIBRARIES)
+
+
+def script_frame(frame: FrameType | None, most: int = _MAX_FRAMES) -> FrameType | None:
+    """Innermost frame of the user's own code, from `frame` outwards; None where none of `most` is."""
+    for _ in range(most):
+        if frame is None or not is_library(frame.f_code.co_filename):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def place(frame: FrameType) -> str:
+    """The line of a frame as people write it: "train.py:88 tidy()"."""
+    name = frame.f_code.co_name
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {name if name[0] == '<' else name + '()'}"
 
 
 def main_frames() -> list[dict[str, Any]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe.stacks import place, script_frame
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.window.annotate import Range
 
@@ -20,7 +22,7 @@ class EvaluationMode(Instrumentor):
     switched back (a teacher, frozen layers) is none that evaluates."""
 
     def _install(self, module: ModuleType) -> None:
-        self._open: tuple[int, int, int, Range | None] | None = None  # id, start, step, range
+        self._open: tuple[int, int, int, Range | None, str] | None = None  # id, start, step, range, line
         base: Any = module.nn.Module
         original = base.train
         switched, inside = self.hub.guard.wrap(self._switched), threading.local()
@@ -43,13 +45,16 @@ class EvaluationMode(Instrumentor):
             return
         tracker = self.hub.tracker
         if was and not mode and self._open is None:
-            self._open = id(model), time.time_ns(), tracker.index, self.hub.annotator.open(RANGE)
+            caller = script_frame(sys._getframe(1))
+            at = "" if caller is None else place(caller)
+            self._open = id(model), time.time_ns(), tracker.index, self.hub.annotator.open(RANGE), at
         elif mode and self._open is not None and self._open[0] == id(model):
-            (_, started_ns, step, opened), self._open = self._open, None
+            (_, started_ns, step, opened, at), self._open = self._open, None
             if opened is not None:
                 opened.close()
             if tracker.index - step <= MOST_STEPS:
-                self.hub.journal.evaluations.append({"start_ns": started_ns, "dur_ns": time.time_ns() - started_ns})
+                took_ns = time.time_ns() - started_ns
+                self.hub.journal.evaluations.append({"start_ns": started_ns, "dur_ns": took_ns, "at": at})
         elif was and not mode and self._open is not None and tracker.index - self._open[2] > MOST_STEPS:
             self._open = None  # never switched back
             self._switched(model, was, mode)

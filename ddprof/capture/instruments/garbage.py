@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import linecache
-import os
 import sys
 import time
 from types import FrameType, ModuleType
 
+from ddprof.capture.describe.stacks import place
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.steps.native_tracker import outside
 from ddprof.capture.window.annotate import Range
@@ -60,5 +60,4 @@ def _called_at(frame: FrameType | None) -> str:
         frame = frame.f_back
     if frame is None or "collect(" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):
         return ""
-    name = frame.f_code.co_name
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {name if name[0] == '<' else name + '()'}"
+    return place(frame)

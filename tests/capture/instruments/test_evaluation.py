@@ -53,6 +53,7 @@ def test_from_eval_to_train_is_one_evaluation_with_all_that_is_inside(hub: Any, 
         model.parts[0].train()
         model.train()
     assert len(hub.journal.evaluations) == 2 and all(part.training for part in (model, *model.parts))
+    assert all(one["at"].endswith(" eval()") for one in hub.journal.evaluations)  # this file's, and not torch's
 
 
 def test_a_model_that_is_trained_in_evaluation_mode_or_never_back_does_not_evaluate(hub: Any, model: Model) -> None:

@@ -101,7 +101,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
     """Samples of the run in lines of the script, on all ranks and in a phase. Of a model's call the line
     that makes it counts; none of torch's own code where samples of libraries are asked for."""
-    found: dict[str, float] = {}
+    found, called = dict[str, float](), dict[str, tuple[float, str]]()
     for facts in filter(has_frames, ranks):
         tree = CallTree(facts.script_stacks, facts.script_frames)
         own = own_stacks(facts, tree) & ~tree.is_loss
@@ -115,4 +115,5 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             words = written(line.file, line.line, line.function)
             found[words] = found.get(words, 0.0) + line.time_ns
-    return found
+            called[words] = max(called.get(words, (0.0, "")), (line.time_ns, line.call))
+    return {f"{words}, in {called[words][1]}" if called[words][1] else words: n for words, n in found.items()}

@@ -10,7 +10,7 @@ from time import time_ns
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ddprof.capture.describe.stacks import is_library
+from ddprof.capture.describe.stacks import script_frame
 from ddprof.capture.files.call_log import described
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class CallRecord:
         if isinstance(tensor, list | tuple):
             tensor = tensor[0] if tensor else None
         inner = sys._getframe(2)
-        caller = _caller(inner)
+        caller = script_frame(inner, _MAX_DEPTH) or inner
         # The line of a frame is looked up in a table of all lines of its function, and the hash of its code is made of
         # all that it holds: several microseconds each. So places are told by the identity of the code.
         shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
@@ -137,15 +137,3 @@ def _called_by(caller: FrameType, inner: FrameType) -> str:
     if module.startswith(_COLLECTIVES):
         return ""
     return f"{module.partition('.')[0]} {outermost.f_code.co_name}"
-
-
-def _caller(frame: FrameType) -> FrameType:
-    """The innermost frame of the user's own code, from `frame` outwards; `frame` itself where there is none."""
-    found: FrameType | None = frame
-    for _ in range(_MAX_DEPTH):
-        if found is None:
-            break
-        if not is_library(found.f_code.co_filename):
-            return found
-        found = found.f_back
-    return frame

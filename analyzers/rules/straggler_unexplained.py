@@ -76,10 +76,10 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
     late_us, rank = float(measures.timed_us[worst]), job.rank_ids[worst]
     if not late_us or int(np.argmax(measures.late_us)) != worst:
         return None
-    if any(rank in one.ranks or (not one.ranks and one.lost_us >= late_us) for one in found):
+    line = measures.alone.get(worst)
+    if any(rank in one.ranks or (line is None and not one.ranks and one.lost_us >= late_us) for one in found):
         return None
     share = late_us / measures.step_us
-    line = measures.alone.get(worst)
     if line is None and share < UNKNOWN_SHARE:
         return None
     return Candidate(

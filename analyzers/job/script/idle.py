@@ -84,6 +84,8 @@ def script_time(facts: RankFacts) -> ScriptTime:
         found = intervals.intersect(held, in_user_code)
         return ScriptTime(found, found, 1.0, np.where(own, time_by_stack(facts, found), 0.0))
     meetings = intervals.union(*facts.meetings.bounds)
+    if computes(facts):  # a device rank's call returns at once, and its time is Python's
+        meetings = intervals.merge(meetings, intervals.union(*facts.script_calls.bounds))
     occupied = intervals.merge(intervals.union(*facts.spans_of(*SPAN_CAUSES).bounds), meetings, blocked(facts))
     beside = intervals.subtract(phases.beside(facts.marks), occupied)
     between = intervals.subtract(idle, phases.every)

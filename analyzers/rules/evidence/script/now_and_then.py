@@ -70,7 +70,8 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     """A finding where the timers of CPU ranks show that they take turns at long forward passes; else None."""
     ranks = measures.job.ranks
     timed = now_and_then(ranks, in_forward=True) if all(computes(facts) for facts in ranks) else None
-    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD:
+    beside = None if timed is None else now_and_then(ranks, in_forward=False)
+    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or (beside and beside.cost >= BESIDE):
         return None
     cost_us = timed.cost * measures.step_us
     return Candidate(

@@ -29,6 +29,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
+from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_rank
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
@@ -68,8 +69,10 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
 
 
 def _is_held(measures: Measures, position: int) -> bool:
-    """True where one line of the script, or one place between two operators, holds a rank."""
-    return position in measures.alone or held_between(measures.job.ranks, position, measures.cpu_stops) is not None
+    """True where one line of the script, a thread of it, or one place between two operators, holds a rank."""
+    ranks = measures.job.ranks
+    held = position in measures.alone or position in threads_alone(ranks)
+    return held or held_between(ranks, position, measures.cpu_stops) is not None
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:

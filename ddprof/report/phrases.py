@@ -7,7 +7,18 @@ import os
 import statistics
 
 from ddprof.causes import CAUSES
-from ddprof.findings import CRITICAL_SHARE, HIGH, WARNING_SHARE, Doubt, Evidence, Finding, Fix, Recoverable, Remark
+from ddprof.findings import (
+    CRITICAL_SHARE,
+    HIGH,
+    WARNING_SHARE,
+    Basis,
+    Doubt,
+    Evidence,
+    Finding,
+    Fix,
+    Recoverable,
+    Remark,
+)
 from ddprof.report.model import AppliedSetting, Calibration, Report
 from ddprof.units import format_between, format_count, format_name, format_range, format_ranks, format_share, format_us
 from ddprof.untrusted.plain_text import clean as clean
@@ -179,6 +190,8 @@ def cost_words(report: Report, finding: Finding) -> str:
         others = "other ranks are" if finding.ranks else "other work is"
         return f"{cost}; the fix saves nothing: {others} just as late"
     if gain_us > (1 + ALIKE) * cost_us:
+        if finding.basis == Basis.TIMED:
+            return f"{cost}; it costs more outside the trace"
         more = "other work of these ranks" if finding.waited_us else "the delay that it causes elsewhere"
         return f"{cost}; the fix saves more: {more} shrinks too"
     if gain_us < (1 - ALIKE) * cost_us:

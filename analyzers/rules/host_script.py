@@ -73,10 +73,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _in_windows(measures: Measures) -> Iterator[Candidate]:
     """Candidates: what the traced steps hold."""
     job = measures.job
-    others, runs_us = _who_run_it(measures)
+    others, every_us = _who_run_it(measures)
     if not len(others):
         return
-    idle = measures.script_us
+    idle, runs_us = measures.script_us, averages.typical(every_us[others])
+    every_us = np.minimum(every_us, OTHER_FACTOR * runs_us)  # of one that runs more, what is said here
+    if len(whose(every_us)):
+        return
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
     mine = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
     all_run_us = np.minimum(idle, OTHER_FACTOR * runs_us)
@@ -121,20 +124,17 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
         fixes=tuple(_fix(line, what, steps) for line, what in zip(told, kind, strict=True)),
         ceiling_us=(1 - left) * cost_us,
         band=0.25,
-        times_us=tuple(all_run_us.tolist()),
+        times_us=tuple(every_us.tolist()),
     )
 
 
-def _who_run_it(measures: Measures) -> tuple[Array, float]:
-    """Positions of the ranks that run what the typical one runs, and for how long that one does, us per step. What few
-    ranks alone run is said with what makes these late.
+def _who_run_it(measures: Measures) -> tuple[Array, Array]:
+    """Positions of the ranks that run what the typical one runs, and for how long each rank does, us per step; shape
+    (ranks,). What few ranks alone run is said with what makes these late.
     """
-    idle = measures.script_us
-    others = np.setdiff1d(np.arange(len(measures.job.ranks)), [*measures.alone, *whose(idle)])
-    if not len(others):
-        return others, 0.0
     # Hosts that run ahead hide a part of it, on every rank another: the time it takes tells that all run it.
-    return others, averages.typical(np.maximum(idle, _runs_us(measures))[others])
+    every_us = np.maximum(measures.script_us, _runs_us(measures))
+    return np.setdiff1d(np.arange(len(every_us)), [*measures.alone, *whose(every_us)]), every_us
 
 
 def _best_seen(measures: Measures, positions: Array) -> int:

@@ -58,6 +58,8 @@ def test_needs_frames_and_counts_what_hosts_that_run_ahead_hide_on_some_ranks(tm
     (found,) = candidates(ID, made.measures)
     assert found.ranks == ()
     assert found.lost_us > float(made.measures.script_us.mean())  # and what ranks wait for the slowest
+    (found,) = candidates(ID, replace(made.measures, script_us=np.array([6_000.0, 300.0, 100.0])))
+    assert found.ranks == () and min(found.times_us) > 4_000.0
 
 
 @pytest.mark.parametrize("own_us", [[0.0, 0.0], [6_000.0, 0.0, 0.0]], ids=["frames around phases", "one rank"])

@@ -71,8 +71,10 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     ranks = measures.job.ranks
     timed = now_and_then(ranks, in_forward=True) if all(computes(facts) for facts in ranks) else None
     beside = None if timed is None else now_and_then(ranks, in_forward=False)
-    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or (beside and beside.cost >= BESIDE):
+    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or len(whose(timed.times)):
         return None
+    if beside is not None and beside.cost >= BESIDE:
+        return None  # script_now_and_then says it
     cost_us = timed.cost * measures.step_us
     return Candidate(
         id=rule_id,

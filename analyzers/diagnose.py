@@ -30,6 +30,7 @@ from ddprof.findings import (
     Abstention,
     Candidate,
     Change,
+    ContradictsItself,
     Doubt,
     Finding,
     Fix,
@@ -105,7 +106,11 @@ class _Heard:
         unseen = why if rule.needs_whole_run or why == ONE_STEP_LEFT else None  # else communication tells
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
-        heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)
+        heard: list[Candidate | Abstention] = []
+        try:
+            heard.extend([Abstention(rule.id, unseen)] if unseen else detect(measures))
+        except ContradictsItself as error:  # a defect of the rule, and no reason to say nothing of the job
+            heard.append(Abstention(rule.id, str(error)))
         said = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
         said = said or [*left_out(rule, measures)]
         candidates = [c for c in said if isinstance(c, Candidate)]

@@ -116,6 +116,10 @@ class Change:
     target: str = ""  # a ledger cause, a group role, ... as the kind wants it
 
 
+class ContradictsItself(ValueError):
+    """A finding whose evidence says something else."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """Record of what a rule yields: a cause, who, the evidence and the fix.
@@ -141,9 +145,9 @@ class Candidate:
     times_us: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError where it is of the whole job, and few ranks alone have the time that it is about."""
+        """Raises ContradictsItself where it is of the whole job, and few ranks alone have the time it is about."""
         if not self.ranks and len(whose(self.times_us)):
-            raise ValueError(f"{self.id}: a time that few ranks alone have is no finding on the whole job")
+            raise ContradictsItself("few ranks alone have the time that a finding on the whole job was made of")
 
 
 @dataclass(frozen=True)

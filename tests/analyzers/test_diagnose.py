@@ -3,6 +3,7 @@
 import pytest
 from labelled_runs import Labelled, Runs
 
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis, diagnose
 from ddprof.findings import Basis, Candidate, Change, Rule
 from ddprof.report.phrases import gain_words
@@ -82,3 +83,16 @@ def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monke
     found = {f.id: f for f in diagnosed(run, monkeypatch, said).findings}
     assert found["slow device"].recoverable_us.value > 0.03 * run.measures.step_us
     assert found["all"].recoverable_us.value > found["slow device"].recoverable_us.value
+
+
+def test_a_rule_that_contradicts_itself_has_not_judged_and_the_others_have(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = (9.0, 0.0, 0.0, 0.0)
+    wrong = Rule("a", "a", lambda _: iter([Candidate("a", "", (), 1.0, (), Basis.RECORDED, times_us=times)]))
+    slow = catalogue()["straggler.compute"]
+    monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {"a": wrong, slow.id: slow})
+    run = labelled(slow.id)
+    said = diagnose(run.measures, run.pricer)
+    assert [f.id for f in said.findings] == [slow.id]
+    assert [(a.id, a.reason[:15]) for a in said.abstentions] == [("a", "few ranks alone")]

@@ -9,7 +9,8 @@ How to fix: no barrier in the loop: collectives order ranks already. Gather tens
 steps.
 Limits: objects are told from tensors where ddprof captured the run, barriers by torch's operator too; those of a
 library are named as well. Calls that begin after the traced steps are told on CPU ranks, by the step timers and the log
-of the last calls that capture keeps. A barrier that something outside PyTorch relies on (files, a server) cannot simply go.
+of the last calls that capture keeps. A barrier that something outside PyTorch relies on (files, a server) cannot simply
+go.
 Sources: torch.distributed documentation (barrier, all_gather_object).
 """
 

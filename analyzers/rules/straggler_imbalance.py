@@ -9,7 +9,7 @@ How the gain is priced: where ranks take turns, the run is replayed with each st
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
 ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A
-single step cannot show who changes. CPU ranks that take turns at long forward passes outside the traced steps are told
+single step cannot show who changes. CPU ranks that have long forward passes in turn outside the traced steps are told
 by the step timers alone, where one at a time is long beyond chance. Unequal pipeline stages are pipeline.imbalance.
 Sources: OSDI'25 section 5.3 (sequence length imbalance: 21 % of jobs).
 """

@@ -67,7 +67,7 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
 
 
 def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
-    """A finding where the timers of CPU ranks show that they take turns at long forward passes; else None."""
+    """A finding where the timers of CPU ranks show that they have long forward passes in turn; else None."""
     ranks = measures.job.ranks
     timed = now_and_then(ranks, in_forward=True) if all(computes(facts) for facts in ranks) else None
     beside = None if timed is None else now_and_then(ranks, in_forward=False)
@@ -78,7 +78,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     cost_us = timed.cost * measures.step_us
     return Candidate(
         id=rule_id,
-        summary=f"ranks take turns at long forward passes: {format_share(timed.cost)} of the steps outside the trace",
+        summary=f"ranks have long forward passes in turn: {format_share(timed.cost)} of the steps outside the trace",
         ranks=(),
         lost_us=cost_us,
         changes=(),

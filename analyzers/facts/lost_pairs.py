@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.completeness import LOST_SHARE, MIN_LOST
 from ddprof.analyzers.facts.cpu.operators import shapes_of
 from ddprof.analyzers.facts.device import launch_rows
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, of_kinds
+from ddprof.tables import NULL, Array, Table, distinct, of_kinds
 from ddprof.units import format_share
 
 
@@ -50,13 +50,13 @@ def _calls(trace: RankTrace, steps: Table) -> list[tuple[Array, Array]]:
     rows, step = rows[inside], step[inside]
     if not len(rows):
         return []
-    kind = np.unique(np.stack((events["name"][rows], shapes_of(trace, rows))), axis=1, return_inverse=True)[1].ravel()
+    _, kind = distinct(events["name"][rows], shapes_of(trace, rows))
     order = np.lexsort((at_ns[rows], kind, step))
     rows, step, kind = rows[order], step[order], kind[order]
     first = np.flatnonzero(np.diff(kind, prepend=-1) | np.diff(step, prepend=-1))
     count = np.diff(first, append=len(rows))
     place = np.arange(len(rows)) - np.repeat(first, count)
-    call = np.unique(np.stack((kind, np.repeat(count, count), place)), axis=1, return_inverse=True)[1].ravel()
+    _, call = distinct(kind, np.repeat(count, count), place)
     launched = np.isin(external[rows], _above_work(trace))
     return [(call[step == number], launched[step == number]) for number in range(len(steps))]
 

@@ -6,6 +6,7 @@ node, and nodes are only what can move.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.contract import contract, is_changed
-from ddprof.analyzers.replay.graph.program import stream_count, write_program
+from ddprof.analyzers.replay.graph.program import packed, stream_count, write_program
 from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import Graph, Node, Program, RankGraph, Scenario
 
@@ -110,9 +111,9 @@ class _State:
         """When each section of a rank's host began."""
         return self.host[self._section[at] : self._section[at + 1]]
 
-    def nodes(self, at: int) -> list[int]:
+    def nodes(self, at: int) -> Sequence[int]:
         """When each node of a rank ended."""
-        return self.ends[self._node[at] : self._node[at + 1]]
+        return array("q", self.ends[self._node[at] : self._node[at + 1]])
 
     def streams(self, at: int) -> list[int]:
         """When each stream of a rank ended."""
@@ -165,7 +166,7 @@ def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
     ]
 
 
-def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[list[int], list[int], list[int]]:
+def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[Sequence[int], ...]:
     """Values of each node of the program: `queue`, `take` and `host` of `Contracted`."""
     if not graph.ranks:
         return [], [], []
@@ -174,11 +175,10 @@ def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[lis
         for rank, recorded in zip(graph.ranks, graph.recorded, strict=True)
     ]
     columns = ([r.queue for r in ranks], [r.take for r in ranks], [r.host for r in ranks])
-    queue, take, host = (np.concatenate(parts)[program.at].tolist() for parts in columns)
-    return queue, take, host
+    return tuple(packed(np.concatenate(parts)[program.at]) for parts in columns)
 
 
-def _run(program: Program, contracted: tuple[list[int], list[int], list[int]], state: _State) -> None:
+def _run(program: Program, contracted: tuple[Sequence[int], ...], state: _State) -> None:
     """Evaluate every node once."""
     host, ends, starts, stream_end, latest = state.host, state.ends, state.starts, state.stream_end, state.latest
     nodes = zip(

@@ -86,13 +86,13 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
     node, first, last = _chains(moved, section, dep, anchors)
     ops = Ops(
         **vars(moved),
-        dep=dep,
+        dep=dep.astype(np.int32),  # numbers of operations: many, and none near 2^31
         launch_lag_ns=launch_lag,
         queue_lag_ns=queue_lag,
         dep_lag_ns=dep_lag,
         transfer_ns=_transfers(job, position, moved, anchors, shortest_ns),
-        section=section,
-        node=node,
+        section=section.astype(np.int32),
+        node=node.astype(np.int32),
     )
     marks = facts.steps["mark_end_ns"]
     return RankGraph(

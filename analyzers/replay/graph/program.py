@@ -35,11 +35,11 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
     met = zip(rank.tolist(), index.tolist(), is_comm.tolist(), strict=True)
     return Program(
         kind=kind.tolist(),
-        node=_packed(index + _before(nodes)[rank]),
+        node=packed(index + _before(nodes)[rank]),
         track=track.tolist(),
-        dep=_packed(dep),
-        dep_lag=_packed(dep_lag),
-        section=_packed(section),
+        dep=packed(dep),
+        dep_lag=packed(dep_lag),
+        section=packed(section),
         links=[links[r].get(i, ()) if meets else () for r, i, meets in met],
         at=_before(2 * nodes + anchors)[rank] + index + part * nodes[rank],
         rank=rank,
@@ -47,7 +47,7 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
     )
 
 
-def _packed(values: Array) -> Sequence[int]:
+def packed(values: Array) -> Sequence[int]:
     """Python ints, which a list keeps at five times the memory."""
     return array("q", values.astype(np.int64).tobytes())
 

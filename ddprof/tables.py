@@ -98,6 +98,8 @@ class Table:
 
     def take(self, rows: Array) -> Table:
         """The rows selected by a boolean mask or an index array."""
+        if rows.dtype == bool and rows.all():
+            return self
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
 
     def replace(self, **columns: Any) -> Table:

@@ -96,9 +96,9 @@ class Program:
     Nodes, streams and host sections are numbered through over all ranks, in their order.
     """
 
-    kind: list[int]
+    kind: Sequence[int]
     node: Sequence[int]
-    track: list[int]
+    track: Sequence[int]
     dep: Sequence[int]  # node it waits for (-1: none); of a host: what it blocked for
     dep_lag: Sequence[int]  # ns; of a BATCH: when the batch was ready, reference clock
     section: Sequence[int]

@@ -15,7 +15,8 @@ import numpy as np
 from ddprof.analyzers.replay.model import Node, Program, RankGraph
 from ddprof.tables import Array
 
-_Gate = tuple[int, bool, tuple[int, ...]]  # place in the rank's order, whether it is a FINISH, instances
+# Of each gate the place in the rank's order, whether it is a FINISH, instances.
+_Gates = tuple[Sequence[int], Sequence[int], list[tuple[int, ...]]]
 _Turn = tuple[int, int, int]  # rank, half-open range of its order
 
 
@@ -34,12 +35,12 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
     part = np.where(is_host, 2, is_comm.astype(np.int64))  # of `Contracted`
     met = zip(rank.tolist(), index.tolist(), is_comm.tolist(), strict=True)
     return Program(
-        kind=kind.tolist(),
-        node=packed(index + _before(nodes)[rank]),
-        track=track.tolist(),
-        dep=packed(dep),
+        kind=kind.astype(np.uint8).tobytes(),
+        node=packed(index + _before(nodes)[rank], "i"),
+        track=packed(track, "i"),
+        dep=packed(dep, "i"),
         dep_lag=packed(dep_lag),
-        section=packed(section),
+        section=packed(section, "i"),
         links=[links[r].get(i, ()) if meets else () for r, i, meets in met],
         at=_before(2 * nodes + anchors)[rank] + index + part * nodes[rank],
         rank=rank,
@@ -47,9 +48,9 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
     )
 
 
-def packed(values: Array) -> Sequence[int]:
-    """Python ints, which a list keeps at five times the memory."""
-    return array("q", values.astype(np.int64).tobytes())
+def packed(values: Array, code: str = "q") -> Sequence[int]:
+    """Python ints, of `code` bytes each: a list takes 40. Of nodes and streams there are far fewer than 2^31."""
+    return array(code, values.astype(code).tobytes())
 
 
 def _before(count: Array) -> Array:
@@ -120,12 +121,11 @@ def _turns(
     is_broken = False
     while ready:
         index = ready.popleft()
-        own, until = gates[index], whole[index]
-        for gate in range(passed[index], len(own)):
-            at, is_finish, instances = own[gate]
+        (at, is_finish, met), until = gates[index], whole[index]
+        for gate in range(passed[index], len(met)):
             stuck = -1
-            for instance in instances:
-                if is_finish:
+            for instance in met[gate]:
+                if is_finish[gate]:
                     if arrived[instance] < needed[instance]:
                         stuck = instance
                         break
@@ -134,7 +134,7 @@ def _turns(
                 if arrived[instance] >= needed[instance] and instance in waiting:
                     ready.extend(waiting.pop(instance))
             if stuck >= 0:
-                passed[index], until = gate, at
+                passed[index], until = gate, at[gate]
                 waiting.setdefault(stuck, []).append(index)
                 break
         turns.append((index, begun[index], until))
@@ -147,9 +147,9 @@ def _turns(
     return turns, is_broken
 
 
-def _gates(rank: RankGraph, links: Mapping[int, tuple[int, ...]]) -> list[_Gate]:
+def _gates(rank: RankGraph, links: Mapping[int, tuple[int, ...]]) -> _Gates:
     """Gates: where a rank arrives at other ranks' communications, and where it waits for them; in order."""
     kind, index = rank.order.kind, rank.order.index
     rows = np.flatnonzero((kind == Node.POST) | (kind == Node.FINISH))
-    found = zip(rows.tolist(), (kind[rows] == Node.FINISH).tolist(), index[rows].tolist(), strict=True)
-    return [(at, is_finish, links[node]) for at, is_finish, node in found if links.get(node)]
+    met = [links.get(node, ()) for node in index[rows].tolist()]
+    return packed(rows, "i"), (kind[rows] == Node.FINISH).tobytes(), met

@@ -22,6 +22,9 @@ from ddprof.tables import Array
 DEFAULT_PREFETCH = 2  # batches per worker of a DataLoader: torch's own
 
 
+Met = tuple[int, ...]  # instances that a node takes part in
+
+
 class Anchor(enum.IntEnum):
     """Why the host blocked."""
 
@@ -102,7 +105,7 @@ class Program:
     dep: Sequence[int]  # node it waits for (-1: none); of a host: what it blocked for
     dep_lag: Sequence[int]  # ns; of a BATCH: when the batch was ready, reference clock
     section: Sequence[int]
-    links: list[tuple[int, ...]]  # instances of a communication that rendezvous
+    links: Sequence[Met]  # of a communication that rendezvous
     at: Array  # row of the node's values in the `Contracted` of all ranks, one after another
     rank: Array  # index of its rank
     is_broken: bool  # members of some instances never arrive: who goes on then depends on the instances
@@ -123,7 +126,7 @@ class RankGraph:
     marks_ns: Array  # step marks after the first, host times
     node_first: Array  # first operation of each chain, index into Ops
     node_last: Array
-    links: Mapping[int, tuple[int, ...]]  # node -> instances it takes part in
+    links: Sequence[Met]  # of each node
     order: Order
     beside: Array  # share of each operation that ran beside communication
     has_host: bool  # False: a timeline without host calls, where only the device says how long a step took

@@ -17,9 +17,8 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.work import beside_comm, step_of_launch
+from ddprof.analyzers.facts.work import company, step_of_launch
 from ddprof.analyzers.job.model import Pipeline
-from ddprof.analyzers.job.peers.kernels import ALONE
 from ddprof.analyzers.job.slowdown import Slowdown, unknown_slowdown
 from ddprof.tables import Array, distinct
 
@@ -126,7 +125,7 @@ def _kernels(facts: RankFacts, steps: int) -> _Kernels:
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
     dur = (ops["end_ns"] - ops["start_ns"])[mine]
     compute_ns = float(dur.sum())
-    alone = beside_comm(facts, mine) < ALONE
+    alone = company(facts)[0][mine]
     mine, dur = mine[alone], dur[alone]
     keys, kernel = distinct(ops["name"][mine], ops["shape"][mine])
     launches = np.bincount(kernel, minlength=keys.shape[1])

@@ -127,10 +127,15 @@ def _turns(ranks: Sequence[RankGraph], links: Sequence[Sequence[Met]], missing: 
                     missing[instance] -= 1
                     if missing[instance] <= 0 and instance in waiting:
                         ready.extend(waiting.pop(instance))
-            elif stuck := [instance for instance in met[gate] if missing[instance] > 0]:
-                passed[index], until = gate, at[gate]
-                waiting.setdefault(stuck[0], []).append(index)
-                break
+                continue
+            for instance in met[gate]:
+                if missing[instance] > 0:
+                    passed[index], until = gate, at[gate]
+                    waiting.setdefault(instance, []).append(index)
+                    break
+            else:
+                continue
+            break
         turns.append((index, begun[index], until))
         begun[index] = until
         if not ready and waiting:  # a truncated window: the smallest instance goes, or all would wait for ever

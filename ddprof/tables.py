@@ -98,7 +98,7 @@ class Table:
 
     def take(self, rows: Array) -> Table:
         """The rows selected by a boolean mask or an index array."""
-        if rows.dtype == bool and rows.all():
+        if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
             return self
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
 
@@ -187,6 +187,19 @@ def _dense(values: Array) -> tuple[Array, int]:
     is_given[values - low] = True
     place = np.cumsum(is_given) - 1
     return place[values - low], int(place[-1]) + 1
+
+
+def first_rows(kind: Array) -> Array:
+    """The first row of each kind, by kind; kinds are numbers from 0 on, as those of strings are."""
+    row = np.full(int(kind.max(initial=-1)) + 1, -1)
+    row[kind[::-1]] = np.arange(len(kind))[::-1]
+    return row[row >= 0]
+
+
+def stable_order(kind: Array) -> Array:
+    """The order that sorts kinds as `distinct` numbers them, and keeps that of rows of one kind."""
+    few = not len(kind) or int(kind.max()) < 2**16  # numpy sorts 16 bits without comparing them
+    return np.argsort(kind.astype(np.uint16) if few else kind, kind="stable")
 
 
 def to_parquet(table: Table) -> bytes:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddprof.analyzers.facts.model import STEPS
-from ddprof.tables import NULL, Column, Schema, among, distinct
+from ddprof.tables import NULL, Column, Schema, among, distinct, first_rows, stable_order
 
 TWO = Schema("two columns of a test", (Column("at_ns", "int64", ""), Column("name", "str", "")))
 
@@ -44,3 +44,10 @@ def test_distinct_finds_what_numpy_finds(rows: list[tuple[int, int, bool]]) -> N
     kinds, which = distinct(*columns)
     known, expected = np.unique(np.stack(columns), axis=1, return_inverse=True)
     assert (kinds.tolist(), which.tolist()) == (known.tolist(), expected.ravel().tolist())
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_kinds_are_sorted_as_numpy_sorts_them(kinds: list[int]) -> None:
+    values = np.array(kinds, np.int64)
+    assert stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
+    assert first_rows(values).tolist() == np.unique(values, return_index=True)[1].tolist()

@@ -18,7 +18,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, among, of_kinds
+from ddprof.tables import NULL, Array, Table, among, first_rows, of_kinds
 
 TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
 USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
@@ -75,10 +75,10 @@ def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) 
     long, usual, start, end = (values[is_stall] for values in (long, usual, start, end))
     drained = _is_drained(ops, end)
     order = np.argsort(ops["launch_ns"], kind="stable")
-    launches = ops.take(order[ops["launch_ns"][order] != NULL])
-    _, first = np.unique(launches["name"], return_index=True)
-    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(launches.take(np.sort(first))), start, end)
-    keep &= drained | ~_within(_calls(launches), start, end)
+    order = order[ops["launch_ns"][order] != NULL]
+    first = first_rows(ops["name"][order])
+    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(ops, order[np.sort(first)]), start, end)
+    keep &= drained | ~_within(_calls(ops, order), start, end)
     kept = np.flatnonzero(keep)
     around = _innermost(trace, rows, start[kept], end[kept])
     placed = _is_placed(events["kind"], owner[long[kept]], owner[long[kept] + 1], around)
@@ -129,8 +129,8 @@ def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
     return np.where(known, np.maximum(upper[at], 1), 0), known & (first[at] == long)
 
 
-def _calls(launches: Table) -> Intervals:
-    return launches["launch_ns"], launches["launch_end_ns"]
+def _calls(ops: Table, rows: Array) -> Intervals:
+    return ops["launch_ns"][rows], ops["launch_end_ns"][rows]
 
 
 def _within(spans: Intervals, start: Array, end: Array) -> Array:

@@ -25,6 +25,7 @@ from ddprof.analyzers.replay.price import Pricer, pricer
 from ddprof.analyzers.sampling.choose import ALL, parse_ranks, sample
 from ddprof.analyzers.sampling.notes import sample_notes
 from ddprof.analyzers.summarise import summarise
+from ddprof.analyzers.workers.cluster import connected
 from ddprof.analyzers.workers.engine_name import LOCAL, parse_engine
 from ddprof.analyzers.workers.local import in_processes, processes
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
@@ -206,8 +207,6 @@ def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], Res
         return
     if engine.address is not None and (options.workers or options.max_memory):
         raise UsageError(f"--engine {engine.text}: its workers and their memory are the cluster's own")
-    from ddprof.analyzers.workers.cluster import connected  # what a local analysis does not need
-
     with connected(engine, count) as cluster:
 
         def near_the_data(sources: Sequence[Source]) -> Found:

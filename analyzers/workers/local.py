@@ -62,8 +62,6 @@ def _pool(workers: int, has_threads: bool) -> Executor:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_all_start_methods, get_context
 
-    import numpy.ma  # noqa: F401 - np.unique would in each process of its own
-
     method = "fork" if "fork" in get_all_start_methods() and not has_threads else "spawn"
     return ProcessPoolExecutor(workers, mp_context=get_context(method))
 

@@ -338,7 +338,8 @@ def _shifted(compute: Array, operators: Array) -> tuple[Array, Array]:
 def _last(counts: Sequence[int], given: Sequence[int]) -> Array:
     """Places of the last `given` units of each pass: what a pass has too little of, its first units have none of."""
     end, number = np.cumsum(counts), np.array(given)
-    return np.arange(number.sum()) + np.repeat(end - np.cumsum(number), number)
+    places: Array = np.arange(number.sum()) + np.repeat(end - np.cumsum(number), number)
+    return places
 
 
 def _padded(values: Array, count: int) -> Array:

@@ -304,7 +304,7 @@ def _table(waits: _Waits, parts: _Parts) -> Table:
         {
             "instance": waits.instance[at],
             "victim": waits.victim[at],
-            "culprit": np.where(culprit == NOBODY, NULL, culprit),
+            "culprit": np.where(culprit == NOBODY, NULL, culprit.astype(np.int64)),
             "cause": parts.cause[order],
             "step": waits.step[at],
             "dur_ns": share,

@@ -11,9 +11,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
@@ -128,8 +130,15 @@ class RankGraph:
     node_last: Array
     links: Sequence[Met]  # of each node
     order: Order
-    beside: Array  # share of each operation that ran beside communication
     has_host: bool  # False: a timeline without host calls, where only the device says how long a step took
+
+    @cached_property
+    def beside(self) -> Array:
+        """Share of each operation that ran beside communication; 0 for communication itself."""
+        ops = self.ops
+        comm = intervals.union(*self.facts.comms.bounds)
+        share = intervals.overlap(comm, ops.start_ns, ops.end_ns) / np.maximum(ops.dur_ns, 1)
+        return np.where(ops.is_comm, 0.0, share)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,8 @@ from itertools import chain
 
 import numpy as np
 
-from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of, rank_execution
 from ddprof.analyzers.execution.operations import NEVER, Operations
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
@@ -44,13 +42,6 @@ def build_graph(job: JobFacts) -> Graph:
         tuple(contract(rank, Scenario()) for rank in ranks),
         execution_of(job).interference(facts),
     )
-
-
-def _beside(facts: RankFacts, ops: Operations) -> Array:
-    """Share of each operation that ran beside communication; 0 for communication itself."""
-    comm = intervals.union(*facts.comms.bounds)
-    share = intervals.overlap(comm, ops.start_ns, ops.end_ns) / np.maximum(ops.dur_ns, 1)
-    return np.where(ops.is_comm, 0.0, share)
 
 
 def measured_span_ns(rank: RankGraph) -> int:
@@ -111,7 +102,6 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
         node_last=last,
         links=_links(job, position, ops, len(first)),
         order=_order(ops, anchors, first, last),
-        beside=_beside(facts, moved),
         has_host=knows_launches(facts),
     )
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 _FEW = 16
+_SPARSE = 16  # values that could be, for each that is: a table of them is then no dearer than to sort
 NULL = int(np.iinfo(np.int64).min)
 
 
@@ -97,6 +98,8 @@ class Table:
 
     def take(self, rows: Array) -> Table:
         """The rows selected by a boolean mask or an index array."""
+        if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
+            return self
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
 
     def replace(self, **columns: Any) -> Table:
@@ -152,6 +155,51 @@ def among(values: Array, few: Array) -> Array:
     for one in few.tolist():
         found |= values == one
     return found
+
+
+def distinct(*columns: Array) -> tuple[Array, Array]:
+    """The different rows of columns of whole numbers, sorted, of shape (columns, kinds), and the kind of each row.
+
+    np.unique by an axis answers the same, and compares rows byte by byte for it.
+    """
+    kind, kinds = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        own, of_own = _dense(column)
+        kind, kinds = _dense(kind * of_own + own)
+    row = np.empty(kinds, np.int64)
+    row[kind] = np.arange(len(kind))
+    return np.stack([column[row] for column in columns]), kind
+
+
+def _dense(values: Array) -> tuple[Array, int]:
+    """For each value its place among the different ones, and how many these are."""
+    if not len(values):
+        return np.empty(0, np.int64), 0
+    values = values.astype(np.int64, copy=False)
+    low, high = int(values.min()), int(values.max())
+    if high - low > _SPARSE * len(values):  # what is missing lies far below what is not
+        low = int(values.min(initial=high, where=values != low)) - 1
+        values = np.maximum(values, low)
+    if high - low > _SPARSE * len(values):
+        known, place = np.unique(values, return_inverse=True)
+        return place, len(known)
+    is_given = np.zeros(high - low + 1, bool)
+    is_given[values - low] = True
+    place = np.cumsum(is_given) - 1
+    return place[values - low], int(place[-1]) + 1
+
+
+def first_rows(kind: Array) -> Array:
+    """The first row of each kind, by kind; kinds are numbers from 0 on, as those of strings are."""
+    row = np.full(int(kind.max(initial=-1)) + 1, -1)
+    row[kind[::-1]] = np.arange(len(kind))[::-1]
+    return row[row >= 0]
+
+
+def stable_order(kind: Array) -> Array:
+    """The order that sorts kinds as `distinct` numbers them, and keeps that of rows of one kind."""
+    few = not len(kind) or int(kind.max()) < 2**16  # numpy sorts 16 bits without comparing them
+    return np.argsort(kind.astype(np.uint16) if few else kind, kind="stable")
 
 
 def to_parquet(table: Table) -> bytes:

@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
     RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
-    | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
+    | {"derived_once", FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY, TRUST},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddprof.analyzers.facts.model import STEPS
-from ddprof.tables import Column, Schema, among
+from ddprof.tables import NULL, Column, Schema, among, distinct, first_rows, stable_order
 
 TWO = Schema("two columns of a test", (Column("at_ns", "int64", ""), Column("name", "str", "")))
 
@@ -36,3 +36,18 @@ def test_a_table_that_was_sent_has_the_schema_of_this_process_and_a_second_one_i
 def test_among_finds_what_numpy_finds(values: list[int], few: list[int]) -> None:
     found = among(np.array(values, np.int32), np.array(few, np.int64))
     assert found.tolist() == np.isin(values, few).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(-3, 9), st.sampled_from([NULL, 0, 7, 2**40]), st.booleans()), max_size=40))
+def test_distinct_finds_what_numpy_finds(rows: list[tuple[int, int, bool]]) -> None:
+    columns = [np.array([row[at] for row in rows], dtype) for at, dtype in enumerate((np.int8, np.int64, bool))]
+    kinds, which = distinct(*columns)
+    known, expected = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    assert (kinds.tolist(), which.tolist()) == (known.tolist(), expected.ravel().tolist())
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_kinds_are_sorted_as_numpy_sorts_them(kinds: list[int]) -> None:
+    values = np.array(kinds, np.int64)
+    assert stable_order(values).tolist() == np.argsort(values, kind="stable").tolist()
+    assert first_rows(values).tolist() == np.unique(values, return_index=True)[1].tolist()

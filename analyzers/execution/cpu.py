@@ -81,7 +81,7 @@ class CpuExecution:
             row=rows,
             start_ns=comms["start_ns"][rows],
             dur_ns=(comms["end_ns"] - comms["start_ns"])[rows],
-            track=comms["track"][rows].astype(np.int64),
+            track=comms["track"][rows],
             launch_ns=issued_ns(comms)[rows],
             is_comm=np.ones(len(rows), bool),
             is_copy=np.zeros(len(rows), bool),

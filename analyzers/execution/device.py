@@ -62,21 +62,21 @@ class DeviceExecution:
         launch = np.where(stalled_launches(ops), np.minimum(ops["launch_end_ns"], ops["start_ns"]), launch)
         rows = np.flatnonzero((ops["start_ns"] >= steps["start_ns"][0]) & (launch < steps["mark_end_ns"][-1]))
         rows = rows[np.lexsort((ops["start_ns"][rows], ops["track"][rows]))]
-        track = ops["track"][rows].astype(np.int64)
+        track = ops["track"][rows]
         launch = launch[rows]
         # The first operation of a stream needs something to follow: without a known launch, the first step mark.
         first = np.ones(len(rows), bool)
         first[1:] = track[1:] != track[:-1]
         launch[first & (launch == NEVER)] = steps["start_ns"][0]
         return Operations(
-            row=rows,
+            row=rows.astype(np.int32),
             start_ns=ops["start_ns"][rows],
             dur_ns=(ops["end_ns"] - ops["start_ns"])[rows],
             track=track,
             launch_ns=launch,
             is_comm=ops["work"][rows] == Work.COMM,
             is_copy=ops["work"][rows] == Work.COPY,
-            comm=np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]),
+            comm=np.where(ops["comm"][rows] == NULL, -1, ops["comm"][rows]).astype(np.int32),
         )
 
     def host_busy(self, facts: RankFacts) -> Intervals:

@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
@@ -138,14 +139,14 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
         return none, none, none
     done = events["correlation"][of_kinds(events["kind"], DEVICE_KINDS) & given]
     linked = np.isin(events["correlation"][calls], done)
-    called = np.isin(done, events["correlation"][(events["kind"] == Kind.RUNTIME) & given])
-    if called.sum() <= LINKED_SHARE * len(done):
+    if (launch_rows(trace) >= 0).sum() <= LINKED_SHARE * len(done):
         return none, none, none
     at, unlinked = events["ts_ns"][calls], ~linked
     step = np.searchsorted(steps["start_ns"], at, side="right") - 1
     inside = (step >= 0) & (at < steps["end_ns"][step])
-    work = _work_of_a_call(events["name"][calls], events["correlation"][calls], done)
-    work[launches_one[events["name"][calls]]] = 1
+    work, graphs = np.ones(len(calls), np.int64), np.flatnonzero(~launches_one[events["name"][calls]])
+    if len(graphs):
+        work[graphs] = _work_of_a_call(events["name"][calls[graphs]], events["correlation"][calls[graphs]], done)
     lost, launches = (np.bincount(step[of], work[of], count).astype(np.int64) for of in (inside & unlinked, inside))
     in_a_row = _most_in_a_row(at[inside], unlinked[inside], step[inside], count)
     np.maximum.at(in_a_row, step[inside & unlinked], work[inside & unlinked])

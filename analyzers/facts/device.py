@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import DEVICE_OPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_comm_kernel, matches
+from ddprof.derived_once import remembered
 from ddprof.model import DEVICE_KINDS, Device, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, of_kinds
 
@@ -40,7 +41,7 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
     """
     events = trace.events
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
-    launch = launch_rows(trace, rows)
+    launch = launch_rows(trace)[rows]
     found = launch >= 0
     size_bytes = np.full(len(rows), NULL, np.int64)
     if len(trace.copies):
@@ -78,13 +79,18 @@ def _work(trace: RankTrace, rows: Array) -> Array:
     return np.where(comm, Work.COMM, np.where(copy, Work.COPY, Work.COMPUTE))
 
 
-def launch_rows(trace: RankTrace, rows: Array) -> Array:
-    """Event row of the runtime call that has the same correlation id; -1 where there is none."""
+@remembered
+def launch_rows(trace: RankTrace) -> Array:
+    """For each event of a device the row of the runtime call that has the same correlation id; -1 where there is none,
+    and for all other events.
+    """
     events = trace.events
-    runtime = np.flatnonzero(
-        (events["kind"] == Kind.RUNTIME) & (events["correlation"] != NULL) & (events["correlation"] != 0)
-    )
-    return lookup(events["correlation"][runtime], runtime, events["correlation"][rows])
+    kind, correlation = events["kind"], events["correlation"]
+    runtime = np.flatnonzero((kind == Kind.RUNTIME) & (correlation != NULL) & (correlation != 0))
+    rows = np.flatnonzero(of_kinds(kind, DEVICE_KINDS))
+    found = np.full(len(events), -1, np.int32)
+    found[rows] = lookup(correlation[runtime], runtime, correlation[rows])
+    return found
 
 
 def lookup(keys: Array, values: Array, wanted: Array) -> Array:

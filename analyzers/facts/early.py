@@ -23,7 +23,7 @@ def is_early(ops: Table) -> Array:
     `track`, `start_ns`, `launch_ns` of DEVICE_OPS.
     """
     launched = ops["launch_ns"] != NULL
-    if not launched.any():
+    if launched.all() or not launched.any():
         return np.zeros(len(ops), bool)
     first = np.full(int(ops["track"].max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, ops["track"][launched], ops["start_ns"][launched])

@@ -188,14 +188,12 @@ def _device_tables(
     comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
     threads = _launching_threads(ops, main)
     spans = host_spans(trace, threads, ops, step_marks(steps))
-    bounds = host_bounds(trace, threads)
     tables = {
         "device_ops": ops,
         "comms": comms,
         "messages": messages,
         "host_spans": spans,
-        "stalls": host_stalls(trace, bounds, ops, spans),
-        "silences": host_silences(trace, bounds, spans),
+        **_stops(trace, threads, ops, spans),
         "host_work": HOST_WORK.empty(),
         "host_operators": HOST_OPERATORS.empty(),
     }
@@ -210,6 +208,11 @@ def _device_tables(
     comm = intervals.union(*comms.bounds)
     tables["gaps"] = find_gaps(ops, spans, marks, comm, streams_wait=waits)
     return tables, steps
+
+
+def _stops(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> dict[str, Table]:
+    bounds = host_bounds(trace, threads)  # twice the events: kept for no longer than here
+    return {"stalls": host_stalls(trace, bounds, ops, spans), "silences": host_silences(trace, bounds, spans)}
 
 
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:

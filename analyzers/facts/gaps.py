@@ -21,7 +21,8 @@ MAX_LAUNCH_LATENCY_NS = 200_000
 
 def busy(ops: Table, work: Work) -> Intervals:
     """When any operation of this kind runs on the device (union over streams)."""
-    return intervals.union(*ops.take(ops["work"] == work).bounds)
+    mine = ops["work"] == work
+    return intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:

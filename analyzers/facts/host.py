@@ -26,6 +26,7 @@ from ddprof.analyzers.facts.names import (
 from ddprof.analyzers.facts.script.occupants import script_occupants
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.causes import CAUSE_CODE
+from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, among, concat, of_kinds
@@ -162,6 +163,7 @@ def _spans(trace: RankTrace, found: Sequence[tuple[Array, str]]) -> Table:
     )
 
 
+@remembered
 def phases(trace: RankTrace) -> Table:
     """Forward, backward and optimizer ranges on the host, where annotated; sorted by start."""
     events = trace.events

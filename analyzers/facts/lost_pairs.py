@@ -8,15 +8,13 @@ calls that the other lacks; only lost records leave some of both out.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from ddprof.analyzers.facts.completeness import LOST_SHARE, MIN_LOST
 from ddprof.analyzers.facts.cpu.operators import shapes_of
 from ddprof.analyzers.facts.device import launch_rows
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, of_kinds
+from ddprof.tables import NULL, Array, Table, distinct, of_kinds, stable_order
 from ddprof.units import format_share
 
 
@@ -24,23 +22,23 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
     """A note where more than LOST_SHARE of the calls that launch work, and MIN_LOST in two steps, did so in one of the
     two alone, as often in either.
     """
-    steps_of_calls = _calls(trace, steps)
-    lost = launches = 0
-    for (call, launched), (other, other_launched) in pairwise(steps_of_calls):
-        _, here, there = np.intersect1d(call, other, assume_unique=True, return_indices=True)
-        one, two = launched[here], other_launched[there]
-        lost += 2 * int(min((one & ~two).sum(), (two & ~one).sum()))
-        launches += int((one | two).sum())
+    call, step, launched = _calls(trace, steps)
+    order = stable_order(call)
+    call, step, launched = call[order], step[order], launched[order]
+    again = (call[1:] == call[:-1]) & (step[1:] == step[:-1] + 1)
+    one, two, at = launched[:-1][again], launched[1:][again], step[1:][again]
+    either = [np.bincount(at[mine], minlength=len(steps)) for mine in (one & ~two, two & ~one)]
+    lost, launches = 2 * int(np.minimum(*either).sum()), int((one | two).sum())
     if lost < MIN_LOST * max(len(steps) - 1, 1) or lost <= LOST_SHARE * launches:
         return []
     issue = f"{trace.path}: {format_share(lost / launches)} of the operators that launch work did so in one step only"
     return [HealthNote(issue, "launches are missing: no finding about the host rests on this time", "error")]
 
 
-def _calls(trace: RankTrace, steps: Table) -> list[tuple[Array, Array]]:
-    """Calls of each step: the calls of operators, each as a number that its likes in other steps have too, and whether
-    they launched work. An operator that is called more often, with these shapes, in another step has other numbers
-    there.
+def _calls(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
+    """Calls of operators in steps, by time: each as a number that its likes in other steps have too, its step, and
+    whether it launched work. An operator that is called more often, with these shapes, in another step has other
+    numbers there.
     """
     events = trace.events
     at_ns, external = events["ts_ns"], events["external_id"]
@@ -48,23 +46,22 @@ def _calls(trace: RankTrace, steps: Table) -> list[tuple[Array, Array]]:
     step = np.searchsorted(steps["mark_ns"], at_ns[rows], side="right") - 1
     inside = (step >= 0) & (at_ns[rows] < steps["mark_end_ns"][np.maximum(step, 0)])
     rows, step = rows[inside], step[inside]
-    if not len(rows):
-        return []
-    kind = np.unique(np.stack((events["name"][rows], shapes_of(trace, rows))), axis=1, return_inverse=True)[1].ravel()
-    order = np.lexsort((at_ns[rows], kind, step))
-    rows, step, kind = rows[order], step[order], kind[order]
-    first = np.flatnonzero(np.diff(kind, prepend=-1) | np.diff(step, prepend=-1))
+    _, kind = distinct(events["name"][rows], shapes_of(trace, rows))
+    order = stable_order(kind)
+    part = kind[order] * len(steps) + step[order]
+    first = np.flatnonzero(np.diff(part, prepend=-1))
     count = np.diff(first, append=len(rows))
-    place = np.arange(len(rows)) - np.repeat(first, count)
-    call = np.unique(np.stack((kind, np.repeat(count, count), place)), axis=1, return_inverse=True)[1].ravel()
-    launched = np.isin(external[rows], _above_work(trace))
-    return [(call[step == number], launched[step == number]) for number in range(len(steps))]
+    (_, times), alike = distinct(part[first] // max(len(steps), 1), count)
+    numbers = np.cumsum(times) - times  # the first of each kind that is called so many times
+    call = np.empty(len(rows), np.int64)
+    call[order] = np.arange(len(rows)) + np.repeat(numbers[alike] - first, count)
+    return call, step, np.isin(external[rows], _above_work(trace))
 
 
 def _above_work(trace: RankTrace) -> Array:
     """External id of the operator above each device operation."""
     external = trace.events["external_id"]
     rows = np.flatnonzero(of_kinds(trace.events["kind"], DEVICE_KINDS))
-    launch = launch_rows(trace, rows)
+    launch = launch_rows(trace)[rows]
     own = external[rows]
     return np.where((own == NULL) & (launch >= 0), external[np.maximum(launch, 0)], own)

@@ -12,7 +12,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, distinct
 
 CURVE_POINTS = 400  # of a rank's memory over time: more than a screen can show, a few kB
 IN_ORDER = 3  # kernels that follow one another as in the forward pass: fewer may do so by chance (two products)
@@ -89,8 +89,7 @@ def recomputed(ops: Table, strings: Sequence[str]) -> Array:
     again = np.isin(operator, anchors) & back
     if not again.any():
         return marked
-    _, kind = np.unique(np.stack((operator, ops["name"][rows])), axis=1, return_inverse=True)
-    kind = kind.ravel().astype(np.int64)
+    _, kind = distinct(operator, ops["name"][rows])
     repeats = _repeats(kind[~back], kind[back])
     run = np.cumsum(np.append(True, repeats[1:] != repeats[:-1]))
     real = np.isin(run, run[again[back] & repeats])

@@ -10,6 +10,7 @@ a time (forward on the training thread, backward on autograd's), so their bounds
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, among, of_kinds
+from ddprof.tables import NULL, Array, Table, among, first_rows, of_kinds
 
 TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same place
 USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
@@ -39,7 +40,7 @@ class HostBounds:
     owner: Array  # (bounds,), row of the event that begins or ends
     begins: Array  # (bounds,), bool: it begins
 
-    @property
+    @cached_property
     def stops(self) -> Array:
         """Bounds after which nothing begins or ends for MIN_STOP_NS; indices."""
         return np.flatnonzero(np.diff(self.at_ns) >= MIN_STOP_NS)
@@ -48,12 +49,14 @@ class HostBounds:
 def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
     """Bounds of the events of some threads (`threads`: host tracks)."""
     events = trace.events
-    rows = np.flatnonzero(of_kinds(events["kind"], _HOST))
-    rows = rows[among(events["track"][rows], threads) & (events["dur_ns"][rows] >= 0)]
+    is_host = of_kinds(events["kind"], _HOST) & among(events["track"], threads) & (events["dur_ns"] >= 0)
+    rows = np.flatnonzero(is_host).astype(np.int32)
     start = events["ts_ns"][rows]
     at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
     order = np.argsort(at_ns, kind="stable")
-    return HostBounds(rows, at_ns[order], np.concatenate((rows, rows))[order], order < len(rows))
+    begins, at_ns = order < len(rows), at_ns[order]
+    np.subtract(order, len(rows), out=order, where=~begins)  # of millions of bounds: no copy
+    return HostBounds(rows, at_ns, rows[order], begins)
 
 
 def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) -> Table:
@@ -63,22 +66,19 @@ def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) 
     the queue, the first call of each name and the first launch of each kernel, in which libraries and modules are
     loaded.
     """
-    events, rows, at_ns, owner = trace.events, bounds.rows, bounds.at_ns, bounds.owner
-    long = bounds.stops
+    events, rows, at_ns, owner, long = trace.events, bounds.rows, bounds.at_ns, bounds.owner, bounds.stops
     if len(rows) < MIN_OCCURRENCES or not len(long):
         return STALLS.empty()
-    place = 2 * events["name"][owner].astype(np.int64) + ~bounds.begins  # + 1 for an end
-    length = np.diff(at_ns)
-    usual, is_first = _usual(place, length, long, _fallback(trace, place, owner))
-    is_stall = (usual > 0) & (length[long] >= TIMES_USUAL * usual) & ~is_first
-    long, usual = long[is_stall], usual[is_stall]
+    usual, is_first = _usual(trace, bounds)
     start, end = at_ns[long], at_ns[long + 1]
+    is_stall = (usual > 0) & (end - start >= TIMES_USUAL * usual) & ~is_first
+    long, usual, start, end = (values[is_stall] for values in (long, usual, start, end))
     drained = _is_drained(ops, end)
     order = np.argsort(ops["launch_ns"], kind="stable")
-    launches = ops.take(order[ops["launch_ns"][order] != NULL])
-    _, first = np.unique(launches["name"], return_index=True)
-    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(launches.take(np.sort(first))), start, end)
-    keep &= drained | ~_within(_calls(launches), start, end)
+    order = order[ops["launch_ns"][order] != NULL]
+    first = first_rows(ops["name"][order])
+    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(ops, order[np.sort(first)]), start, end)
+    keep &= drained | ~_within(_calls(ops, order), start, end)
     kept = np.flatnonzero(keep)
     around = _innermost(trace, rows, start[kept], end[kept])
     placed = _is_placed(events["kind"], owner[long[kept]], owner[long[kept] + 1], around)
@@ -94,21 +94,22 @@ def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) 
     )
 
 
-def _fallback(trace: RankTrace, place: Array, owner: Array) -> Array:
-    """For each bound but the last what to compare its stretch by where the pair of bounds is rare; NULL for nothing.
+def _usual(trace: RankTrace, bounds: HostBounds) -> tuple[Array, Array]:
+    """Usual length (ns) of the place of each stop, 0 where it has none, and whether it is the place's first.
 
-    A stretch at the beginning of a compiled call is of that call, whatever follows. Any other is of the code around.
+    A place is a pair of bounds. Where the pair is rare, a stretch at the beginning of a compiled call is of that call,
+    whatever follows. Any other is of the code around.
     """
-    begins_call = (place % 2 == 0) & of_kinds(trace.events["kind"], CALLS)[owner]
-    return np.asarray(np.where(begins_call, place, NULL)[:-1])
-
-
-def _usual(place: Array, length: Array, long: Array, fallback: Array) -> tuple[Array, Array]:
-    """Usual length (ns) of the place of each long stretch, 0 where it has none, and whether it is the place's first."""
-    pair = place[:-1] * (int(place.max()) + 1) + place[1:]
-    usual, is_first = _usual_of(pair, length, long)
+    bound = 2 * trace.events["name"][bounds.owner] + ~bounds.begins  # + 1 for an end
+    begins_stop = np.zeros(int(bound.max()) + 1, bool)
+    begins_stop[bound[bounds.stops]] = True
+    rows = np.flatnonzero(begins_stop[bound[:-1]])  # stretches of the other places are compared with no stop
+    before, after = bound[rows].astype(np.int64), bound[rows + 1]
+    length, stops = bounds.at_ns[rows + 1] - bounds.at_ns[rows], np.searchsorted(rows, bounds.stops)
+    usual, is_first = _usual_of(before * len(begins_stop) + after, length, stops)
+    begins_call = bounds.begins[rows] & of_kinds(trace.events["kind"], CALLS)[bounds.owner[rows]]
     rare = np.flatnonzero(usual == 0)
-    usual[rare], is_first[rare] = _usual_of(fallback, length, long[rare])
+    usual[rare], is_first[rare] = _usual_of(np.where(begins_call, before, NULL), length, stops[rare])
     return usual, is_first
 
 
@@ -128,8 +129,8 @@ def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
     return np.where(known, np.maximum(upper[at], 1), 0), known & (first[at] == long)
 
 
-def _calls(launches: Table) -> Intervals:
-    return launches["launch_ns"], launches["launch_end_ns"]
+def _calls(ops: Table, rows: Array) -> Intervals:
+    return ops["launch_ns"][rows], ops["launch_end_ns"][rows]
 
 
 def _within(spans: Intervals, start: Array, end: Array) -> Array:

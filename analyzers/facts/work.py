@@ -14,6 +14,8 @@ from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
+ALONE = 0.05  # of an operation's time beside communication: below it the operation ran alone
+BESIDE = 0.8  # of an operation's time beside communication: above it the operation ran beside it
 FULL_QUEUE_NS = (
     300_000  # a launch call takes about 3 us; one that takes longer found the queue full, or its thread stood still
 )
@@ -81,12 +83,14 @@ def step_of_launch(facts: RankFacts) -> Array:
     return np.where(inside, step, -1)
 
 
-def beside_comm(facts: RankFacts, rows: Array) -> Array:
-    """Share of each of some device operations (`rows`) that ran beside communication, which takes SMs and bandwidth."""
-    start, end = facts.device_ops["start_ns"][rows], facts.device_ops["end_ns"][rows]
-    comm = intervals.union(facts.comms["start_ns"], facts.comms["end_ns"])
-    share: Array = intervals.overlap(comm, start, end) / np.maximum(end - start, 1)
-    return share
+@remembered
+def company(facts: RankFacts) -> tuple[Array, Array]:
+    """Flags of the device operations that ran alone, and of those that ran beside communication, which takes SMs and
+    bandwidth; bool, both of shape (device_ops,). One that did in part is in neither.
+    """
+    start, end = facts.device_ops.bounds
+    beside = intervals.overlap(intervals.union(*facts.comms.bounds), start, end) / np.maximum(end - start, 1)
+    return beside < ALONE, beside > BESIDE
 
 
 def knows_launches(facts: RankFacts) -> bool:

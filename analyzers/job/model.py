@@ -67,8 +67,8 @@ LEDGER = Schema(
 BLAME = Schema(
     "blame",
     (
-        Column("instance", "int64", "row of instances where the wait happened"),
-        Column("victim", "int64", "position of the rank that waited"),
+        Column("instance", "int32", "row of instances where the wait happened"),
+        Column("victim", "int32", "position of the rank that waited"),
         Column(
             "culprit",
             "int64",
@@ -76,7 +76,7 @@ BLAME = Schema(
             nullable=True,
         ),
         Column("cause", "uint8", "what the culprit spent the time on; code of a cause (ddprof.causes)"),
-        Column("step", "int64", "position in the victim's steps", nullable=True),
+        Column("step", "int32", "position in the victim's steps"),
         Column("dur_ns", "int64", "charged time; sums over causes and culprits equal the exposed wait"),
     ),
 )

@@ -11,15 +11,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.tables import Array
 
 DEFAULT_PREFETCH = 2  # batches per worker of a DataLoader: torch's own
+
+
+Met = tuple[int, ...]  # instances that a node takes part in
 
 
 class Anchor(enum.IntEnum):
@@ -96,13 +101,13 @@ class Program:
     Nodes, streams and host sections are numbered through over all ranks, in their order.
     """
 
-    kind: list[int]
+    kind: Sequence[int]
     node: Sequence[int]
-    track: list[int]
+    track: Sequence[int]
     dep: Sequence[int]  # node it waits for (-1: none); of a host: what it blocked for
     dep_lag: Sequence[int]  # ns; of a BATCH: when the batch was ready, reference clock
     section: Sequence[int]
-    links: list[tuple[int, ...]]  # instances of a communication that rendezvous
+    links: Sequence[Met]  # of a communication that rendezvous
     at: Array  # row of the node's values in the `Contracted` of all ranks, one after another
     rank: Array  # index of its rank
     is_broken: bool  # members of some instances never arrive: who goes on then depends on the instances
@@ -123,10 +128,17 @@ class RankGraph:
     marks_ns: Array  # step marks after the first, host times
     node_first: Array  # first operation of each chain, index into Ops
     node_last: Array
-    links: Mapping[int, tuple[int, ...]]  # node -> instances it takes part in
+    links: Sequence[Met]  # of each node
     order: Order
-    beside: Array  # share of each operation that ran beside communication
     has_host: bool  # False: a timeline without host calls, where only the device says how long a step took
+
+    @cached_property
+    def beside(self) -> Array:
+        """Share of each operation that ran beside communication; 0 for communication itself."""
+        ops = self.ops
+        comm = intervals.union(*self.facts.comms.bounds)
+        share = intervals.overlap(comm, ops.start_ns, ops.end_ns) / np.maximum(ops.dur_ns, 1)
+        return np.where(ops.is_comm, 0.0, share)
 
 
 @dataclass(frozen=True)

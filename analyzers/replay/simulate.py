@@ -6,6 +6,7 @@ node, and nodes are only what can move.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.contract import contract, is_changed
-from ddprof.analyzers.replay.graph.program import stream_count, write_program
+from ddprof.analyzers.replay.graph.program import packed, stream_count, write_program
 from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import Graph, Node, Program, RankGraph, Scenario
 
@@ -69,12 +70,13 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     counted = tuple(rank.position not in scenario.on_time for rank in graph.ranks)
     # Nobody waits for ranks that are on time: not for the beginning of their windows, either.
     latest = max((begin for begin, counts in zip(begins, counted, strict=True) if counts), default=max(begins))
-    marks, spans, busy = [], [], []
+    marks, spans, busy, ends = [], [], [], []
     for at, rank in enumerate(graph.ranks):
         marks.append(_marks(rank, scenario, state.sections(at)))
         last_mark = marks[at][-1:] if rank.has_host else ()
         spans.append(max([NEVER, *last_mark, *state.streams(at)]) - begins[at])
-        busy.append(state.in_communication_ns(at))
+        ends.append(state.nodes(at))
+        busy.append(state.in_communication_ns(at, ends[at]))
     return Outcome(
         tuple(spans),
         counted if any(counted) else (True,) * len(counted),
@@ -82,7 +84,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         tuple(busy),
         tuple(max(0, latest - begin) for begin in begins),
         tuple(state.sections(at) for at in range(len(graph.ranks))),
-        tuple(state.nodes(at) for at in range(len(graph.ranks))),
+        tuple(ends),
     )
 
 
@@ -110,19 +112,20 @@ class _State:
         """When each section of a rank's host began."""
         return self.host[self._section[at] : self._section[at + 1]]
 
-    def nodes(self, at: int) -> list[int]:
+    def nodes(self, at: int) -> array[int]:
         """When each node of a rank ended."""
-        return self.ends[self._node[at] : self._node[at + 1]]
+        return array("q", self.ends[self._node[at] : self._node[at + 1]])
 
     def streams(self, at: int) -> list[int]:
         """When each stream of a rank ended."""
         return self.stream_end[self._stream[at] : self._stream[at + 1]]
 
-    def in_communication_ns(self, at: int) -> int:
-        """Time of a rank in communication, waiting included."""
-        rank, first = self._ranks[at], self._node[at]
-        comms = (first + np.flatnonzero(rank.ops.is_comm[rank.node_first])).tolist()
-        return sum(map(self.ends.__getitem__, comms)) - sum(map(self.starts.__getitem__, comms))
+    def in_communication_ns(self, at: int, ends: array[int]) -> int:
+        """Time of a rank in communication, waiting included; `ends`: of its nodes."""
+        rank, starts = self._ranks[at], array("q", self.starts[self._node[at] : self._node[at + 1]])
+        is_comm = rank.ops.is_comm[rank.node_first]
+        began, ended = (np.frombuffer(column, np.int64)[is_comm] for column in (starts, ends))
+        return int((ended - began).sum())
 
 
 def _ends(counts: Sequence[int]) -> list[int]:
@@ -165,7 +168,7 @@ def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
     ]
 
 
-def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[list[int], list[int], list[int]]:
+def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[Sequence[int], ...]:
     """Values of each node of the program: `queue`, `take` and `host` of `Contracted`."""
     if not graph.ranks:
         return [], [], []
@@ -174,11 +177,10 @@ def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[lis
         for rank, recorded in zip(graph.ranks, graph.recorded, strict=True)
     ]
     columns = ([r.queue for r in ranks], [r.take for r in ranks], [r.host for r in ranks])
-    queue, take, host = (np.concatenate(parts)[program.at].tolist() for parts in columns)
-    return queue, take, host
+    return tuple(packed(np.concatenate(parts)[program.at]) for parts in columns)
 
 
-def _run(program: Program, contracted: tuple[list[int], list[int], list[int]], state: _State) -> None:
+def _run(program: Program, contracted: tuple[Sequence[int], ...], state: _State) -> None:
     """Evaluate every node once."""
     host, ends, starts, stream_end, latest = state.host, state.ends, state.starts, state.stream_end, state.latest
     nodes = zip(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import resource_tracker
 from typing import Any, Protocol, TypeVar
 
 from ddprof._version import __version__
@@ -131,6 +130,8 @@ def _made_here(dask: Any, workers: int) -> Iterator[Any]:
     how = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
     # Its processes inherit the mask: Ctrl-C is for this process, which ends them, also while they start. The tracker
     # would lift the mask as it starts.
+    from multiprocessing import resource_tracker  # 3 ms that a local analysis need not wait for
+
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with ExitStack() as masked:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -47,7 +48,9 @@ class _Head(msgspec.Struct):
     health: tuple[HealthNote, ...]
 
 
-_HEAD = msgspec.json.Decoder(_Head)
+@cache
+def _decoder() -> msgspec.json.Decoder[_Head]:
+    return msgspec.json.Decoder(_Head)  # 5 ms, which an analysis without kept facts need not wait for
 
 
 def encode(facts: RankFacts, key: str) -> list[Chunk]:
@@ -68,7 +71,7 @@ def decode(content: bytes, key: str) -> RankFacts | None:
         return None
     at, size = _ALIGNMENT, int.from_bytes(sealed[:_ALIGNMENT], "little")
     try:
-        head = _HEAD.decode(sealed[at : at + size])
+        head = _decoder().decode(sealed[at : at + size])
     except msgspec.MsgspecError:
         return None
     values: dict[str, Any] = {field: getattr(head, field) for field in _Head.__struct_fields__ if field != "sizes"}

@@ -10,7 +10,7 @@ from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, distinct
 
 
 def script_operators(
@@ -28,15 +28,14 @@ def script_operators(
     keep = intervals.contains(intervals.merge(phases.beside(marks), phases.optimizer), start)
     keep &= intervals.contains(intervals.union(*marks), start)
     stack = _stack_at(spans, tree, start, in_optimizer)[keep]
-    keys = np.stack((stack, events["name"][rows[keep]], in_optimizer[keep]))
-    distinct, which = np.unique(keys, axis=1, return_inverse=True)
-    time_ns = np.bincount(which.ravel(), weights=dur[keep], minlength=distinct.shape[1])
+    kinds, which = distinct(stack, events["name"][rows[keep]], in_optimizer[keep])
+    time_ns = np.bincount(which, weights=dur[keep], minlength=kinds.shape[1])
     return SCRIPT_OPERATORS.table(
         {
-            "stack": distinct[0],
-            "name": distinct[1],
-            "in_optimizer": distinct[2].astype(bool),
-            "count": np.bincount(which.ravel(), minlength=distinct.shape[1]),
+            "stack": kinds[0],
+            "name": kinds[1],
+            "in_optimizer": kinds[2].astype(bool),
+            "count": np.bincount(which, minlength=kinds.shape[1]),
             "time_ns": time_ns.astype(np.int64),
         }
     )

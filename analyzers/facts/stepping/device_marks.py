@@ -39,7 +39,7 @@ def steps_of_device_marks(trace: RankTrace) -> Table | None:
     np.minimum.at(start, of_step, events["ts_ns"][marks])
     np.maximum.at(end, of_step, events["ts_ns"][marks] + events["dur_ns"][marks])
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
-    calls = launch_rows(trace, rows)
+    calls = launch_rows(trace)[rows]
     rows, calls = rows[calls >= 0], calls[calls >= 0]
     at, launch = events["ts_ns"][rows], events["ts_ns"][calls]
     is_marked = np.isin(events["track"][rows], events["track"][marks])

@@ -33,21 +33,20 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
             start_ns=np.clip(_queue_free_ns(ops, int(steps["mark_ns"][0])), steps["start_ns"], steps["end_ns"] - 1)
         )
     steps = _with_work(steps, ops["launch_ns"][launched])
-    known = launched | is_early(ops)
-    work = ops.take(known & (ops["work"] != Work.COPY))
-    launch = np.where(work["launch_ns"] == NULL, ALWAYS, work["launch_ns"])
-    compute = work["work"] == Work.COMPUTE
+    work = np.flatnonzero((launched | is_early(ops)) & (ops["work"] != Work.COPY))
+    launch, start, end = np.where(launched, ops["launch_ns"], ALWAYS)[work], ops["start_ns"][work], ops["end_ns"][work]
+    compute = ops["work"][work] == Work.COMPUTE
     free_ns = _queue_free_ns(ops, int(steps["mark_ns"][0]))
 
     def begun(mark_ns: Array) -> Array:
         ended = np.maximum(mark_ns, free_ns)
-        computed = np.maximum(ended, _last_end(launch[compute], work["end_ns"][compute], mark_ns))
-        following = _first_start(launch[compute], work["start_ns"][compute], mark_ns)
+        computed = np.maximum(ended, _last_end(launch[compute], end[compute], mark_ns))
+        following = _first_start(launch[compute], start[compute], mark_ns)
         # Communication that the next step's work does not wait for overlaps it: that step has begun.
-        return np.maximum(computed, np.minimum(_last_end(launch, work["end_ns"], mark_ns), following))
+        return np.maximum(computed, np.minimum(_last_end(launch, end, mark_ns), following))
 
-    start, end = begun(steps["mark_ns"]), begun(steps["mark_end_ns"])
-    return steps.replace(start_ns=start, end_ns=end).take(np.flatnonzero(end > start))
+    begin, until = np.split(begun(np.concatenate((steps["mark_ns"], steps["mark_end_ns"]))), 2)
+    return steps.replace(start_ns=begin, end_ns=until).take(np.flatnonzero(until > begin))
 
 
 def _with_work(steps: Table, launch_ns: Array) -> Table:

@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.work import FULL_QUEUE_NS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, among, concat, of_kinds
+from ddprof.tables import NULL, Array, Table, among, concat, first_rows, of_kinds
 
 # Calls of the CUDA and HIP runtime and driver API that create, load or register; none belongs to a steady step.
 _CREATION = re.compile(
@@ -84,8 +84,7 @@ def _loads(ops: Table, held: Intervals) -> Table:
     A copy loads no code, but the first call of all creates the context.
     """
     order = np.argsort(ops["start_ns"], kind="stable")
-    _, first = np.unique(ops["name"][order], return_index=True)
-    rows = order[first]
+    rows = order[first_rows(ops["name"][order])]
     rows = rows[ops["launch_ns"][rows] != NULL]  # else its code was there before the recording
     rows = rows[
         (ops["work"][rows] != Work.COPY) | (ops["launch_ns"][rows] == ops["launch_ns"][rows].min(initial=NEVER))

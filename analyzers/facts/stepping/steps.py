@@ -124,7 +124,7 @@ def _from_repetition(trace: RankTrace, host: Array) -> Table | None:
     events, rows = trace.events, _repeated_steps(trace)
     if rows is None:
         return None
-    launch = launch_rows(trace, rows)
+    launch = launch_rows(trace)[rows]
     begin = np.where(launch >= 0, events["ts_ns"][launch], events["ts_ns"][rows])
     end = _host_end(trace, host) if (launch >= 0).all() else _window(trace)[1]
     if (np.diff(begin) <= 0).any() or end <= begin[-1]:

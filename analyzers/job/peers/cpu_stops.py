@@ -16,7 +16,7 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.work import free_host
-from ddprof.tables import Array
+from ddprof.tables import Array, distinct
 
 # The shortest slice of Linux's scheduler for which another thread has the core: 0.7 ms x (1 + log2(cores)), on two.
 MIN_STOP_NS = 1_400_000
@@ -158,10 +158,9 @@ def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Piece
     """Operators of a rank, by name and shapes, and its Python between operators, by the operators before and after."""
     ops = facts.host_operators
     start, end = ops["start_ns"], ops["start_ns"] + ops["dur_ns"]
-    pairs = np.stack((ops["name"], ops["shape"]), axis=1)
-    named, which = np.unique(pairs, axis=0, return_inverse=True)
-    texts = [tuple("" if i == NO_STRING else facts.strings[i] for i in pair) for pair in named.tolist()]
-    kind = np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)[which.reshape(-1)]
+    named, which = distinct(ops["name"], ops["shape"])
+    texts = [tuple("" if i == NO_STRING else facts.strings[i] for i in pair) for pair in named.T.tolist()]
+    kind = np.array([codes.setdefault(text, len(codes)) for text in texts], np.int64)[which]
     begun, until = free_host(facts)
     before = np.searchsorted(np.sort(end), begun, side="right") - 1
     after = np.searchsorted(start, until)
@@ -180,9 +179,8 @@ def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> 
     step = np.searchsorted(steps["start_ns"], start_ns, side="right") - 1
     inside = np.flatnonzero((step >= 0) & (start_ns < np.append(steps["end_ns"], 0)[step]))
     order = inside[np.lexsort((start_ns[inside], step[inside], kind[inside]))]
-    group = np.stack((kind[order], step[order]), axis=1)
-    _, first, which = np.unique(group, axis=0, return_index=True, return_inverse=True)
-    number = np.arange(len(order)) - first[which.reshape(-1)]
+    _, group = distinct(kind[order], step[order])
+    number = np.arange(len(order)) - np.searchsorted(group, group)
     return Pieces(np.stack((kind[order], number), axis=1), step[order], dur_ns[order])
 
 
@@ -202,15 +200,14 @@ class Pool:
 def pooled(ranks: Sequence[Pieces]) -> Pool:
     """The pieces of all ranks, to be compared."""
     dur_ns = np.concatenate([own.dur_ns for own in ranks])
-    keys, place = np.unique(np.concatenate([own.key for own in ranks]), axis=0, return_inverse=True)
-    place = place.reshape(-1)
+    keys, place = distinct(*np.concatenate([own.key for own in ranks]).T)
     return Pool(
         rank=np.repeat(np.arange(len(ranks)), [len(own.dur_ns) for own in ranks]),
         step=np.concatenate([own.step for own in ranks]),
         place=place,
         dur_ns=dur_ns,
         usual_ns=_lower_medians(place, dur_ns)[place],
-        keys=keys,
+        keys=keys.T,
     )
 
 

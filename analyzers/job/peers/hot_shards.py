@@ -17,7 +17,7 @@ from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.work import issued_ns, step_of_launch
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, distinct
 
 LOOKUP = re.compile(r"embedding|lookup|fbgemm|\btbe\b|indexselect.*sparse", re.IGNORECASE)
 AT_PACE = 0.25  # of a rank's compute: the quarter that compares best is work of which every rank has the same
@@ -110,9 +110,8 @@ def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
     before = np.searchsorted(called, facts.steps["mark_ns"])
     place = np.searchsorted(called, issued) - before[step[rows]]
     operator = ops["operator"][rows]
-    name = np.where(operator == NO_STRING, ops["name"][rows], operator).astype(np.int64)
-    kinds, local = np.unique(np.stack((place, name)), axis=1, return_inverse=True)
-    spent = np.bincount(local.ravel(), weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=kinds.shape[1])
+    kinds, local = distinct(place, np.where(operator == NO_STRING, ops["name"][rows], operator))
+    spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=kinds.shape[1])
     return {
         (int(where), facts.strings[int(what)]): float(us) / steps
         for (where, what), us in zip(kinds.T, spent, strict=True)

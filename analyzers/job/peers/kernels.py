@@ -15,17 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import beside_comm, issued_ns, step_of_launch
-from ddprof.tables import Array
+from ddprof.analyzers.facts.work import company, issued_ns, step_of_launch
+from ddprof.tables import Array, distinct
 
 COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
-ALONE = 0.05  # of a kernel's time beside communication: below it the kernel ran alone
-BESIDE = 0.8  # of a kernel's time beside communication: above it the kernel ran beside it
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,20 @@ class Kernels:
     names: tuple[str, ...]
     name: Array  # row of `names`
     step: Array
-    place: Array  # the how many-th of its name in its step, from 0
+    issued_ns: Array
     dur_ns: Array
     is_beside: Array  # ran beside communication, else alone
     is_either: Array  # ran one way or the other, not partly
+
+    @cached_property
+    def place(self) -> Array:
+        """The how many-th of its name in its step each is, from 0."""
+        part = self.name * (int(self.step.max(initial=0)) + 1) + self.step
+        order = np.lexsort((self.issued_ns, part))
+        ordered = part[order]
+        place = np.empty(len(part), np.int64)
+        place[order] = np.arange(len(part)) - np.searchsorted(ordered, ordered)
+        return place
 
 
 @dataclass(frozen=True)
@@ -60,33 +69,18 @@ def kernels_by_place(facts: RankFacts, steps: int) -> Kernels:
     ops = facts.device_ops
     step = step_of_launch(facts)
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
-    shape = ops["shape"][mine].astype(np.int64)
-    named = ops["name"][mine].astype(np.int64) * 2**32 + np.where(shape == NO_STRING, 2**31, shape)
-    found, name = np.unique(named, return_inverse=True)
-    share = beside_comm(facts, mine)
+    shape, none = ops["shape"][mine], len(facts.strings)
+    found, name = distinct(ops["name"][mine], np.where(shape == NO_STRING, none, shape))
+    texts, (is_alone, is_beside) = (*facts.strings, ""), company(facts)
     return Kernels(
-        names=tuple(_words(facts, code) for code in found.tolist()),
+        names=tuple(texts[named] + texts[shaped] for named, shaped in found.T.tolist()),
         name=name,
         step=step[mine],
-        place=_places(name * steps + step[mine], issued_ns(ops)[mine]),
+        issued_ns=issued_ns(ops)[mine],
         dur_ns=(ops["end_ns"] - ops["start_ns"])[mine].astype(float),
-        is_beside=share > BESIDE,
-        is_either=(share < ALONE) | (share > BESIDE),
+        is_beside=is_beside[mine],
+        is_either=(is_alone | is_beside)[mine],
     )
-
-
-def _words(facts: RankFacts, code: int) -> str:
-    name, shape = divmod(code, 2**32)
-    return facts.strings[name] + (facts.strings[shape] if shape < 2**31 else "")
-
-
-def _places(part: Array, at_ns: Array) -> Array:
-    """The how many-th of its part each row is, by time; from 0."""
-    order = np.lexsort((at_ns, part))
-    ordered = part[order]
-    place = np.empty(len(part), np.int64)
-    place[order] = np.arange(len(part)) - np.searchsorted(ordered, ordered)
-    return place
 
 
 def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.derived_once import remembered
-from ddprof.tables import Array
+from ddprof.tables import Array, distinct
 
 MOST_SHARE = (
     0.9  # of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py)
@@ -80,12 +80,12 @@ def _tensors_given(ran: Ran) -> set[tuple[str, Tensor]]:
 def _elements_by_step(facts: RankFacts, shared: set[tuple[str, Tensor]], steps: int) -> Array:
     ops, inside, text = facts.host_operators, _step_of(facts), facts.strings
     mine = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
-    pairs, which = np.unique(np.stack((ops["name"][mine], ops["shape"][mine])), axis=1, return_inverse=True)
+    pairs, which = distinct(ops["name"][mine], ops["shape"][mine])
     own = [
         sum(np.prod(tensor, dtype=float) for tensor in tensors(text[shape]) if (text[name], tensor) not in shared)
         for name, shape in pairs.T.tolist()
     ]
-    each = np.array(own, float)[which.ravel()]
+    each = np.array(own, float)[which]
     return np.bincount(inside[mine], weights=each, minlength=steps)[:steps]
 
 

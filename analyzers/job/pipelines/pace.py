@@ -17,11 +17,10 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.work import beside_comm, step_of_launch
+from ddprof.analyzers.facts.work import company, step_of_launch
 from ddprof.analyzers.job.model import Pipeline
-from ddprof.analyzers.job.peers.kernels import ALONE
 from ddprof.analyzers.job.slowdown import Slowdown, unknown_slowdown
-from ddprof.tables import Array
+from ddprof.tables import Array, distinct
 
 QUARTILES = (0.25, 0.5, 0.75)
 MIN_LAUNCHES = 4  # of a kernel on a rank, for quartiles
@@ -126,11 +125,9 @@ def _kernels(facts: RankFacts, steps: int) -> _Kernels:
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
     dur = (ops["end_ns"] - ops["start_ns"])[mine]
     compute_ns = float(dur.sum())
-    alone = beside_comm(facts, mine) < ALONE
+    alone = company(facts)[0][mine]
     mine, dur = mine[alone], dur[alone]
-    named = np.stack((ops["name"][mine].astype(np.int64), ops["shape"][mine].astype(np.int64)))
-    keys, kernel = np.unique(named, axis=1, return_inverse=True)
-    kernel = kernel.reshape(-1)
+    keys, kernel = distinct(ops["name"][mine], ops["shape"][mine])
     launches = np.bincount(kernel, minlength=keys.shape[1])
     kept = np.flatnonzero(launches >= MIN_LAUNCHES)
     order = np.lexsort((dur, kernel))

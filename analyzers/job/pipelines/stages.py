@@ -26,7 +26,7 @@ from ddprof.analyzers.job.pipelines.messages import (
 )
 from ddprof.analyzers.job.pipelines.passes import passes_of
 from ddprof.analyzers.job.pipelines.rounds import Seen, count_rounds
-from ddprof.tables import Array
+from ddprof.tables import Array, distinct
 
 # Of the messages to the next stage: as many from the last to the first go around; of v chunks (v - 1) / v do, v <= 8.
 AROUND = 0.95
@@ -83,11 +83,10 @@ def _neighbours(links: Iterable[Link]) -> dict[int, set[int]]:
 
 def _one_way(messages: Messages) -> set[int]:
     """Ranks with a communication that only sends or only receives."""
-    key = np.stack((messages.rank, messages.comm))
-    owner, of = np.unique(key, axis=1, return_inverse=True)
-    sent = np.bincount(of.reshape(-1), weights=messages.sends, minlength=owner.shape[1])
-    count = np.bincount(of.reshape(-1), minlength=owner.shape[1])
-    return set(owner[0, (sent == 0) | (sent == count)].tolist())
+    (owner, _), of = distinct(messages.rank, messages.comm)
+    sent = np.bincount(of, weights=messages.sends, minlength=len(owner))
+    count = np.bincount(of, minlength=len(owner))
+    return set(owner[(sent == 0) | (sent == count)].tolist())
 
 
 def _begin_by_sending(messages: Messages) -> set[int]:

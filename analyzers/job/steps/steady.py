@@ -263,16 +263,15 @@ def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
     """True where every rank runs clearly more kernels in the step, and takes longer for it, than in the others, which
     run as many as one another. Where one rank alone does, the others wait for it: that is somebody's lateness.
     """
-    if int(others.sum()) < FEWEST_OTHERS:
+    longest_usual_ns = (1 + WORTH_SAYING) * float(np.median(walls.job_wall[others]))
+    if int(others.sum()) < FEWEST_OTHERS or not float(walls.job_wall[step]) > longest_usual_ns:
         return False
     ranks = ~np.isnan(walls.kernels[:, step]) & ~np.isnan(walls.kernels[:, others]).all(axis=1)
     rest = walls.kernels[ranks][:, others]
     usual = np.nanmedian(rest, axis=1, keepdims=True)
     alike = bool((usual > 0).all() and not (np.abs(rest - usual) > COUNT_TOLERANCE * usual).any())
     more = (walls.kernels[ranks][:, [step]] > (1 + COUNT_TOLERANCE) * np.nanmax(rest, axis=1, keepdims=True)).all()
-    more &= ranks.any()
-    usual_ns = float(np.median(walls.job_wall[others]))
-    return alike and bool(more) and float(walls.job_wall[step]) > (1 + WORTH_SAYING) * usual_ns
+    return alike and bool(more & ranks.any())
 
 
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:

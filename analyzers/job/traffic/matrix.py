@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, distinct
 
 OUTSIDE = -1  # a rank that is in none of the units
 
@@ -124,8 +124,8 @@ def _messages_of(facts: RankFacts) -> list[tuple[bool, int, float]]:
     called = np.where(messages["called_ns"] == NULL, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
     known = facts.is_issued_in_steps(called) & (messages["peer"] != NULL) & (messages["size_bytes"] != NULL)
     sends, peer, size = (messages[name][known] for name in ("is_send", "peer", "size_bytes"))
-    keys, which = np.unique(np.stack((sends.astype(np.int64), peer)), axis=1, return_inverse=True)
-    total = np.bincount(which.ravel(), weights=size, minlength=keys.shape[1])
+    keys, which = distinct(sends, peer)
+    total = np.bincount(which, weights=size, minlength=keys.shape[1])
     return [(bool(sent), int(other), float(size)) for (sent, other), size in zip(keys.T.tolist(), total, strict=True)]
 
 

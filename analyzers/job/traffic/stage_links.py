@@ -14,7 +14,7 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.links import MIN_RATIO
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, distinct
 
 MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does not move
 SAME_FAULT = 0.5  # of the slowest link's excess: what another link must have to be called slow beside it
@@ -120,14 +120,14 @@ def _messages(job: JobFacts) -> _Messages:
     crosses = hosts[rank[:, 0]] != hosts[rank[:, 1]]
     size = instances["size_bytes"][instance]
     between = np.where((size == NULL)[:, None], _stage_of(job)[rank], -1)
-    kind = np.unique(np.column_stack((size, crosses, shares, between)), axis=0, return_inverse=True)[1].reshape(-1)
+    _, kind = distinct(size, crosses, shares, *between.T)
     return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], kind, dur_ns)
 
 
 def _payloads(rank: Array, comm: Array) -> Array:
     """For each membership, how many of them its kernel has."""
-    _, kernel, counts = np.unique(np.stack((rank, comm)), axis=1, return_inverse=True, return_counts=True)
-    payloads: Array = counts[kernel.reshape(-1)]
+    _, kernel = distinct(rank, comm)
+    payloads: Array = np.bincount(kernel)[kernel]
     return payloads
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,6 +30,7 @@ NO_COMPUTE = 0.02  # of the largest compute between two gathers: less (copies of
 SAME_SHARE = 0.9  # of the units, whose successor of k later must be alike for blocks of k units
 FEWEST_UNITS = 4  # of a pass: with fewer there is nothing to repeat
 UNKNOWN = -1  # what a unit launches: nothing marks the end of the last one
+REMEMBERED = 2**8  # passes by the shapes of their units: those of one job are mostly the same
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,12 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
     edges = np.append(facts.steps["mark_ns"], facts.steps["mark_end_ns"][-1])
     step = np.searchsorted(edges, issued, side="right") - 1
     timeline = _Timeline.of(job, position, rows)
+    is_gather, thread = facts.comms["op"][rows] == OP_CODE["all_gather"], _threads(facts, rows)
+    bounds = np.searchsorted(step, np.arange(len(facts.steps) + 1)).tolist()
     found = []
-    for number in range(len(facts.steps)):
-        before = -1
-        for is_backward, part in _split(facts, rows[step == number]):
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        before, own = -1, slice(first, last)
+        for is_backward, part in _split(rows[own], is_gather[own], thread[own]):
             found.append(timeline.one_pass(is_backward, part, before, int(edges[number]), int(edges[number + 1])))
             before = int(part[-1])
     return timeline.units([one for one in found if one.count])
@@ -93,10 +97,12 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
 
 def units_per_block(units: Units) -> int:
     """Number of units that each repeated block of the model is wrapped in; 1 where it is one, or nothing repeats."""
-    return _period(units.shape)
+    return _period(units.shape.tobytes())
 
 
-def _period(shape: Array) -> int:
+@lru_cache(maxsize=REMEMBERED)
+def _period(shapes: bytes) -> int:
+    shape = np.frombuffer(shapes, np.int64)
     if len(shape) < FEWEST_UNITS:
         return 1
     for period in range(1, len(shape) // 2 + 1):
@@ -119,12 +125,21 @@ def _alike(shape: Array, period: int) -> Array:
     return np.asarray(shape[period:][known] == shape[:-period][known])
 
 
-def _like_before(compute: Array, shape: Array) -> Array:
-    """Compute of the units whose end nothing marks, as that of the same units of the block before; the last one, which
-    the head follows, has the rest.
+def _like_before(compute: Array, shape: Array, counts: Sequence[int]) -> Array:
+    """Compute of the units of passes of so many each. Of those whose end nothing marks, as that of the same units of
+    the block before; the last one, which the head follows, has the rest.
     """
+    result, end = compute.copy(), np.cumsum(counts)
     unknown = np.flatnonzero(shape == UNKNOWN)
-    if not len(unknown) or len(unknown) + (period := _period(shape)) > len(shape):
+    for number in np.unique(np.searchsorted(end, unknown, side="right")).tolist():
+        mine = slice(int(end[number]) - counts[number], int(end[number]))
+        result[mine] = _with_ends(compute[mine], shape[mine])
+    return result
+
+
+def _with_ends(compute: Array, shape: Array) -> Array:
+    unknown = np.flatnonzero(shape == UNKNOWN)
+    if len(unknown) + (period := _period(shape.tobytes())) > len(shape):
         return compute
     first = len(shape) - len(unknown)
     earlier = first - period + (unknown - first) % period
@@ -144,7 +159,7 @@ def _sharded_rows(job: JobFacts, position: int) -> Array:
     return np.unique(job.members["comm"][mine][sharded])
 
 
-def _split(facts: RankFacts, rows: Array) -> list[tuple[bool, Array]]:
+def _split(rows: Array, is_gather: Array, thread: Array) -> list[tuple[bool, Array]]:
     """The gathers and reductions of a step, in order of launch, as passes: (is backward, rows).
 
     A backward pass is launched by the autograd engine's thread, as its reductions are. Where launches are not known, or
@@ -153,30 +168,32 @@ def _split(facts: RankFacts, rows: Array) -> list[tuple[bool, Array]]:
     """
     if not len(rows):
         return []
-    back = _by_thread(facts, rows)
+    back = _by_thread(is_gather, thread)
     if back is None:
-        gather = facts.comms["op"][rows] == OP_CODE["all_gather"]
-        units = int((~gather).sum())
-        back = ~gather | (np.cumsum(gather) > units)
+        back = ~is_gather | (np.cumsum(is_gather) > int((~is_gather).sum()))
         back = np.logical_or.accumulate(back)
-    cuts = np.flatnonzero(back[1:] != back[:-1]) + 1
-    return [(bool(back[part[0]]), rows[part]) for part in np.split(np.arange(len(rows)), cuts)]
+    cuts = [0, *(np.flatnonzero(back[1:] != back[:-1]) + 1).tolist(), len(rows)]
+    return [(bool(back[begin]), rows[begin:end]) for begin, end in pairwise(cuts)]
 
 
-def _by_thread(facts: RankFacts, rows: Array) -> Array | None:
+def _threads(facts: RankFacts, rows: Array) -> Array:
+    """Thread that launched each of some communications; NULL where that is not known."""
+    op = facts.comms["device_op"][rows]
+    if not len(facts.device_ops):
+        return np.full(len(rows), NULL)
+    return np.where(op == NULL, NULL, facts.device_ops["thread"][np.where(op == NULL, 0, op)])
+
+
+def _by_thread(is_gather: Array, thread: Array) -> Array | None:
     """Flags of communications that were launched by the thread that launches the reductions; None where all were, or
     where that is not known.
     """
-    op = facts.comms["device_op"][rows]
-    if not len(facts.device_ops) or (op == NULL).any():
-        return None
-    thread = facts.device_ops["thread"][op]
-    reducing = thread[facts.comms["op"][rows] == OP_CODE["reduce_scatter"]]
-    if not len(reducing):
+    reducing = thread[~is_gather]
+    if (thread == NULL).any() or not len(reducing):
         return None
     found, counts = np.unique(reducing, return_counts=True)
     back = thread == found[np.argmax(counts)]
-    return None if (thread == NULL).any() or back.all() else np.asarray(back)
+    return None if back.all() else np.asarray(back)
 
 
 @dataclass(frozen=True)
@@ -253,37 +270,34 @@ class _Timeline:
         unhidden = intervals.overlap(self.idle_beside, np.minimum(since, start[gathers]), start[gathers])
         queued = intervals.overlap(self.compute, np.minimum(launched[gathers], start[gathers]), start[gathers])
         compute, operators = self._computed(passes)
-        of_gather, of_reduction = (
-            np.concatenate([_aligned(rows, one.count) for one, rows in pairs])
-            for pairs in (((one, one.gathers) for one in passes), ((one, one.reductions) for one in passes))
+        counts = [one.count for one in passes]
+        of_gather, of_reduction = np.full((2, sum(counts)), -1)
+        last = _last(counts, [len(one.gathers) for one in passes])
+        of_gather[last] = gathers
+        of_reduction[_last(counts, [len(one.reductions) for one in passes])] = np.concatenate(
+            [one.reductions for one in passes]
         )
+        idle_beside, behind = np.zeros((2, sum(counts)))
+        idle_beside[last], behind[last] = unhidden, queued
         comms = self.facts.comms
         sizes = np.where(of_gather >= 0, comms["size_bytes"][of_gather], comms["size_bytes"][of_reduction])
         size, operator = (np.unique(values, return_inverse=True)[1] for values in (sizes, operators))
         shape = np.where(operators == UNKNOWN, UNKNOWN, size * (operator.max(initial=0) + 1) + operator)
         by_unit = (
             of_gather, of_reduction, _taken(self.transfer_ns, of_gather), _taken(self.transfer_ns, of_reduction),
-            compute, _taken(self.exposed_ns, of_gather), _taken(self.exposed_ns, of_reduction), shape,
+            _like_before(compute, shape, counts), _taken(self.exposed_ns, of_gather),
+            _taken(self.exposed_ns, of_reduction), idle_beside, behind, shape,
         )  # fmt: skip
-        found, unit, row = [], 0, 0
-        for one in passes:
-            mine, own = slice(unit, unit + one.count), slice(row, row + len(one.gathers))
-            unit, row = mine.stop, own.stop
-            gather, reduction, gather_ns, reduce_ns, needed, late, late_reduction, kinds = (c[mine] for c in by_unit)
-            idle_beside, behind = (_padded(values[own].astype(float), one.count) for values in (unhidden, queued))
-            found.append(
-                Units(
-                    one.is_backward, gather, reduction, gather_ns, reduce_ns, _like_before(needed, kinds),
-                    late, late_reduction, idle_beside, behind, kinds,
-                )
-            )  # fmt: skip
-        return found
+        end = np.cumsum(counts).tolist()
+        parts = (slice(until - count, until) for until, count in zip(end, counts, strict=True))
+        return [Units(one.is_backward, *(c[mine] for c in by_unit)) for one, mine in zip(passes, parts, strict=True)]
 
     def _pass_end(self, gathers: Array) -> int:
         """When a forward pass is over at the latest: a further gather's worth of launches after the last one."""
         launched = self.launched_ns[gathers]
-        between = np.diff(launched)
-        return int(launched[-1] + (2 * np.median(between) if len(between) else 0)) + 1
+        between = np.sort(np.diff(launched))
+        middle = between[(len(between) - 1) // 2] + between[len(between) // 2] if len(between) else 0  # twice
+        return int(launched[-1] + middle) + 1
 
     def _computed(self, passes: Sequence[_Pass]) -> tuple[Array, Array]:
         """Compute that each unit waits for, ns, and a number for its operators, both (units of all passes,)."""
@@ -321,9 +335,11 @@ def _shifted(compute: Array, operators: Array) -> tuple[Array, Array]:
     )
 
 
-def _aligned(rows: Array, count: int) -> Array:
-    """Rows of the last units of a pass: what a unit has none of, the first ones have not."""
-    return np.append(np.full(count - len(rows), -1), rows).astype(np.int64)
+def _last(counts: Sequence[int], given: Sequence[int]) -> Array:
+    """Places of the last `given` units of each pass: what a pass has too little of, its first units have none of."""
+    end, number = np.cumsum(counts), np.array(given)
+    places: Array = np.arange(number.sum()) + np.repeat(end - np.cumsum(number), number)
+    return places
 
 
 def _padded(values: Array, count: int) -> Array:

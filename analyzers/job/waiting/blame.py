@@ -74,12 +74,12 @@ class _Parts:
 
     def with_mixes(self, mixes: Mapping[int, Mix]) -> _Parts:
         """These and the parts of other pieces."""
-        piece = np.repeat(np.fromiter(mixes, np.int64), [len(mix) for mix in mixes.values()])
-        keys = np.array([key for mix in mixes.values() for key in mix], np.int64)
+        piece = np.repeat(np.fromiter(mixes, np.int32), [len(mix) for mix in mixes.values()])
+        keys = np.array([key for mix in mixes.values() for key in mix], np.int32)
         ns = np.array([value for mix in mixes.values() for value in mix.values()])
         both = np.append(self.piece, piece)
         order = np.argsort(both, kind="stable")
-        culprit, cause = np.append(self.culprit, keys[:, 0]), np.append(self.cause, keys[:, 1])
+        culprit, cause = np.append(self.culprit, keys[:, 0]), np.append(self.cause, keys[:, 1].astype(np.uint8))
         return _Parts(both[order], culprit[order], cause[order], np.append(self.ns, ns)[order])
 
 
@@ -132,10 +132,10 @@ def _waits(
         keep = (step >= 0) & (step < len(facts.steps))
         columns.append(
             {
-                "victim": np.full(keep.sum(), position),
+                "victim": np.full(keep.sum(), position, np.int32),
                 "instance": members["instance"][member][keep],
                 "arrival": members["start_ns"][member][keep],
-                "step": step[keep],
+                "step": step[keep].astype(np.int32),
                 "dur": (end - start)[keep],
                 "until": end[keep],
                 "moment": end[keep] - clock.offset_ns(position),
@@ -234,18 +234,18 @@ def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
     share = excess.ns[wait, cause] / total[wait]
     count = np.bincount(wait, minlength=len(total))
     of_piece = count[excess.wait]
-    piece = np.repeat(np.arange(len(of_piece)), of_piece)
+    piece = np.repeat(np.arange(len(of_piece), dtype=np.int32), of_piece)
     part = np.arange(len(piece)) + np.repeat((np.cumsum(count) - count)[excess.wait], of_piece)
     part -= np.repeat(np.cumsum(of_piece) - of_piece, of_piece)
     ns = share[part] * waits.dur_ns[piece]
     blank = np.flatnonzero((total <= 0)[excess.wait])
-    piece = np.append(piece, blank)
+    piece = np.append(piece, blank.astype(np.int32))
     order = np.argsort(piece, kind="stable")
     piece = piece[order]
     return _Parts(
         piece,
-        np.where(waits.late == NULL, NOBODY, waits.late)[piece],
-        np.append(cause[part], np.full(len(blank), _UNKNOWN))[order],
+        np.where(waits.late == NULL, NOBODY, waits.late).astype(np.int32)[piece],
+        np.append(cause.astype(np.uint8)[part], np.full(len(blank), _UNKNOWN, np.uint8))[order],
         np.append(ns, waits.dur_ns[blank].astype(float))[order],
     )
 
@@ -304,7 +304,7 @@ def _table(waits: _Waits, parts: _Parts) -> Table:
         {
             "instance": waits.instance[at],
             "victim": waits.victim[at],
-            "culprit": np.where(culprit == NOBODY, NULL, culprit),
+            "culprit": np.where(culprit == NOBODY, NULL, culprit.astype(np.int64)),
             "cause": parts.cause[order],
             "step": waits.step[at],
             "dur_ns": share,

@@ -6,7 +6,7 @@ import numpy as np
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR, UNSEEN_NS
-from ddprof.tables import Array
+from ddprof.tables import Array, distinct
 
 
 def unread_wait_ns(job: JobFacts) -> Array:
@@ -20,9 +20,8 @@ def unread_wait_ns(job: JobFacts) -> Array:
     if not len(rows):
         return excess
     size = job.groups["size"][instances["group"][rows]]
-    kinds = np.stack((instances["op"][rows].astype(np.int64), instances["size_bytes"][rows], size))
-    _, kind = np.unique(kinds, axis=1, return_inverse=True)
-    group, kind = instances["group"][rows], kind.ravel()
+    _, kind = distinct(instances["op"][rows], instances["size_bytes"][rows], size)
+    group = instances["group"][rows]
     usual: dict[int, dict[int, float]] = {}
     for k in np.unique(kind).tolist():
         of_kind = kind == k

@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, Clock
 from ddprof.analyzers.job.waiting.members import members_of
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, distinct
 
 # A communication that some member did not record waited for that member if it lasts longer than complete ones of its
 # kind by this factor and this time.
@@ -102,8 +102,7 @@ def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
 
     Instances whose `transfer_ns` is NULL do not count. NULL where fewer than MIN_ALIKE count.
     """
-    _, alike = np.unique(np.stack((matched.group, matched.op, matched.size_bytes)), axis=1, return_inverse=True)
-    alike = alike.reshape(-1)
+    _, alike = distinct(matched.group, matched.op, matched.size_bytes)
     counted = np.flatnonzero(transfer_ns != NULL)
     counted = counted[np.lexsort((transfer_ns[counted], alike[counted]))]
     kinds, first, counts = np.unique(alike[counted], return_index=True, return_counts=True)

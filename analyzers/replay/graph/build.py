@@ -5,12 +5,12 @@ Method: Lumos (MLSys'25) for edges between streams; a communication starts when 
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 
-from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of, rank_execution
 from ddprof.analyzers.execution.operations import NEVER, Operations
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
@@ -18,7 +18,7 @@ from ddprof.analyzers.replay.contract import contract
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.graph.program import write_program
-from ddprof.analyzers.replay.model import Anchor, Anchors, Graph, Node, Ops, Order, RankGraph, Scenario
+from ddprof.analyzers.replay.model import Anchor, Anchors, Graph, Met, Node, Ops, Order, RankGraph, Scenario
 from ddprof.tables import NULL, Array
 
 DEFAULT_LAUNCH_LAG_NS = 6_000  # from a launch to the start on an idle stream, where too few operations show it
@@ -30,8 +30,8 @@ def build_graph(job: JobFacts) -> Graph:
     """The reduced graph of the whole job. Ranks without steps are left out of the rendezvous."""
     arrived, shortest = _last_arrivals(job), _shortest(job)
     ranks = tuple(_rank_graph(job, p, arrived, shortest) for p, facts in enumerate(job.ranks) if len(facts.steps))
-    met = [instance for rank in ranks for instances in rank.links.values() for instance in instances]
-    members = np.bincount(np.array(met, np.int64), minlength=len(job.instances))
+    met = chain.from_iterable(chain.from_iterable(rank.links for rank in ranks))
+    members = np.bincount(np.fromiter(met, np.int64), minlength=len(job.instances))
     spans = [measured_span_ns(rank) for rank in ranks]
     facts = [rank.facts for rank in ranks]
     return Graph(
@@ -42,13 +42,6 @@ def build_graph(job: JobFacts) -> Graph:
         tuple(contract(rank, Scenario()) for rank in ranks),
         execution_of(job).interference(facts),
     )
-
-
-def _beside(facts: RankFacts, ops: Operations) -> Array:
-    """Share of each operation that ran beside communication; 0 for communication itself."""
-    comm = intervals.union(*facts.comms.bounds)
-    share = intervals.overlap(comm, ops.start_ns, ops.end_ns) / np.maximum(ops.dur_ns, 1)
-    return np.where(ops.is_comm, 0.0, share)
 
 
 def measured_span_ns(rank: RankGraph) -> int:
@@ -86,13 +79,13 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
     node, first, last = _chains(moved, section, dep, anchors)
     ops = Ops(
         **vars(moved),
-        dep=dep,
+        dep=dep.astype(np.int32),  # numbers of operations: many, and none near 2^31
         launch_lag_ns=launch_lag,
         queue_lag_ns=queue_lag,
         dep_lag_ns=dep_lag,
         transfer_ns=_transfers(job, position, moved, anchors, shortest_ns),
-        section=section,
-        node=node,
+        section=section.astype(np.int32),
+        node=node.astype(np.int32),
     )
     marks = facts.steps["mark_end_ns"]
     return RankGraph(
@@ -107,9 +100,8 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
         marks_ns=marks,
         node_first=first,
         node_last=last,
-        links=_links(job, position, ops),
+        links=_links(job, position, ops, len(first)),
         order=_order(ops, anchors, first, last),
-        beside=_beside(facts, moved),
         has_host=knows_launches(facts),
     )
 
@@ -225,17 +217,18 @@ def _chains(ops: Operations, section: Array, dep: Array, anchors: Anchors) -> tu
     return node, first, last
 
 
-def _links(job: JobFacts, position: int, ops: Ops) -> dict[int, tuple[int, ...]]:
-    """Instances each communication node takes part in; instances with one member seen are no rendezvous."""
+def _links(job: JobFacts, position: int, ops: Ops, nodes: int) -> list[Met]:
+    """Instances each node takes part in; instances with one member seen are no rendezvous."""
     members = job.members
     mine = members_of(members, position)
     mine = mine[job.instances["members"][members["instance"][mine]] > 1]
-    node_of = dict(zip(ops.comm[ops.is_comm].tolist(), ops.node[ops.is_comm].tolist(), strict=True))
-    links: dict[int, list[int]] = {}
-    for comm, instance in zip(members["comm"][mine].tolist(), members["instance"][mine].tolist(), strict=True):
-        if comm in node_of:
-            links.setdefault(node_of[comm], []).append(instance)
-    return {node: tuple(dict.fromkeys(instances)) for node, instances in links.items()}
+    node_of = np.full(len(job.ranks[position].comms) + 1, -1)  # the last for no communication
+    node_of[ops.comm[ops.is_comm]] = ops.node[ops.is_comm]
+    links: list[Met] = [()] * nodes
+    for node, instance in zip(node_of[members["comm"][mine]].tolist(), members["instance"][mine].tolist(), strict=True):
+        if node >= 0 and instance not in links[node]:
+            links[node] = (*links[node], instance)
+    return links
 
 
 def _order(ops: Ops, anchors: Anchors, first: Array, last: Array) -> Order:

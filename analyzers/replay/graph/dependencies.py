@@ -25,7 +25,7 @@ OVERLAP_WITHOUT_HOST_NS = 50_000
 OVERLAP_DIVISOR = 1_000
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
 RECENT = 64  # communications end nearly in launch order: older ones than so many cannot end last
-AT_ONCE = 4_096  # wait calls looked at together, so that memory does not grow with them
+AT_ONCE = 512  # wait calls looked at together, so that memory does not grow with them
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
-from ddprof.analyzers.replay.model import Node, Program, RankGraph
+from ddprof.analyzers.replay.model import Met, Node, Program, RankGraph
 from ddprof.tables import Array
 
-_Gate = tuple[int, bool, tuple[int, ...]]  # place in the rank's order, whether it is a FINISH, instances
+# Of each gate the place in the rank's order, whether it is a FINISH, instances.
+_Gates = tuple[Sequence[int], Sequence[int], list[Met]]
 _Turn = tuple[int, int, int]  # rank, half-open range of its order
 
 
@@ -32,24 +34,25 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
     row = index + _before(nodes + anchors)[rank] + np.where(is_host, nodes[rank], 0)
     track, dep, dep_lag, section = (column[row] for column in flat)
     part = np.where(is_host, 2, is_comm.astype(np.int64))  # of `Contracted`
-    met = zip(rank.tolist(), index.tolist(), is_comm.tolist(), strict=True)
+    node = index + _before(nodes)[rank]
+    met = [*chain.from_iterable(links), ()]  # a host meets nobody
     return Program(
-        kind=kind.tolist(),
-        node=_packed(index + _before(nodes)[rank]),
-        track=track.tolist(),
-        dep=_packed(dep),
-        dep_lag=_packed(dep_lag),
-        section=_packed(section),
-        links=[links[r].get(i, ()) if meets else () for r, i, meets in met],
+        kind=kind.astype(np.uint8).tobytes(),
+        node=packed(node, "i"),
+        track=packed(track, "i"),
+        dep=packed(dep, "i"),
+        dep_lag=packed(dep_lag),
+        section=packed(section, "i"),
+        links=list(map(met.__getitem__, np.where(is_host, -1, node).tolist())),
         at=_before(2 * nodes + anchors)[rank] + index + part * nodes[rank],
         rank=rank,
         is_broken=is_broken,
     )
 
 
-def _packed(values: Array) -> Sequence[int]:
-    """Python ints, which a list keeps at five times the memory."""
-    return array("q", values.astype(np.int64).tobytes())
+def packed(values: Array, code: str = "q") -> Sequence[int]:
+    """Python ints, of `code` bytes each: a list takes 40. Of nodes and streams there are far fewer than 2^31."""
+    return array(code, values.astype(code).tobytes())
 
 
 def _before(count: Array) -> Array:
@@ -79,11 +82,9 @@ def _numbered_through(ranks: Sequence[RankGraph], nodes: Array, streams: Array, 
     return [np.concatenate(column) for column in columns]
 
 
-def without(links: Mapping[int, tuple[int, ...]], dissolved: frozenset[int]) -> Mapping[int, tuple[int, ...]]:
+def without(links: Sequence[Met], dissolved: frozenset[int]) -> Sequence[Met]:
     """The instances of each node that its rank still has to wait for."""
-    if not dissolved:
-        return links
-    return {node: tuple(i for i in instances if i not in dissolved) for node, instances in links.items()}
+    return [tuple(i for i in met if i not in dissolved) for met in links] if dissolved else links
 
 
 def stream_count(rank: RankGraph) -> int:
@@ -106,50 +107,48 @@ def _in_turn(ranks: Sequence[RankGraph], turns: Sequence[_Turn]) -> tuple[Array,
     return kind, np.concatenate([rank.order.index for rank in ranks])[row], rank_of
 
 
-def _turns(
-    ranks: Sequence[RankGraph], links: Sequence[Mapping[int, tuple[int, ...]]], needed: list[int]
-) -> tuple[list[_Turn], bool]:
-    """The turns that the ranks take, and whether any had to go on without members that never arrive."""
+def _turns(ranks: Sequence[RankGraph], links: Sequence[Sequence[Met]], missing: list[int]) -> tuple[list[_Turn], bool]:
+    """The turns that the ranks take, and whether any had to go on without members that never arrive. `missing`: how
+    many members of each instance have yet to arrive.
+    """
     gates = [_gates(rank, own) for rank, own in zip(ranks, links, strict=True)]
     whole = [len(rank.order.kind) for rank in ranks]
     passed, begun = [0] * len(ranks), [0] * len(ranks)
-    arrived = [0] * len(needed)
     waiting: dict[int, list[int]] = {}
     ready = deque(range(len(ranks)))
     turns: list[_Turn] = []
     is_broken = False
     while ready:
         index = ready.popleft()
-        own, until = gates[index], whole[index]
-        for gate in range(passed[index], len(own)):
-            at, is_finish, instances = own[gate]
-            stuck = -1
-            for instance in instances:
-                if is_finish:
-                    if arrived[instance] < needed[instance]:
-                        stuck = instance
-                        break
-                    continue
-                arrived[instance] += 1
-                if arrived[instance] >= needed[instance] and instance in waiting:
-                    ready.extend(waiting.pop(instance))
-            if stuck >= 0:
-                passed[index], until = gate, at
-                waiting.setdefault(stuck, []).append(index)
-                break
+        (at, is_finish, met), until = gates[index], whole[index]
+        for gate in range(passed[index], len(met)):
+            if not is_finish[gate]:
+                for instance in met[gate]:
+                    missing[instance] -= 1
+                    if missing[instance] <= 0 and instance in waiting:
+                        ready.extend(waiting.pop(instance))
+                continue
+            for instance in met[gate]:
+                if missing[instance] > 0:
+                    passed[index], until = gate, at[gate]
+                    waiting.setdefault(instance, []).append(index)
+                    break
+            else:
+                continue
+            break
         turns.append((index, begun[index], until))
         begun[index] = until
         if not ready and waiting:  # a truncated window: the smallest instance goes, or all would wait for ever
             is_broken = True
             instance = min(waiting)
-            needed[instance] = arrived[instance]
+            missing[instance] = 0
             ready.extend(waiting.pop(instance))
     return turns, is_broken
 
 
-def _gates(rank: RankGraph, links: Mapping[int, tuple[int, ...]]) -> list[_Gate]:
+def _gates(rank: RankGraph, links: Sequence[Met]) -> _Gates:
     """Gates: where a rank arrives at other ranks' communications, and where it waits for them; in order."""
     kind, index = rank.order.kind, rank.order.index
     rows = np.flatnonzero((kind == Node.POST) | (kind == Node.FINISH))
-    found = zip(rows.tolist(), (kind[rows] == Node.FINISH).tolist(), index[rows].tolist(), strict=True)
-    return [(at, is_finish, links[node]) for at, is_finish, node in found if links.get(node)]
+    met = list(map(links.__getitem__, index[rows].tolist()))
+    return packed(rows, "i"), (kind[rows] == Node.FINISH).tobytes(), met

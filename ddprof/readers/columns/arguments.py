@@ -62,7 +62,7 @@ class ArgumentTables:
         self.memory: list[Array] = []
         self._texts = _JsonTexts(strings)
         self._stated: dict[tuple[Any, ...], tuple[int, ...]] = {}
-        self._stated_as: dict[int, int] = {}  # the scanner's number of a statement -> row of the next
+        self._stated_as = np.empty(0, np.int64)  # of each statement by the scanner's number, its row in the next; or -1
         self._statements = np.empty((0, 8), np.int64)
         self.ranks_seen: set[tuple[int, int]] = set()  # ("Rank", "Group size") as collectives state them
 
@@ -118,23 +118,29 @@ class ArgumentTables:
 
     def _scanned_collectives(self, first_row: int, block: Block) -> None:
         """The collectives of a block. Decoded are the first of each new statement and what is not remembered."""
-        numbers = block.stated_as.tolist()
-        firsts = {number: at for at, number in reversed([*enumerate(numbers)]) if number not in self._stated_as}
-        firsts.pop(-1, None)
-        rows = sorted(firsts.values())
-        for at, event in zip(rows, block.events(block.collectives[rows]) if rows else (), strict=True):
-            given = event.args or NO_ARGS
-            if given.group_name is None or as_text(given.group_name) is not None:  # each of another name is counted
-                self._stated_as[numbers[at]] = len(self._statements)
-                self._statements = np.append(self._statements, [self._made(given)], axis=0)
-        known = [self._stated_as.get(number, -1) for number in numbers]
-        odd = [at for at, place in enumerate(known) if place < 0]
-        for row, event in _with_rows(block.collectives[odd], block.events):
+        numbers = block.stated_as
+        known = self._places_of(numbers)
+        new = np.flatnonzero((known < 0) & (numbers >= 0))
+        if len(new):
+            firsts = new[np.sort(np.unique(numbers[new], return_index=True)[1])]
+            for number, event in zip(numbers[firsts].tolist(), block.events(block.collectives[firsts]), strict=True):
+                given = event.args or NO_ARGS
+                if given.group_name is None or as_text(given.group_name) is not None:  # each of another name is counted
+                    self._stated_as[number] = len(self._statements)
+                    self._statements = np.append(self._statements, [self._made(given)], axis=0)
+            known = self._places_of(numbers)
+        for row, event in _with_rows(block.collectives[known < 0], block.events):
             self._collective(first_row + row, event.args or NO_ARGS)
-        kept = np.flatnonzero(np.array(known) >= 0)
-        stated, seq = self._statements[np.array(known)[kept]], block.seq[kept]
+        kept = np.flatnonzero(known >= 0)
+        stated, seq = self._statements[known[kept]], block.seq[kept]
         ours = block.collectives[kept].astype(np.int64) + first_row
         self._scanned.append(np.column_stack((ours, stated[:, :2], np.where(seq >= 0, seq, NULL), stated[:, 2:])))
+
+    def _places_of(self, numbers: Array) -> Array:
+        """The row of each statement, by the scanner's numbers; -1 where it is not remembered."""
+        unknown = int(numbers.max(initial=-1)) + 1 - len(self._stated_as)
+        self._stated_as = np.append(self._stated_as, np.full(max(unknown, 0), -1))
+        return np.where(numbers >= 0, self._stated_as[numbers], -1) if len(self._stated_as) else numbers
 
     def collective_rows(self) -> Array:
         """All collectives, one row each, columns as in COLLECTIVES."""

@@ -84,10 +84,11 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
 
 
 def _joined(columns: EventColumns) -> list[Array]:
-    blocks, columns.blocks = columns.blocks, []
-    if not blocks:
+    if not columns.blocks:
         return [np.empty(0, dtype) for dtype in (np.uint8, np.int32, np.int32, *[np.int64] * 4)]
-    return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+    parts = [list(column) for column in zip(*columns.blocks, strict=True)]
+    columns.blocks.clear()
+    return [np.concatenate(parts.pop(0)) for _ in range(len(parts))]  # each goes once it is joined
 
 
 def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:

@@ -60,7 +60,7 @@ class EventColumns:
         self.device_of: dict[int, tuple[int, int]] = {}  # track -> (device, stream)
         self.thread_names: dict[tuple[Any, Any], str] = {}
         self.process_labels: dict[Any, str] = {}
-        self.defects: Counter[str] = Counter()
+        self.defects = Counter({"null events": 0})  # the first to be told
         self.unknown_categories: Counter[str] = Counter()
         self._shapes = Interned()
         self.arguments = ArgumentTables(self.strings, self._shapes)
@@ -75,7 +75,8 @@ class EventColumns:
     def add(self, events: Block | Sequence[Event | None]) -> None:
         """Append a block. Raises InexactFloats, before anything is changed, where the block must be decoded exactly."""
         if isinstance(events, Block):
-            self._decoded(events.rest)
+            if events.rest:
+                self._decoded(events.rest)
             self._scanned(events)
         else:
             self._decoded(events)

@@ -10,11 +10,12 @@
 
 typedef const uint8_t *Text;
 
-static uint8_t ends_text[256];  /* quote, backslash, control characters */
+static uint8_t ends_text[256];  /* quote, backslash, control characters, and what is no ASCII: that is for msgspec */
 static uint8_t is_space[256];
 
 static void fill_tables(void) {
     memset(ends_text, 1, 0x20);
+    memset(ends_text + 0x80, 1, 0x80);
     ends_text['"'] = ends_text['\\'] = 1;
     is_space[' '] = is_space['\t'] = is_space['\n'] = is_space['\r'] = 1;
 }

@@ -119,15 +119,9 @@ static Outcome place(Scanner *self, Column *columns, const Event *event, Text bl
     return done ? DONE : (PyErr_NoMemory(), RAISED);
 }
 
-static int is_ascii(Text at, Py_ssize_t length) {
-    uint8_t any = 0;
-    for (Py_ssize_t i = 0; i < length; i++) any |= at[i];
-    return any < 0x80;
-}
-
 static Outcome scan_list(Scanner *self, Column *columns, Text block, Py_ssize_t length) {
     Text at = skip_space(block);
-    if (length > INT32_MAX || !is_ascii(block, length) || *at != '[') return GIVE_UP;
+    if (length > INT32_MAX || *at != '[') return GIVE_UP;
     at = skip_space(at + 1);
     if (*at == ']') at++;
     else

@@ -11,7 +11,7 @@ from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTA
 from ddprof.readers.script.frames import Frame, is_library_at
 from ddprof.readers.script.stacks import Script
 from ddprof.readers.side_files.stacks import SampledProcess
-from ddprof.tables import NULL, Array, Table, concat
+from ddprof.tables import NULL, Array, Table, concat, distinct
 
 TRAINING = 0  # number of the training thread
 # A step has at least three parts (forward, backward, and what comes between): with fewer samples than parts, a sample
@@ -104,17 +104,17 @@ def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
 
 def _totals(process: SampledProcess, row: Array) -> Table:
     """SCRIPT_TOTALS of a process: the rows of one stack, phase and thread as one."""
-    keys, which = np.unique(process.counts[:, :3], axis=0, return_inverse=True)
-    sums = np.zeros((len(keys), 3), np.int64)
-    np.add.at(sums, which.ravel(), process.counts[:, 3:])
+    (stack, phase, thread), which = distinct(*process.counts[:, :3].T)
+    sums = np.zeros((len(stack), 3), np.int64)
+    np.add.at(sums, which, process.counts[:, 3:])
     if process.worker is None:
         names = [name for name, _ in process.threads]
-        threads = ["" if n == TRAINING else names[n] if n < len(names) else _ELSEWHERE for n in keys[:, 2].tolist()]
+        threads = ["" if n == TRAINING else names[n] if n < len(names) else _ELSEWHERE for n in thread.tolist()]
     else:
-        threads = [f"worker {process.worker}"] * len(keys)
-    phases = [process.phases[n] if n < len(process.phases) else _ELSEWHERE for n in keys[:, 1].tolist()]
+        threads = [f"worker {process.worker}"] * len(stack)
+    phases = [process.phases[n] if n < len(process.phases) else _ELSEWHERE for n in phase.tolist()]
     sampled = {"samples": sums[:, 0], "time_ns": sums[:, 1], "late_ns": sums[:, 2]}
-    return SCRIPT_TOTALS.table({"thread": threads, "phase": phases, "stack": row[keys[:, 0]], **sampled})
+    return SCRIPT_TOTALS.table({"thread": threads, "phase": phases, "stack": row[stack], **sampled})
 
 
 def _track(process: SampledProcess, tracks: Table) -> int | None:

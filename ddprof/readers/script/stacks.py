@@ -14,7 +14,7 @@ import numpy as np
 from ddprof.intervals import bounds, nested
 from ddprof.model import MODULE_SPANS, MODULE_STACKS, SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
 from ddprof.readers.script.frames import frame_of
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, distinct
 
 # Kineto names the call of each module besides its Python frame, which says the same and where it is written.
 _MODULE = "nn.Module: "
@@ -105,11 +105,11 @@ def _stacks(frame: Array, parent: Array, depth: Array) -> tuple[Table, Array]:
     for level in range(1, int(depth.max()) + 1):
         here = np.flatnonzero(depth == level)
         outer = stack[parent[here]] if level > 1 else np.full(len(here), -1, np.int64)
-        distinct, number = np.unique(np.stack((outer, frame[here])), axis=1, return_inverse=True)
-        stack[here] = made + number.ravel()
-        rows_outer.append(distinct[0])
-        rows_frame.append(distinct[1])
-        made += distinct.shape[1]
+        (its_outer, its_frame), number = distinct(outer, frame[here])
+        stack[here] = made + number
+        rows_outer.append(its_outer)
+        rows_frame.append(its_frame)
+        made += len(its_outer)
     outer = np.concatenate(rows_outer)
     table = {"frame": np.concatenate(rows_frame), "outer": np.where(outer < 0, NULL, outer)}
     return SCRIPT_STACKS.table(table), stack

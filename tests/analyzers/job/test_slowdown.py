@@ -7,8 +7,7 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import NO_STRING, Work
-from ddprof.analyzers.facts.work import beside_comm, step_of_launch
-from ddprof.analyzers.job.peers.kernels import BESIDE
+from ddprof.analyzers.facts.work import company, step_of_launch
 from ddprof.analyzers.job.slowdown import compute_slowdown, interference
 
 
@@ -23,7 +22,7 @@ def test_slowdown_is_of_the_slow_device_alone_and_of_equal_work(labelled: Runs) 
     timeless = []
     for facts in ranks:
         ops = facts.device_ops
-        beside = beside_comm(facts, np.arange(len(ops))) > BESIDE
+        _, beside = company(facts)
         timeless.append(replace(facts, device_ops=ops.replace(end_ns=np.where(beside, ops["end_ns"], ops["start_ns"]))))
     assert interference(timeless) == 0.0
 

@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import UnitLatency, unit_latency
 from ddprof.analyzers.job.traffic.units import Units, typical, unit_passes, units_per_block
+from ddprof.derived_once import remembered
 
 RANKS = 8  # looked at: the units of all ranks are the same
 LATENCY_SHARE = 0.5  # of a call: more is latency than volume
@@ -48,6 +49,7 @@ class UnitCosts:
         return self.merged == 1 and self.prefetchable_us >= LATE_SHARE * self.exposed_us > 0
 
 
+@remembered
 def unit_costs(measures: Measures) -> UnitCosts | None:
     """None where no parameters are gathered, or the trace does not show for what."""
     job = measures.job

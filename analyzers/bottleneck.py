@@ -1,4 +1,4 @@
-"""Bottleneck that holds the step once changes are made: the rules' own candidates, priced on top of them."""
+"""The bottleneck that remains after changes: the candidates of all rules, priced on top of the changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddprof.findings import WARNING_SHARE, Candidate, Change
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The largest cause that is left: a finding's id and words with what it would still save, or a ledger cause."""
+    """The largest remaining cause: a finding's id and words with its gain, or a cause of the ledger."""
 
     id: str
     words: str
@@ -22,7 +22,7 @@ class Bottleneck:
 
 
 def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
-    """The candidate that saves most on top of `changes`; what most of the step is, where none saves 3 % of it."""
+    """The candidate that saves most on top of `changes`; the largest cause of the step where none saves 3 %."""
     step_us = prices.step_us(changes)
     best: tuple[float, Candidate] | None = None
     for said in _candidates(prices.measures):
@@ -40,7 +40,7 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
 
 
 def _candidates(measures: Measures) -> list[Candidate]:
-    """Candidates: what all rules say; those of what the others leave unexplained are asked last."""
+    """Candidates of all rules; rules for what the others leave unexplained run last."""
     rules = catalogue().values()
     found = [said for rule in rules if rule.detect_rest is None for said in rule.detect(measures)]
     explained = [said for said in found if isinstance(said, Candidate)]

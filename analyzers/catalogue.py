@@ -1,4 +1,4 @@
-"""The rules there are: one per file in analyzers/rules, and those that other packages register; and the page of each.
+"""All rules: one per file in analyzers/rules and those that other packages register, with their pages.
 
 A third party adds a rule by an entry point in the group `ddprof.rules` that resolves to a `findings.Rule`.
 """
@@ -42,9 +42,9 @@ def titles() -> dict[str, str]:
 
 
 def page(identifier: str) -> str:
-    """The documentation page of a rule or of a check: the docstring of the module that defines it.
+    """The documentation page of a rule or check: the docstring of its module.
 
-    Raises UsageError for an unknown identifier, with the one that was meant.
+    Raises UsageError for an unknown identifier, naming the closest one.
     """
     one = catalogue().get(identifier) or training_checks().get(identifier)
     if one is None:

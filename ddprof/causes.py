@@ -1,11 +1,11 @@
 """The ledger's causes, one row each: every microsecond of a step is booked to exactly one of them.
 
-The screens, gates, tables and the verdict take from here what they must know of a cause. A further cause is one row
-here and the place that books its time: `analyzers/facts/host.py` for what the host does, `analyzers/facts/gaps.py` for
-other idle time, `analyzers/job/ledger.py` for the rest.
+Screens, gates, tables and the verdict read this table. A new cause is one row here plus the code that books its time:
+`analyzers/facts/host.py` for what the host does, `analyzers/facts/gaps.py` for other idle time,
+`analyzers/job/ledger.py` for the rest.
 
 Colours: the light set was chosen for contrast (WCAG, at least 3 on white) and colour-blind distance; the dark set keeps
-the hues. A letter marks each cause besides, and a texture those that often touch, so that colour is never alone.
+the hues. Each cause also has a letter, and causes that often touch a texture, so that nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cause:
-    """Record of what the product must know of one cause."""
+    """One cause of the ledger: its id, words, letter, colours and the bound that it stands for."""
 
     id: str  # in JSON, tables and gates: never renamed
     label: str  # in legends and table heads
@@ -34,7 +34,7 @@ class Cause:
 
     @property
     def color_name(self) -> str:
-        """The theme's name of the colour: CSS has it as var(--color_name)."""
+        """The theme's name of the colour; in CSS, var(--color_name)."""
         return self.id.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""Device operations of a rank: what ran on which stream, and which host call launched it."""
+"""Device operations of a rank: stream and launching host call of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PEER_COPY = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
 
 
 def accelerator(trace: RankTrace) -> Device:
-    """The rank's device; of which kind by the calls of its runtime, where the header names none but it left events."""
+    """The rank's device, named by the calls of its runtime where the header names none but device events exist."""
     if trace.device.kind != "cpu" or not bool(of_kinds(trace.events["kind"], DEVICE_KINDS).any()):
         return trace.device
     called = np.unique(trace.events["name"][trace.events["kind"] == Kind.RUNTIME])
@@ -34,7 +34,7 @@ def accelerator(trace: RankTrace) -> Device:
 
 
 def device_ops(trace: RankTrace) -> tuple[Table, Array]:
-    """Device operations sorted by start, and for each the event row it comes from (shape (n,), int64).
+    """Device operations sorted by start, and the event row of each (shape (n,), int64).
 
     Memsets and copies inside the device count as compute; copies between devices as communication.
     """
@@ -79,7 +79,7 @@ def _work(trace: RankTrace, rows: Array) -> Array:
 
 
 def launch_rows(trace: RankTrace, rows: Array) -> Array:
-    """Event row of the runtime call that has the same correlation id; -1 where there is none."""
+    """Event row of the runtime call with the same correlation id; -1 for none."""
     events = trace.events
     runtime = np.flatnonzero(
         (events["kind"] == Kind.RUNTIME) & (events["correlation"] != NULL) & (events["correlation"] != 0)
@@ -88,7 +88,7 @@ def launch_rows(trace: RankTrace, rows: Array) -> Array:
 
 
 def lookup(keys: Array, values: Array, wanted: Array) -> Array:
-    """For each of `wanted` the value of the first key that equals it; -1 where there is none or `wanted` is NULL."""
+    """For each of `wanted` the value of the first equal key; -1 where there is none or `wanted` is NULL."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")
@@ -98,7 +98,7 @@ def lookup(keys: Array, values: Array, wanted: Array) -> Array:
 
 
 def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
-    """Name of the CPU operator above each launch, through External id (of the device event, else of the call)."""
+    """Name of the CPU operator above each launch, by External id (of the device event, else of the call)."""
     events = trace.events
     cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
     external = np.where(

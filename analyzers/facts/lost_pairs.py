@@ -1,9 +1,8 @@
-"""Launches that are missing from a file together with what they launched, here and there.
+"""Launch calls that are missing from a file together with their kernels.
 
-Where a buffer drops a call and its kernel, no record lacks its other half, and the device looks idle while the host
-looks slow. The operators tell: of two calls of one operator with the same shapes, at the same place in two steps, one
-launched work and the other none. A step in which the program does more (a library tries its kernels, say) has such
-calls that the other lacks; only lost records leave some of both out.
+Where a buffer drops both, no record lacks its other half, and an idle device looks like a slow host. Operators reveal
+it: of two calls of one operator with equal shapes at the same place in two steps, one launched work and the other did
+not. Extra work in one step (a library that tries kernels) is one-sided; lost records leave holes in both.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from ddprof.units import format_share
 
 
 def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
-    """A note where more than LOST_SHARE of the calls that launch work, and MIN_LOST in two steps, did so in one of the
-    two alone, as often in either.
+    """A note where over LOST_SHARE of the launching calls, and MIN_LOST in two steps, launched in only one of the two,
+    equally often in either.
     """
     steps_of_calls = _calls(trace, steps)
     lost = launches = 0
@@ -38,9 +37,8 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
 
 
 def _calls(trace: RankTrace, steps: Table) -> list[tuple[Array, Array]]:
-    """Calls of each step: the calls of operators, each as a number that its likes in other steps have too, and whether
-    they launched work. An operator that is called more often, with these shapes, in another step has other numbers
-    there.
+    """Operator calls of each step, as numbers that pair equal calls across steps, and whether each launched work. An
+    operator that is called more often with these shapes in another step does not pair.
     """
     events = trace.events
     at_ns, external = events["ts_ns"], events["external_id"]

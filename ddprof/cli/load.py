@@ -1,4 +1,4 @@
-"""Paths on a command line -> reports: traces are analyzed, a saved JSON report is simply read."""
+"""Reports for the paths of a command line: traces are analyzed, saved JSON reports are read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AS_USUAL = Reading()
 def load_reports(
     paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
 ) -> list[Report]:
-    """One report per run found in `paths`. Raises NoUsableInput where there is none."""
+    """One report per run in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
         return [report for path in paths for report in read_saved(Path(path))]
     import_lasting(_ENGINE)
@@ -54,7 +54,7 @@ def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
 
 
 def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
-    """The single run in `path`, with what a replay needs. Raises NoUsableInput where there is none or several."""
+    """The single run in `path`, with its replay. Raises NoUsableInput where there is none or more than one."""
     import_lasting(_ENGINE)
     from ddprof.analyzers.engine import load_runs
 
@@ -71,9 +71,9 @@ def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
 def load_open_run(
     paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
 ) -> OpenRun:
-    """The single run in `paths`, with its traces unless it is a saved report: what an HTML file is made of.
+    """The single run in `paths`, opened for HTML; it has traces unless it is a saved report.
 
-    Raises NoUsableInput where there is none, UsageError where there are several.
+    Raises NoUsableInput where there is none, UsageError where there is more than one.
     """
     import_lasting(_ENGINE)
     from ddprof.analyzers.engine import load_runs
@@ -112,7 +112,7 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def require_complete(reports: Sequence[Report]) -> None:
-    """Under `--strict`: raise NoUsableInput where a run's input is incomplete, naming the first defect."""
+    """Raise NoUsableInput where a run's input is incomplete, naming the first defect (`--strict`)."""
     for report in reports:
         if report.run.missing_ranks:
             missing = format_ranks(report.run.missing_ranks)
@@ -124,10 +124,10 @@ def require_complete(reports: Sequence[Report]) -> None:
 
 
 def say(message: str) -> None:
-    """One line for the person at the terminal, on stderr."""
+    """Print one line for the person at the terminal to stderr."""
     click.echo(f"ddprof: {clean(message)}", err=True)
 
 
 def tell(text: str) -> None:
-    """A result on stdout, as text that any terminal takes; it ends in one newline."""
+    """Print a result to stdout with characters that any terminal takes, ending in one newline."""
     click.echo(clean_lines(text.removesuffix("\n")))

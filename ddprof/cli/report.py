@@ -1,4 +1,4 @@
-"""`ddprof report`: one file of a run to share."""
+"""`ddprof report`: one self-contained file of a run to share."""
 
 from __future__ import annotations
 

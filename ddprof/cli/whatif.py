@@ -1,4 +1,4 @@
-"""`ddprof whatif`: the step that other settings would give, by replaying the run with them."""
+"""`ddprof whatif`: the step time under other settings, predicted by replay."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, A
 
 
 def so_far(known: Calibration) -> list[str]:
-    """Lines on how earlier predictions of these kinds of change fared; nothing where none was verified."""
+    """One line per kind of change on how earlier predictions fared; none where none was verified."""
     words = calibration_words(known).removeprefix("; ")
     return [f"so far: {words}"] if words else []
 

@@ -36,7 +36,7 @@ _GLOB = re.compile(r"([a-z0-9_*?]+(?:\.[a-z0-9_*?]+)+|\*)(?::(info|warning|criti
 
 @dataclass(frozen=True)
 class Violation:
-    """Something a gate forbids: `key` (the finding's id or the expression) tells it from others, `text` says it."""
+    """One violation of a gate: `key` (finding id or expression) identifies it, `text` describes it."""
 
     key: str
     text: str
@@ -44,14 +44,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class Gate:
-    """A parsed expression. `violations(report)` is what it forbids and found; [] where the report passes."""
+    """A parsed expression. `violations(report)` lists what violates it; [] where the report passes."""
 
     expression: str
     violations: Callable[[Report], list[Violation]]
 
 
 def parse_gate(expression: str) -> Gate:
-    """The gate of one expression. Raises UsageError where it cannot be read."""
+    """Parse one expression. Raises UsageError."""
     text = expression.strip()
     if text in SEVERITIES:
         return Gate(text, lambda report: _findings(report, "*", text))

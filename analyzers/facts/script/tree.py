@@ -1,4 +1,4 @@
-"""The stacks of one rank as a tree of calls: what lies around a frame, and whose line a stack is of."""
+"""The stacks of one rank as a call tree: callers of a frame, and the script line of a stack."""
 
 from __future__ import annotations
 
@@ -49,14 +49,13 @@ class CallTree:
 
     @cached_property
     def names(self) -> list[str]:
-        """ "file function" of each frame: what patterns are matched against. Row of the frames table."""
+        """ "file function" of each frame, for matching patterns; row of the frames table."""
         pairs = zip(self.frames["file"].tolist(), self.frames["function"].tolist(), strict=True)
         return [f"{file} {function}" for file, function in pairs]
 
     @cached_property
     def is_user(self) -> Array:
-        """Flags of frames that are functions of the user's; bool, row of the frames table. A comprehension is part of
-        one."""
+        """Mask of frames of the user's functions, by row of the frames table; comprehensions count as part of one."""
         return self.frames["is_user"].astype(bool) & ~np.isin(self.frames["function"].astype(str), _INNER)
 
     @cached_property
@@ -65,12 +64,12 @@ class CallTree:
         return list(zip(*(self.frames[name].tolist() for name in ("file", "line", "function")), strict=True))
 
     def words(self, frame: int) -> str:
-        """A frame as people write it: "train.py:88 evaluate()"."""
+        """A frame for people: "train.py:88 evaluate()"."""
         return written(*self.written[frame])
 
     @cached_property
     def folded(self) -> Array:
-        """The stack that ends in the innermost user frame of each stack; -1 where no frame is the user's."""
+        """The stack that ends in each stack's innermost user frame; -1 without a user frame."""
         is_user = self.is_user
         at = np.arange(len(self))
         pending = np.flatnonzero(~is_user[self.frame])
@@ -82,64 +81,64 @@ class CallTree:
 
     @cached_property
     def outermost(self) -> Array:
-        """The outermost stack of each."""
+        """The root stack of each stack."""
         return self.around(np.ones(len(self.frames), bool))
 
     @cached_property
     def function(self) -> Array:
-        """A number for each frame that is the same for all lines of one function. Row of the frames table."""
+        """One number per function for each frame, the same for all its lines. Row of the frames table."""
         return np.unique(self.names, return_inverse=True)[1] if self.names else np.empty(0, np.int64)
 
     @cached_property
     def is_profiler(self) -> Array:
-        """True where a stack is inside the profiler itself, or this tool, and not in a function of the user's that one
-        of these calls: passes run inside this tool's timers. Bool."""
+        """Mask of stacks inside the profiler or this tool, except in user functions that these call, as passes run
+        inside this tool's timers.
+        """
         return self._below_user(_PROFILER_FRAME)
 
     @cached_property
     def in_phase(self) -> Array:
-        """True where a stack is inside a module's call, a backward pass or an optimizer; bool."""
+        """Mask of stacks inside a module's call, a backward pass or an optimizer."""
         return self._inside(self.matching(_PHASE_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_forward(self) -> Array:
-        """True where a stack is inside a module's call; bool."""
+        """Mask of stacks inside a module's call."""
         return self._inside(self.matching(_FORWARD_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_loss(self) -> Array:
-        """True where a stack is inside one of PyTorch's functions that make a loss; bool."""
+        """Mask of stacks inside a PyTorch loss function."""
         return self.within(self.matching(_LOSS_FRAME))
 
     @cached_property
     def is_zeroing(self) -> Array:
-        """True where a stack is inside an optimizer's or a model's `zero_grad`; bool."""
+        """Mask of stacks inside an optimizer's or a model's `zero_grad`."""
         return self.within(self.matching(_ZEROING_FRAME))
 
     @cached_property
     def in_torch(self) -> Array:
-        """True where a stack is in what the innermost user frame calls of torch; bool."""
+        """Mask of stacks inside a torch call of the innermost user frame."""
         return self._below_user(_TORCH)
 
     @cached_property
     def meets(self) -> Array:
-        """Flags of stacks where ranks wait for one another, in what the innermost user frame calls; bool."""
+        """Mask of stacks in which the innermost user frame calls something that waits for other ranks."""
         return self._below_user(_MEETING)
 
     @cached_property
     def is_optimizer(self) -> Array:
-        """True where a stack is inside an optimizer; bool."""
+        """Mask of stacks inside an optimizer."""
         return self.within(self.matching(_OPTIMIZER_FRAME))
 
     @cached_property
     def is_backward(self) -> Array:
-        """True where a stack is inside a backward pass; bool."""
+        """Mask of stacks inside a backward pass."""
         return self.within(self.matching(_BACKWARD_FRAME))
 
     @cached_property
     def trains(self) -> Array:
-        """Flags of frames that are of functions that run a phase of the step (a loop, `main`); bool, by row of the
-        frames table."""
+        """Mask of frames whose function runs a phase of the step (a loop, `main`), by row of the frames table."""
         runs_phase = np.zeros(len(self), bool)
         for level in reversed(self._levels):
             runs_phase[self.outer[level[runs_phase[level] | self.in_phase[level]]]] = True
@@ -147,9 +146,8 @@ class CallTree:
 
     @cached_property
     def aside(self) -> Array:
-        """The stack that ends in the outermost of the user's functions on the way to each that runs no phase: what the
-        training loop calls beside them. Where the loop itself is the innermost, its line; -1 where no frame is the
-        user's.
+        """The stack that ends in the outermost user function that runs no phase: the loop's call outside the phases.
+        The loop's own line where the loop is innermost; -1 without a user frame.
         """
         outermost = self.around(self.is_user & ~self.trains)
         return np.where(outermost >= 0, outermost, self.folded)

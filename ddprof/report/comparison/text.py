@@ -74,7 +74,7 @@ def render_markdown(comparison: Comparison) -> str:
 
 
 def row_words(d: Delta) -> tuple[str, str, str, str, str]:
-    """Before, after, the change, its interval ("" where it is not known), and what the change amounts to."""
+    """Cells of one row: before, after, change, interval ("" where unknown) and verdict."""
     interval = "" if d.low_us is None or d.high_us is None else f"{_signed(d.low_us)} to {_signed(d.high_us)}"
     times = format_us(d.before_us), format_us(d.after_us), _signed(d.change_us)
     return (*times, interval, _OUTCOME_WORDS[d.outcome])

@@ -1,4 +1,4 @@
-"""One sentence: what bounds the step, who, and what fixing it saves."""
+"""The verdict in one sentence: the bound of the step, the ranks, and the gain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MAINLY_COMPUTE = (
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
-    """The headline: the first finding above info, else what the ledger says the step consists of.
+    """The headline: the first finding above info, else the largest cause of the ledger. ¶ `steps`: of the report; where
+    unprofiled steps differ, a gain is said to be of a traced step.
 
     `steps`: of the report that it heads: a gain is of a traced step where one without the profiler is clearly another.
     """
@@ -43,7 +44,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
 
 
 def _capital(sentence: str) -> str:
-    """The sentence with a capital letter, unless its first word is a name of the code, such as all_reduce."""
+    """The sentence with a capital letter, unless it begins with a name from code, such as all_reduce."""
     return sentence if "_" in sentence.partition(" ")[0] else sentence[0].upper() + sentence[1:]
 
 
@@ -56,13 +57,13 @@ def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
 
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
-    """Pointer to a further finding that costs clearly and names ranks, where the headline names none."""
+    """Pointer to a further costly finding that names ranks, where the headline names none."""
     named = culprit(findings, measures.step_us)
     return "" if named is None or named[1] is top else f"; finding {named[0]} names {format_ranks(named[1].ranks)}"
 
 
 def _samples(diagnosis: Diagnosis) -> str:
-    """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
+    """Sentence on repeated samples: their price is 0, but of N ranks that read the same N - 1 work in vain."""
     unsharded = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
     return f"; {unsharded.summary}" if unsharded else ""
 
@@ -73,7 +74,7 @@ def _compute_share(measures: Measures) -> float:
 
 
 def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict | None:
-    """Verdict of a run of which nothing is left to tell because the machine was busy; None for any other."""
+    """Verdict of a run in which the busy machine left nothing to judge; None for any other run."""
     withheld = [a for a in abstentions if a.busy_us >= WARNING_SHARE * measures.step_us]
     if not withheld:
         return None
@@ -106,7 +107,7 @@ def _healthy(measures: Measures) -> Verdict:
 
 
 def _words(cause: str, measures: Measures) -> str:
-    """A cause in a sentence; communication mostly with missing ranks may be waiting as well."""
+    """A cause in a sentence; communication mostly with missing ranks may include waiting."""
     alone_us = unmatched_us(measures) if cause == "comm_transfer" else 0.0
     if alone_us > float(measures.cause_us(cause).mean()) / 2:
         return "exposed communication with ranks that were not traced, or waiting for them"

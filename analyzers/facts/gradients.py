@@ -1,4 +1,6 @@
-"""Runs of the autograd engine, the fate of the gradients, and DistributedDataParallel's searches for unused parameters."""
+"""Runs of the autograd engine, the fate of the gradients, and DistributedDataParallel's searches for unused
+parameters.
+"""
 
 from __future__ import annotations
 

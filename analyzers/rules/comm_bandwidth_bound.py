@@ -42,7 +42,7 @@ HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a li
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Exposed volume."""
+    """Find exposed transfers bound by their volume."""
     yield from could_go(measures, RULE.id, is_volume=True)
     yield from doubtful(measures, RULE.id, "bandwidth")
     moved_by, faster = of_job(measures)
@@ -70,7 +70,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(role: str, hook: str) -> Fix:
-    """Fix for what halves the transfers of a role; `hook`: of gradient compression, "" where that does not pay."""
+    """The fix that halves the transfers of a role; `hook`: gradient compression hook, "" where it does not pay."""
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),

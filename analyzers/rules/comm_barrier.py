@@ -36,7 +36,7 @@ MANY_CALLS = 5  # in each of the steps that have any: who saves or evaluates mee
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Time of the ranks in meetings of their script, outside compute."""
+    """Find time that ranks spend in barriers and object collectives of their script, outside compute."""
     job = measures.job
     held_us = np.array([held_in_meetings_us(facts) for facts in job.ranks])
     if not held_us.any():
@@ -70,7 +70,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _is_usual(facts: RankFacts) -> bool:
-    """True where most steps have a meeting, or those of several steps are too many to go with something else."""
+    """True where most steps have such a call, or it occurs too often in several steps to be a side effect."""
     lo, hi = facts.steps.bounds
     meets = intervals.overlap(meeting_spans(facts), lo, hi) > 0
     many = meets.sum() > 1 and sum(_calls(facts).values()) >= MANY_CALLS * meets.sum()
@@ -78,7 +78,7 @@ def _is_usual(facts: RankFacts) -> bool:
 
 
 def _calls(facts: RankFacts) -> Counter[str]:
-    """Times that each function was called inside the steps, most often first."""
+    """Calls of each function inside the steps, the most frequent first."""
     if not len(facts.steps):
         return Counter()
     first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]

@@ -45,7 +45,7 @@ ZERO_BUCKET_ELEMENTS = 500_000_000  # DeepSpeed's default reduce_bucket_size
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Exposed, small, latency-dominated collectives, and small ones that could go."""
+    """Find exposed collectives dominated by latency, and small ones that are not needed."""
     yield from could_go(measures, RULE.id, is_volume=False)
     for exposure in of_reason(measures, "latency"):
         traffic, share = exposure.traffic, exposure.latency_share
@@ -71,7 +71,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _small_units(measures: Measures) -> Iterator[Candidate]:
-    """Sharded parameters in more units than the model has blocks."""
+    """Candidates for parameters sharded into more units than the model has blocks."""
     found = of_reason(measures, "sharding")
     costs = unit_costs(measures) if found else None
     if costs is None or costs.latency is None or costs.merged == 1:

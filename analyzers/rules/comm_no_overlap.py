@@ -39,7 +39,7 @@ _BACKWARD_2 = "for unit, before in zip(blocks[1:], blocks):\n    unit.set_module
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Exposed gradient traffic without overlap."""
+    """Find exposed gradient traffic that compute could hide."""
     yield from doubtful(measures, RULE.id, "no_overlap")
     for exposure in of_reason(measures, "no_overlap"):
         traffic = exposure.traffic
@@ -67,7 +67,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _late_gathers(measures: Measures) -> Iterator[Candidate]:
-    """Gathers of sharded units that begin when the compute that could hide them is over."""
+    """Candidates for gathers of sharded units that begin after the compute that could hide them."""
     found = of_reason(measures, "sharding")
     costs = unit_costs(measures) if found else None
     if costs is None or not costs.lacks_prefetch:
@@ -98,7 +98,7 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
 
 
 def _earlier(measures: Measures, costs: UnitCosts, ahead: Fix) -> tuple[Fix, ...]:
-    """Gathers that begin earlier; where they can, half as many of them, which the finding's price is not of."""
+    """Fixes that start gathers earlier and, where possible, the fix that halves their number (not in the price)."""
     fewer = keep_gathered(measures)
     host = () if costs.host_is_ahead and is_new(ahead) else (_let_ahead(),)
     has_fewer = costs.gathers_again and has_room(measures) and is_new(fewer)

@@ -28,7 +28,7 @@ HALF = 0.5  # of the exposed traffic, where the passes are not known or gather o
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Exposed sharding traffic."""
+    """Find exposed sharding traffic."""
     yield from doubtful(measures, RULE.id, "sharding")
     found = of_reason(measures, "sharding")
     if not found:
@@ -72,7 +72,7 @@ def _gathers_again(costs: UnitCosts | None) -> bool:
 
 
 def _less_sharding(costs: UnitCosts | None) -> Change:
-    """The change that is priced: that of the first fix."""
+    """The change of the first fix, which is priced."""
     return (
         Change("keep_parameters", target=ROLE) if _gathers_again(costs) else Change("scale_transfer", (), (HALF,), ROLE)
     )

@@ -32,7 +32,7 @@ from ddprof.units import format_ranks, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Groups with slow transfers, and the ranks they have in common; pairs of ranks with slow messages."""
+    """Find groups with slow transfers and their common ranks, and pairs of ranks with slow messages."""
     job = measures.job
     timed = not execution_of(job).messages_last_until_waited_for
     compared, links = stage_links(job) if timed else (0, None)
@@ -51,8 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGroups]) -> Candidate:
-    """Finding on what is slow on the link of some ranks: one finding, for they have one link whatever groups it
-    serves."""
+    """One finding on the link of some ranks for all the groups that it serves."""
     most = kinds[0]
     return Candidate(
         id=RULE.id,
@@ -81,7 +80,7 @@ def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGro
 
 
 def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
-    """Pairs of ranks whose messages take longer than those of other pairs."""
+    """Finding on pairs of ranks whose messages take longer than those of other pairs."""
     numbers = measures.ranks(list(links.culprits))
     pairs = [measures.ranks(list(pair)) for pair in links.pairs]
     words = ", ".join(f"{a} and {b}" for a, b in pairs)
@@ -117,8 +116,8 @@ def _look(setting: str, why: str) -> Fix:
 
 
 def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
-    """Ranks that are in slow groups and in no fast group of the same role; where that leaves whole groups, the ranks of
-    a host that these share.
+    """Ranks that are in slow groups and in no fast group of the same role; if these are whole groups, the ranks of a
+    host that the groups share.
     """
     job = measures.job
     numbers = sorted(slow.members - slow.fast_members)

@@ -27,7 +27,7 @@ MIN_SHARE = 0.05  # of the step, in single precision matrix kernels
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Single precision matrix time."""
+    """Find single-precision matrix kernels that take a clear part of the step."""
     fp32 = float(np.median(measures.fp32_gemm_us))
     if fp32 < MIN_SHARE * measures.step_us:
         return
@@ -63,7 +63,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _remedy(device: Device) -> tuple[str, str, Applies]:
-    """Remedy: what this device can do: TF32 and bf16 need Ampere; Volta and Turing multiply in fp16 only."""
+    """The lower precision that this device supports: TF32 and bf16 from Ampere on, fp16 alone on Volta and Turing."""
     if device.kind == "cuda" and device.compute_capability is not None and device.compute_capability < (8, 0):
         patch = 'with torch.autocast("cuda", dtype=torch.float16): ...  # backward through torch.amp.GradScaler'
         return "fp16 autocast with loss scaling", patch, ()

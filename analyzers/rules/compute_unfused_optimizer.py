@@ -27,7 +27,7 @@ MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Many optimizer kernels."""
+    """Find optimizers that run as many tiny kernels."""
     kernels = float(np.median(measures.optimizer_kernels))
     time_us = float(np.median(measures.optimizer_us))
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:

@@ -55,7 +55,7 @@ FREED_SHARE = 0.5  # of the allocations; a public run without a cache: 0.93
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Allocator calls inside steps."""
+    """Find allocator calls inside steps."""
     spent = measures.host_spans_us["allocator"]
     counts = ((rank, f.sidecar.allocator) for rank, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True))
     retried = {rank: allocator.retries for rank, allocator in counts if allocator.retries}
@@ -87,7 +87,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(measures: Measures, position: int) -> Fix:
-    """Fix for what helps depends on whether PyTorch keeps memory that it has freed."""
+    """The fix, which depends on whether PyTorch's allocator keeps freed memory."""
     if not present_in(measures.job).is_pytorch:
         return PLAIN_FIX
     facts = measures.job.ranks[position]
@@ -105,7 +105,7 @@ def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:
 
 
 def _retrying(retried: Mapping[int, int]) -> Candidate:
-    """Retries outside the traced steps: each synchronises the device and empties the cache, which has to grow again."""
+    """Candidate for retries outside the traced steps, each of which synchronises the device and empties the cache."""
     return Candidate(
         id=RULE.id,
         summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache and tried "

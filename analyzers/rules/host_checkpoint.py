@@ -44,7 +44,7 @@ FIX = Fix(
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Saves inside steps."""
+    """Find saves inside steps, or by samples over the whole run."""
     spent = measures.host_spans_us["checkpoint"] - measures.evaluating_us  # host.evaluation
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
     if spent.max(initial=0.0) < LEAST_US:
@@ -81,7 +81,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _doing(line: str | None) -> str:
-    """Words on what stops the ranks, with its line where frames say it."""
+    """The activity that stops the ranks, with its script line where frames show it."""
     if line is None:
         return "saving state"
     return f"{'evaluating' if EVALUATES.search(line) else 'saving or logging'} in {line}"
@@ -98,7 +98,7 @@ def _evaluation(line: str) -> Fix:
 
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
-    """No save fell into the traced steps, but the run as a whole has them."""
+    """Candidate for saves that all fell outside the traced steps."""
     rank = measures.job.rank_ids[outside.position]
     summary = (
         f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
@@ -109,14 +109,15 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
 
 
 def _called_by(measures: Measures, position: int) -> str:
-    """The line of the script that saves, where samples of the whole run say it."""
+    """The script line that saves, where samples of the whole run show it."""
     seen = seen_saving(measures.job.ranks[position])
     return "" if seen is None else f", in {seen.line}"
 
 
 def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
-    """Candidates: what one rank alone was seen to do again and again over the whole run: saving and logging by name,
-    which the traced steps do not show, and evaluating by name or by the model that it calls beside its steps."""
+    """Candidates for one rank that alone saves, logs or evaluates again and again over the whole run: recognised by
+    name, or by the model called outside its steps.
+    """
     saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
     timed = any(facts.sidecar.evaluations for facts in measures.job.ranks)
     evaluating = None if timed else _alone([seen_evaluating(facts) for facts in measures.job.ranks])
@@ -141,7 +142,9 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
 
 
 def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
-    """The position of the rank that was seen so, and its peers were not; None where no one rank was."""
+    """Position and samples of the one rank that was seen so while its peers were not; None for any other number of
+    ranks.
+    """
     share = np.array([0.0 if seen is None else seen.share for seen in found])
     worst = int(np.argmax(share))
     seen, others = found[worst], np.delete(share, worst)

@@ -31,7 +31,7 @@ FEWEST_TIMES = 2  # over the run: one evaluation says nothing of how often more 
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Time with a model in evaluation mode."""
+    """Find time with a model in evaluation mode."""
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.evaluations)
     traced_us = measures.evaluating_us
     if outside is not None and outside.count >= FEWEST_TIMES:

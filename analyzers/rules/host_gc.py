@@ -55,7 +55,7 @@ FEWEST_TIMES = 2  # over the run: one collection says nothing of how often more 
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Collections inside steps."""
+    """Find collections inside steps, or over the whole run."""
     pauses = measures.host_spans_us["gc"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     line = _called_at(measures)
@@ -91,12 +91,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _is_chance(measures: Measures, outside: Pauses, line: str) -> bool:
-    """True where one rank alone may have collected because the interpreter happened to start so many there."""
+    """True where collections of the interpreter may have hit one rank alone by chance."""
     return not line and chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
 
 
 def _called_at(measures: Measures) -> str:
-    """The line of the script that calls most of what the collections take; "" where the interpreter starts them."""
+    """The script line that calls most of the collections, by time; "" where the interpreter starts them."""
     pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
     lines = Counter[str]()
     for pause in pauses:
@@ -105,7 +105,7 @@ def _called_at(measures: Measures) -> str:
 
 
 def _fix(measures: Measures, line: str) -> Fix:
-    """The fix of collections that the interpreter starts, or of those that the script calls."""
+    """The fix for collections started by the interpreter, or called by the script."""
     if line:
         return replace(CALLED, setting=f"gc.collect() in {line}", current="called by the script")
     pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
@@ -117,7 +117,7 @@ def _in_line(line: str) -> str:
 
 
 def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
-    """No collection fell into the traced steps, but the run as a whole has them."""
+    """Candidate for collections that all fell outside the traced steps."""
     summary = (
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
         f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(line)}"

@@ -40,7 +40,7 @@ SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Idle for want of launches, on the typical rank."""
+    """Find idle time in short gaps for want of launches, on the typical rank."""
     job = measures.job
     if not execution_of(job).runs_ahead:
         yield Abstention(RULE.id, "a CPU run has no launch queue")
@@ -85,15 +85,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _recording_us(measures: Measures) -> float:
-    """Time that recording operators with an old profiler costs the host of the typical rank, us per step."""
+    """Time that an old profiler takes to record operators on the typical rank's host, us per step."""
     old = [OLD_CATEGORY in facts.top.get("categories", {}) for facts in measures.job.ranks]
     recorded = [facts.counts.get("operators_per_step", 0) for facts in measures.job.ranks]
     return RECORDING_US * averages.typical(np.where(old, recorded, 0.0))
 
 
 def _pace_the_step(measures: Measures) -> bool:
-    """True where all hosts alike are busy nearly all the time: then the others' waits for whichever launches last are
-    for launches as well, though few devices stand idle themselves.
+    """True where all hosts are busy nearly all the time: waits for the last to launch are then launch time too,
+    although few devices idle themselves.
     """
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
@@ -101,7 +101,7 @@ def _pace_the_step(measures: Measures) -> bool:
 
 
 def _fixes(practice: Practice) -> Iterator[Fix]:
-    """Fewer or cheaper launches, by what the job does already."""
+    """Fixes that make launches fewer or cheaper, without those the job already uses."""
     if not practice.is_pytorch:
         yield Fix("launches", "fewer, larger kernels; a loop of equal launches captured as one graph", WHY, SOURCE)
     elif not practice.has_cuda_graphs:

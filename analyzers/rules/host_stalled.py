@@ -41,7 +41,7 @@ MOST_NAME_CHARS = 60  # of a call in a sentence
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Stalls that starve devices, and threads that outnumber the cores."""
+    """Find stalls that starve devices, and more threads than cores."""
     yield from _more_threads_than_cores(measures)
     ranks = measures.job.ranks
     starved = measures.stalled_us
@@ -94,7 +94,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
-    """CPU ranks whose threads wait for cores that they take from one another.
+    """Candidates for CPU ranks whose threads compete for cores. ¶ The cost of the waits lies between nothing (cores
+    were never idle) and all of them (an operator waits for its last thread); the price is the middle.
 
     What the waits cost lies between nothing (the cores were never idle) and all of them (threads of an operator wait
     for the last one of theirs): the price is the middle.
@@ -138,7 +139,7 @@ def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
 
 
 def _in_steps(facts: RankFacts) -> Table:
-    """The stalls of a rank that lie in its steps."""
+    """Stalls of a rank inside its steps."""
     if not len(facts.steps):
         return facts.stalls.take(np.zeros(len(facts.stalls), bool))
     start = facts.stalls["start_ns"]
@@ -169,7 +170,7 @@ def _span(lengths_us: Array) -> str:
 
 
 def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_us: Array) -> Iterator[Evidence]:
-    """Time that the stalls of each rank are, which calls they fell into, and the longest one."""
+    """Evidence on each rank's stalls: their lengths, the calls they fell into, and the longest one."""
     most = stalling[np.argsort(-lengths_us[stalling], kind="stable")]
     share = measures.step_us or 1.0
     yield Evidence(

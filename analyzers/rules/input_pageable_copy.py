@@ -33,7 +33,7 @@ SLOW_FACTOR = 2.0  # a link at half its width or one generation down copies at h
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Exposed copies from pageable memory."""
+    """Find exposed copies from pageable memory."""
     copies = measures.pageable_us
     if copies.max(initial=0.0) < MIN_SHARE * measures.step_us:
         return
@@ -70,9 +70,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _slow_links(measures: Measures) -> Array:
-    """Positions of the ranks that copy as many bytes as their peers in more than twice the time, and by a time that is
-    worth saying; sorted, possibly empty.
-    """
+    """Sorted positions of the ranks that copy equal bytes in over twice their peers' time, by a considerable time."""
     copies, moved = measures.pageable_us, np.array([_moved_bytes(facts) for facts in measures.job.ranks])
     usual_us, usual_bytes = averages.typical(copies), averages.typical(moved)
     slow = (copies > SLOW_FACTOR * usual_us) & (copies - usual_us > WARNING_SHARE * measures.step_us)
@@ -82,7 +80,7 @@ def _slow_links(measures: Measures) -> Array:
 
 
 def _moved_bytes(facts: RankFacts) -> float:
-    """Bytes per step from pageable memory; where sizes are not recorded, the number of copies."""
+    """Bytes per step from pageable memory; the number of copies where sizes are not recorded."""
     sizes = facts.device_ops["size_bytes"][pageable_copies(facts)]
     known = len(sizes) and (sizes != NULL).all()
     return float(sizes.sum() if known else len(sizes)) / max(1, len(facts.steps))

@@ -70,7 +70,7 @@ def late_loaders(measures: Measures) -> Array:
 
 
 def _behind(measures: Measures) -> Array:
-    """Positions whose loader takes longer than the typical rank's; at most half of the ranks."""
+    """Positions whose loader takes longer than the typical rank's at all; at most half of the ranks."""
     loader_us, step_us = measures.host_spans_us["dataloader"], measures.step_us
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
@@ -80,9 +80,9 @@ def _behind(measures: Measures) -> Array:
 
 
 def _alone(measures: Measures, late: Array) -> bool:
-    """True where only these loaders are slow: the others' queues are then full and none of their fetches blocks. In a
-    starved job the others' fetches block now and then, or never in a short recording, where their queues are a batch
-    ahead: there the time that the capture saw their workers take for a batch tells.
+    """True where only these loaders are slow, so that the others' queues stay full. In a starved job the others'
+    fetches block too, now and then or, with queues a batch ahead in a short recording, not at all; there the workers'
+    timed batches decide.
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
@@ -99,15 +99,17 @@ def _alone(measures: Measures, late: Array) -> bool:
 
 
 def fetch_themselves(measures: Measures) -> bool:
-    """True where the training threads of all ranks make their batches: no queue fills on one while it waits for
-    another, and what each spends on it is its own."""
+    """True where all ranks' training threads make their own batches: no queue fills meanwhile, and each rank's time is
+    its own.
+    """
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     return all(one is not None and one.workers == 0 for one in timed)
 
 
 def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
-    """True where the function of the script that prepares the late rank's batches holds most of the others as long, by
-    the samples of the whole run: too few in the traced steps may have shown it there on one rank alone."""
+    """True where whole-run samples show the late rank's preparing function as long on most others; the traced steps may
+    have sampled it on one rank by chance.
+    """
     line = occupying_line(measures.job.ranks[late], "dataloader")
     function = None if line is None else function_of(measures.job.ranks[late], line)
     if function is None:
@@ -119,17 +121,16 @@ def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
 
 
 def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float) -> bool:
-    """True where the workers of most of the `others` take longer for a batch than the `busy_us` of a step without
-    waiting, and not far less than those of the `late`: a batch per step is more than they deliver, whoever waits at the
-    moment.
+    """True where the workers of most `others` take longer per batch than the `busy_us` of a step without waiting, and
+    not far less than the `late` ones': they deliver less than a batch per step, whoever waits now.
     """
     mine_us, theirs_us = _every_us(measures, late), _every_us(measures, others)
     return theirs_us > busy_us and not mine_us > LATE_FACTOR * theirs_us
 
 
 def _others_are_fed(measures: Measures, late: Array) -> bool:
-    """True where the workers of most others have a batch for each step, in a fraction of the time of the `late` ranks'
-    workers, which do not: what the others' fetches take is then no batch that is awaited, but a busy machine.
+    """True where most others' workers have each step's batch ready in a fraction of the `late` ranks' time; their
+    fetches then take a busy machine's time, not a batch's.
     """
     others = np.setdiff1d(np.arange(len(measures.job.ranks)), late)
     mine_us, theirs_us, busy_us = _every_us(measures, late), _every_us(measures, others), _busy_us(measures, late)
@@ -138,18 +139,18 @@ def _others_are_fed(measures: Measures, late: Array) -> bool:
 
 
 def _busy_us(measures: Measures, late: Array) -> float:
-    """A step without what the late loaders take of it."""
+    """Step time without the part that late loaders take."""
     return measures.step_us - float(measures.host_spans_us["dataloader"][late].min())
 
 
 def _every_us(measures: Measures, positions: Array) -> float:
-    """From one batch of a rank's workers to the next, typical of these ranks; NaN where they were not all timed."""
+    """Typical time between two batches of these ranks' workers; NaN where not all were timed."""
     costs = [fetch_cost(measures.job.ranks[position]) for position in positions]
     return float(np.median([np.nan if cost is None else cost.fetch_us / max(cost.timed.workers, 1) for cost in costs]))
 
 
 def rank_demand(measures: Measures, busy_us: float, position: int | None = None) -> Demand | None:
-    """Workers that a rank's loader needs (None: the slowest), by the planner's own model."""
+    """Workers that a rank's loader needs, by the planner's model (`position` None: the slowest rank)."""
     if _has_unknown_workers(measures):
         return None
     had, cores = measures.settings.loader.num_workers or 0, measures.settings.processors.usable or 0
@@ -157,14 +158,13 @@ def rank_demand(measures: Measures, busy_us: float, position: int | None = None)
 
 
 def _has_unknown_workers(measures: Measures) -> bool:
-    """True where worker processes made the batches, and nothing says how many."""
+    """True where worker processes made the batches, but their number is unknown."""
     ranks = measures.job.ranks
     return measures.settings.loader.num_workers is None and any(takes_from_workers(facts) for facts in ranks)
 
 
 def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None) -> Fix:
-    """More workers: as many as deliver a batch per step without its wait, where the capture timed them; else twice as
-    many."""
+    """More workers: enough for a batch per step without waiting where capture timed them; else twice as many."""
     workers = measures.settings.loader.num_workers
     why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches beside compute"
     arguments = execution_of(measures.job).loader_arguments
@@ -201,15 +201,13 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
 
 
 def _cores_each(measures: Measures) -> int:
-    """Cores of the host for each of its ranks, at least one: what a batch costs is not known, and more workers than
-    that may only take turns. Where they were not recorded, as many as anybody wants.
-    """
+    """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
     known = measures.settings.processors
     return max(1, known.usable // max(1, known.local_ranks or 1)) if known.usable else 1 << 30
 
 
 def cheaper_fix(cost: FetchCost) -> Fix | None:
-    """A fix that makes the batch itself cheaper, by what its time is spent on."""
+    """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown."""
     if cost.turn_us:
         return _own_files(cost)
     if cost.kind == "collate":
@@ -239,8 +237,7 @@ def cheaper_fix(cost: FetchCost) -> Fix | None:
 
 
 def _own_files(cost: FetchCost) -> Fix:
-    """Fix for what takes the place of a lock: something of its own for each worker. More workers only wait for it
-    longer."""
+    """The fix for a lock: separate files per worker. More workers would only wait longer for it."""
     ranks = cost.timed.turn_ranks
     owner = "every worker" if ranks < 2 else "every worker of every rank"
     gain = f"more workers win nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
@@ -256,7 +253,7 @@ def _own_files(cost: FetchCost) -> Fix:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """All loaders slow."""
+    """Find loaders that are slow on all ranks."""
     remade = _remade_workers(measures)
     if remade is not None:
         yield remade
@@ -315,7 +312,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _remade_workers(measures: Measures) -> Candidate | None:
-    """Worker processes that are made again for every epoch, where that is most of what the run waits for its loader."""
+    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader."""
     ranks = measures.job.ranks
     if not any(remakes_workers(facts) for facts in ranks):
         return None
@@ -331,7 +328,7 @@ def _remade_workers(measures: Measures) -> Candidate | None:
 
 
 def _operators_in_loop(facts: RankFacts) -> str | None:
-    """The longest operator by which the training thread itself makes its batches, where most of the time goes there."""
+    """The longest operator with which the training thread makes batches, where that is most of the time."""
     spans = facts.spans_of("dataloader")
     length = spans["end_ns"] - spans["start_ns"]
     made = ~is_dataloader(facts.strings)[spans["name"]] if len(spans) else np.zeros(0, bool)
@@ -341,7 +338,7 @@ def _operators_in_loop(facts: RankFacts) -> str | None:
 
 
 def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
-    """Fix: to change of a loader that is late. Turns come first: while they last, no other setting wins anything."""
+    """Fixes for a late loader, a lock first: while workers take turns, no other setting helps."""
     needs = rank_demand(measures, busy_step_us(measures))
     if cheaper is not None and needs is not None and needs.limit == "turns":
         more = needs.workers > (measures.settings.loader.num_workers or 0)
@@ -365,7 +362,7 @@ def _waited_us(measures: Measures) -> float:
 
 
 def _loader_fix(line: str) -> Fix:
-    """Batches that the training thread prepares are prepared by workers instead."""
+    """The fix that moves batch preparation from the training thread to workers."""
     return Fix(
         setting=line,
         current="runs in the training loop",

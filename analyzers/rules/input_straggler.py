@@ -26,7 +26,7 @@ from ddprof.units import format_ranks, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Few loaders slow."""
+    """Find loaders that are slow on a few ranks."""
     loader_us = measures.host_spans_us["dataloader"]
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so loaders cannot be compared")

@@ -26,7 +26,7 @@ from ddprof.units import format_bytes, format_share
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Peak memory against the device's."""
+    """Compare peak memory with the device's, and find needless recomputation."""
     shares: dict[int, float] = {}
     for p, facts in enumerate(measures.job.ranks):
         peak = facts.memory.get("peak_reserved_bytes") or facts.memory.get("peak_allocated_bytes")

@@ -29,7 +29,9 @@ MIN_SHARE = 0.05  # of the step
 
 
 def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int, float]]:
-    """Microbatches and their gain (us): doubled once if that wins, and again while it wins a warning's worth."""
+    """Numbers of microbatches with their gain (us): doubled once if that helps, then while it gains a warning's
+    worth.
+    """
     found: list[tuple[int, float]] = []
     most = _samples(measures)
     count, gained = 2 * pipeline.microbatches, 0.0
@@ -43,7 +45,7 @@ def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int,
 
 
 def _samples(measures: Measures) -> int | None:
-    """Samples of a batch, where the capture counted them: the most microbatches there can be."""
+    """Samples per batch as counted by capture, the upper limit of microbatches; None where unknown."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks if facts.sidecar.fetching is not None]
     return max((fetching.samples for fetching in timed if fetching.samples), default=None)
 
@@ -53,8 +55,8 @@ def _in_chunks(pipeline: Pipeline) -> str:
 
 
 def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
-    """Twice the chunks, where that gains and microbatches come in groups as large as the pipeline is deep: schedules
-    that interleave need that.
+    """The fix of twice the chunks, where it gains; interleaved schedules need microbatches in multiples of the
+    pipeline's depth.
     """
     chunks = 2 * pipeline.interleave
     gain_us = schedule_gain_us(measures, pipeline.microbatches, chunks)
@@ -74,7 +76,7 @@ def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """A large unavoidable bubble."""
+    """Find a large unavoidable bubble."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         yield from unknown_stages(RULE.id, measures)

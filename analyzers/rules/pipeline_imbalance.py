@@ -28,7 +28,8 @@ from ddprof.units import format_ranks, format_share, format_us
 
 
 def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
-    """Work of each stage at the pace of its peers, us per step: what a slow device adds is no work of the stage.
+    """Work of each stage at its peers' pace, us per step, without the excess of slow devices. ¶ The typical replica's
+    where the stage has several.
 
     Of the typical replica where the stage has several.
     """
@@ -38,7 +39,7 @@ def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Unequal stages."""
+    """Find pipeline stages with unequal work."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         yield from unknown_stages(RULE.id, measures)

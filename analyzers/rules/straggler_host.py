@@ -68,18 +68,18 @@ def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
 
 
 def _is_held(measures: Measures, position: int) -> bool:
-    """True where one line of the script, or one place between two operators, holds a rank."""
+    """True where one script line, or one place between two operators, accounts for a rank's delay."""
     return position in measures.alone or held_between(measures.job.ranks, position, measures.cpu_stops) is not None
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """True where a host is slower in nearly every step, by much of its excess or by TWICE; two are too few to tell."""
+    """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
     return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Ranks whose hosts are slower than their peers' for the same program."""
+    """Find ranks whose hosts are slower than their peers' for the same program."""
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so hosts cannot be compared")
         return
@@ -141,7 +141,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
-    """Fix: to do about slow hosts. Python that comes back at one place of each step is no slow CPU."""
+    """The fix for slow hosts, which differs for Python at one place of each step."""
     held = held_between(measures.job.ranks, worst, measures.cpu_stops)
     excess_us = float(measures.host.time_us[worst]) - averages.typical(np.delete(measures.host.time_us, worst))
     if held is not None and held[2] >= MOST_SHARE * excess_us:
@@ -167,7 +167,8 @@ def _times(factor: float) -> str:
 
 
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:
-    """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host.
+    """Candidate for one rank that is last far more often than chance by its host, although no host is slow overall. ¶
+    `sure_share`: share of all waiting that must be charged to such a rank.
 
     `sure_share`: of all waiting, what must be charged to a rank that is last more often than chance.
     """

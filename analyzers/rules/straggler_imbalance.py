@@ -42,11 +42,11 @@ MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a 
 
 
 def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
-    """Mean over steps of (slowest - mean) relative slowdown once steady culprits are set aside, and how many ranks take
-    turns at being slowest, counting the steps in which the slowest is above the mean by at least `least`, but for those
-    that hold next to nothing of all excess.
+    """Mean over steps of (slowest - mean) relative slowdown without steady culprits, and the number of ranks that
+    alternate as the slowest.
 
-    Set aside is what a culprit's work takes longer in all: a device may be slow at some kernels alone.
+    Steps count where the slowest is above the mean by at least `least`; ranks with next to none of all excess do not. A
+    culprit's whole excess is set aside, as its device may be slow at some kernels alone.
     """
     steps = work.per_step.copy()
     for p in culprits:
@@ -63,7 +63,9 @@ def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[
 
 
 def burdened(measures: Measures, least: float) -> Array:
-    """Positions that compute longer than their peers in nearly every step by more than their pace explains.
+    """Positions that compute longer than their peers in nearly every step, beyond their pace. ¶ Pace is the time of
+    equal kernels. Ranks with larger batches, or with work that their peers do not have, count as having their peers'
+    pace. Where batches are larger in every step, most steps suffice, as the machine disturbs some.
 
     Pace: how long the same kernels take. A rank that is fed more has its peers' pace, whatever its kernels take, and so
     has one that runs what its peers do not. Where a rank is fed that much more in every step, that it computes longer
@@ -79,21 +81,22 @@ def burdened(measures: Measures, least: float) -> Array:
 
 
 def overfed(measures: Measures, least: float) -> Array:
-    """Positions that are fed more by so much in every step, and take longer: what a rank is fed it also fetches, and on
-    a CPU rank hands from operator to operator. Not all that it does grows with its batch."""
+    """Positions with clearly larger batches in every step that take longer, since on a CPU rank fetching and operators
+    grow with the batch.
+    """
     own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
     return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + MIN_FED_SPREAD))
 
 
 def _are_waited_for(measures: Measures, positions: Array) -> bool:
-    """True where nearly all waiting is for these ranks: then none take turns, whatever else scatters."""
+    """True where nearly all waiting is for these ranks, so that ranks do not alternate."""
     everybody = charged_us(measures, list(range(len(measures.job.ranks))))
     return bool(len(positions)) and charged_us(measures, positions.tolist()) >= MOST_SHARE * everybody
 
 
 def fed_evidence(measures: Measures) -> Iterator[Evidence]:
-    """Evidence of what the ranks were fed in the traced steps, where the capture counted it: who got how much more."""
+    """Evidence on the batch sizes in the traced steps, where capture counted them."""
     fed = fed_elements(measures.job.ranks)
     if fed is None:
         return
@@ -111,7 +114,7 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
 
 
 def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Kernels cannot be compared (other shapes on every rank), but what the ranks were fed can."""
+    """Candidates where kernels differ in shape on every rank, so that only batch sizes can be compared."""
     fed = fed_elements(measures.job.ranks)
     spread = 0.0 if fed is None else float((fed.max(axis=0) / fed.mean(axis=0) - 1).mean())
     lost = float(measures.cause_us("comm_wait").mean())
@@ -136,7 +139,7 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _meeting_us(measures: Measures) -> float:
-    """The most that any rank spends on meeting the others, us per step: balance cannot win more than that."""
+    """The longest time that any rank waits for and transfers with others, us per step: the limit of balance's gain."""
     return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
 
 
@@ -151,7 +154,7 @@ def _fix(numbers: tuple[int, ...]) -> Fix:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Work that is unequal within steps and does not stay with one device."""
+    """Find unequal work within steps that no slow device explains."""
     slowdown = measures.compute
     if len(measures.job.ranks) < 2 or not np.isfinite(slowdown.factor).any():
         yield from _unequal_batches(measures)
@@ -190,8 +193,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
-    """Candidates where the same ranks have more work. `extra`: positions with kernels that their peers do not launch;
-    among `heavy`."""
+    """Candidates where the same ranks have more work. `extra`: positions, among `heavy`, with kernels that their peers
+    do not launch.
+    """
     lost_us = charged_us(measures, heavy.tolist())
     ranks = len(measures.job.ranks)
     if not len(heavy) or 2 * len(heavy) > ranks:
@@ -250,7 +254,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
 
 
 def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
-    """Evidence of how much of their time ranks spend on what their peers do not launch."""
+    """Evidence on the time that ranks spend on work that their peers do not have."""
     if len(extra):
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))
@@ -260,8 +264,9 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
-    """Change: what the ranks do more is done elsewhere, with the Python around it where lines say that they alone run
-    it."""
+    """The change that moves ranks' extra work elsewhere, with the Python around it where lines show that they alone run
+    it.
+    """
     if all(position in measures.alone for position in heavy.tolist()):
         return Change("on_time", numbers)
     return Change("level_compute", numbers, target=target)

@@ -153,19 +153,19 @@ class CallTree:
         return np.where(outermost >= 0, outermost, self.folded)
 
     def matching(self, pattern: re.Pattern[str]) -> Array:
-        """Flags of frames that are of this name ("file function"); bool, by row of the frames table."""
+        """Mask of frames whose "file function" matches, by row of the frames table."""
         return np.array([pattern.search(name) is not None for name in self.names], bool)
 
     def within(self, is_frame: Array) -> Array:
-        """Flags of stacks that have one of these frames in them (bool, by row of the frames table); bool."""
+        """Mask of stacks that contain one of these frames (bool, by row of the frames table)."""
         return self.around(is_frame) >= 0
 
     def around(self, is_frame: Array) -> Array:
-        """The outermost stack on the way to each stack that ends in one of these frames; -1 for none."""
+        """The outermost ancestor of each stack that ends in one of these frames; -1 for none."""
         return self._outermost_in(is_frame[self.frame])
 
     def inclusive(self, own_ns: Array) -> Array:
-        """Time in each stack and all that it calls, from the time in each stack alone."""
+        """Inclusive time of each stack from the self times."""
         total = own_ns.astype(float)
         for level in reversed(self._levels):
             np.add.at(total, self.outer[level], total[level])
@@ -173,13 +173,13 @@ class CallTree:
 
     @cached_property
     def _is_uncompiled(self) -> Array:
-        """Flags of stacks that end in the compiler's frame around what it is kept out of; bool."""
+        """Mask of stacks that end in the compiler's frame around code excluded from compilation."""
         caller = self.frame[np.maximum(self.outer, 0)]
         by_wrapper = (self.outer >= 0) & self.matching(_DISABLED_BY)[caller]
         return np.asarray(self.matching(_COMPILED_FRAME)[self.frame] & by_wrapper)
 
     def _below_user(self, pattern: re.Pattern[str]) -> Array:
-        """Flags of stacks that are in a frame of this name, called from their innermost user frame; bool."""
+        """Mask of stacks inside a frame of this name that their innermost user frame called."""
         found, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
         found[self.outer < 0] = is_named[self.outer < 0]
         for level in self._levels:
@@ -187,11 +187,11 @@ class CallTree:
         return found
 
     def _inside(self, is_stack: Array) -> Array:
-        """Flags of stacks that are one of these (bool) or are called by one; bool."""
+        """Mask of stacks that are, or are called by, one of these stacks (bool)."""
         return self._outermost_in(is_stack) >= 0
 
     def _outermost_in(self, is_stack: Array) -> Array:
-        """The outermost of these stacks (bool) on the way to each; -1 for none."""
+        """The outermost ancestor of each stack among these stacks (bool); -1 for none."""
         found = np.where(is_stack, np.arange(len(self)), -1)
         for level in self._levels:
             outer = found[self.outer[level]]
@@ -213,11 +213,11 @@ class CallTree:
 
 
 def spans_of(spans: Table, is_stack: Array) -> Intervals:
-    """When a thread is in one of these stacks (bool, by row); `spans`: SCRIPT_SPANS of one thread or several."""
+    """Intervals of a thread in one of these stacks (bool, by row); `spans`: SCRIPT_SPANS of one or more threads."""
     return union(*spans.take(is_stack[spans["stack"]]).bounds)
 
 
 def written(file: str, line: int | None, function: str) -> str:
-    """A function as people write it: "train.py:88 evaluate()"; one that has no file by its name alone."""
+    """A function for people: "train.py:88 evaluate()"; its name alone where it has no file."""
     call = function if function.startswith("<") else f"{function}()"
     return f"{file}:{line} {call}" if file else call

@@ -1,4 +1,4 @@
-"""The wait that the schedule of a pipeline makes unavoidable.
+"""The wait that a pipeline's schedule makes unavoidable.
 
 The bubble of GPipe, 1F1B and forward passes alone is (p - 1) slots of what one microbatch takes a stage, (p - 1) / m of
 the ideal compute time; interleaving v chunks divides it by v (Megatron-LM section 2.2). Schedules that split the
@@ -51,7 +51,7 @@ def schedule_of(pipeline: Pipeline) -> NamedSchedule:
 
 
 def bubble_share(pipeline: Pipeline, microbatches: float, chunks: float) -> float:
-    """The unavoidable wait over the mean stage's work, with so many microbatches and chunks per stage."""
+    """Unavoidable wait over the mean stage's work, for these microbatches and chunks per stage."""
     return schedule_of(pipeline).bubble * (len(pipeline.stages) - 1) / (microbatches * chunks)
 
 

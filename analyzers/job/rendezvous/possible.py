@@ -1,8 +1,8 @@
-"""Can what was matched be one operation? Nobody leaves a collective before its last member has arrived.
+"""Test of matched operations: nobody leaves a collective before its last member has arrived.
 
-Whatever two clocks differ by, and however they drift, it is true of every operation that two ranks share. Where events
-were sampled or filtered, or a file is of another run, the k-th collectives of two files are not the same one, and it is
-not. Then nothing follows from them: no wait, no clock, no late rank.
+That holds for every operation that two ranks share, whatever their clocks' offset and drift. Where events were sampled
+or filtered, or a file is of another run, the k-th collectives of two files differ and it fails. Then nothing may be
+concluded: no wait, no clock, no late rank.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
 
 
 def _is_impossible(compared: ClockDifference) -> bool:
-    """True where no offset and drift of the clocks lets every member have arrived before anybody left.
+    """True where no offset and drift of the clocks lets every member arrive before any left. ¶ Uses operations whose
+    length both ranks know, as a flight recorder may know no end.
 
     Of operations whose length both ranks know: a flight recorder may know no end.
     """
@@ -53,7 +54,7 @@ def _is_impossible(compared: ClockDifference) -> bool:
 
 
 def _most_at_once(low: Array, high: Array) -> int:
-    """Number of the intervals [low, high] that the best single value lies in."""
+    """Largest number of intervals [low, high] that share one value."""
     bounds = np.concatenate((low, high))
     opens = np.repeat([1, -1], (len(low), len(high)))
     order = np.lexsort((-opens, bounds))  # where one ends as another begins, the value is in both

@@ -1,4 +1,4 @@
-"""Why a device is slow, as its driver reported while the job ran: evidence and a fix for rules that name devices."""
+"""Reasons for a slow device, as its driver reported them during the job, as evidence and a fix."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SOURCE = "nvmlDeviceGetCurrentClocksThrottleReasons, once a second by ddprof ru
 
 
 def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Evidence], Fix | None]:
-    """Evidence of what the driver reported of slow ranks' devices, and the fix that follows from it.
+    """Driver reports on slow ranks' devices, and the fix that follows.
 
-    `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where nothing
-    held any of them back.
+    `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where none was
+    throttled.
     """
     states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
     known = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
@@ -71,8 +71,7 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
 
 
 def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
-    """Words on what throttled the device, in a clear share of its samples and clearly more often than its peers; else
-    None."""
+    """What throttled the device in a clear share of its samples and clearly more often than its peers; else None."""
     for reason, share in state.throttled.items():
         typical = _typical_share(peers, reason)
         if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:

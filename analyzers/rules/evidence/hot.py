@@ -1,4 +1,4 @@
-"""A hot expert or embedding shard in words: what the rank is asked for, and what spreads it."""
+"""A hot expert or embedding shard in words: the rank's load, and the fix that spreads it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
 
 
 def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
-    """The begin of the summary."""
+    """The beginning of the summary."""
     what = "table rows" if shard.kind == "embedding tables" else "tokens"
     return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x the {what} of their peers"
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
-    """Evidence of what takes longer, and what it exchanges."""
+    """Evidence on the extra time of the shard's rank and on the bytes that it exchanges."""
     yield Evidence(
         f"{shard.operator} takes {format_us(shard.excess_us)} per step longer than on the peers; the rest of its "
         "compute does not",
@@ -29,7 +29,7 @@ def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
 
 
 def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
-    """Fix for what spreads the work."""
+    """The fix that spreads the load."""
     if shard.kind == "embedding tables":
         return Fix(
             setting=f"placement of the embedding tables of {format_ranks(numbers)}",

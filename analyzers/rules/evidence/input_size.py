@@ -1,4 +1,4 @@
-"""Ranks that are fed more than their peers: what of their time that explains, and what to do about it."""
+"""Ranks with larger batches than their peers: the time that this explains, and the fix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ddprof.units import format_ranks
 
 
 def fed_longer(measures: Measures, time_us: Array) -> Array:
-    """Flags of ranks that are fed so much more that it explains what they take longer than the typical rank, by a time
-    of each; bool, shape (ranks,).
+    """Mask of ranks whose larger batches explain their excess over the typical rank in a time of each; shape (ranks,).
+    ¶ A device's host launches the same kernels for any batch size, so there the device must take longer too.
 
     The host of a device launches the same kernels, however large: there the device must take longer, too.
     """
@@ -30,7 +30,8 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
 
 
 def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """Fix: to change of batches that hold more samples on some ranks; None where they do not, or nothing counted them.
+    """The fix for batches with more samples on some ranks; None where they have not, or were not counted. ¶ `position`:
+    the rank with the largest batches.
 
     `position`: of the rank with the largest.
     """

@@ -1,4 +1,4 @@
-"""Activations that are computed again in the backward pass: what that costs, and whether keeping them would fit."""
+"""Activations recomputed in the backward pass: the cost, and whether they would fit in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RULE_ID = "memory.headroom"
 
 
 def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Recomputing that the memory of no rank needs, or not all of it."""
+    """Candidates for recomputation that no rank's memory needs, in whole or in part."""
     spent = recompute_us(measures)
     cost_us = float(spent.mean())
     if cost_us < WARNING_SHARE * measures.step_us:
@@ -61,7 +61,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def recompute_words(measures: Measures) -> str:
-    """Words on what an abstention adds where memory is not known; "" where nothing is computed again."""
+    """Sentence for an abstention where memory is unknown; "" where nothing is recomputed."""
     cost_us = float(recompute_us(measures).mean())
     if cost_us < WARNING_SHARE * measures.step_us:
         return ""
@@ -72,7 +72,7 @@ def recompute_words(measures: Measures) -> str:
 
 
 def recompute_us(measures: Measures) -> Array:
-    """Device time per step in forward kernels that run again, us, shape (ranks,)."""
+    """Device time per step in recomputed forward kernels, us, shape (ranks,)."""
     found = []
     for facts in measures.job.ranks:
         marked = recomputed(facts.device_ops, facts.strings)
@@ -86,7 +86,7 @@ def _peak(memory: Mapping[str, Any]) -> int:
 
 
 def _fitting(memory: Mapping[str, Any]) -> float:
-    """Share of what is computed again that would fit if it were kept."""
+    """Share of the recomputed activations that would fit in memory."""
     free = FULL * memory["total_bytes"] - _peak(memory)
     return float(np.clip(free / max(1, memory["kept_bytes"]), 0.0, 1.0))
 

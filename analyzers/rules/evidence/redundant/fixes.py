@@ -1,4 +1,4 @@
-"""Code to write instead of communication that could go."""
+"""Replacement code for avoidable communication, one function per kind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def buffers(measures: Measures, _: int) -> Fix:
 
 
 def unused(measures: Measures, _: int) -> Fix:
-    """Do not search."""
+    """Do not search for unused parameters."""
     return Fix(
         setting="find_unused_parameters",
         current="True",

@@ -1,4 +1,4 @@
-"""A finding on Python of the script that runs in some steps, most of them outside the trace."""
+"""A finding on script Python that runs in some steps, mostly outside the trace."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ BESIDE, IN_FORWARD = 0.06, 0.12
 
 
 def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
-    """A finding where the timers of all steps of CPU ranks show a time, of all or in turn, that is no chance; with
-    the line of the script in which samples of the run saw most of it. Else None. What ranks take in forward is the
-    script's where samples saw it call libraries other than torch there."""
+    """Finding where step timers of CPU ranks show extra time beyond chance in some steps, on all ranks or alternating,
+    with the script line that samples saw most. None otherwise. Forward time counts as the script's where samples saw it
+    call libraries other than torch.
+    """
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
         return None
@@ -67,7 +68,7 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
 
 
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
-    """Samples of the run in lines of the script, on all ranks and in a phase, but for what is torch's."""
+    """Samples of the run per script line on all ranks in a phase, without those in torch."""
     found: dict[str, float] = {}
     for facts in filter(has_frames, ranks):
         tree = CallTree(facts.script_stacks, facts.script_frames)

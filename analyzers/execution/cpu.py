@@ -89,7 +89,7 @@ class CpuExecution:
         )
 
     def host_busy(self, facts: RankFacts) -> Intervals:
-        """When the training thread is on a core, its operators included."""
+        """Intervals of the training thread on a core, operators included."""
         return running(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
@@ -113,8 +113,7 @@ class CpuExecution:
         return np.array([float(intervals.length(spans)) for spans in passes])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Interference of operators while the backend's thread moves data: a rank keeps one core busy, and then a
-        second one."""
+        """Slowdown of operators while the backend's thread moves data on a second core."""
         found = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
         if not found or len(found) < len(ranks):
             return 0.0

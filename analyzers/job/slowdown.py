@@ -38,8 +38,7 @@ class Slowdown:
 
     @property
     def has_more(self) -> Array:
-        """Flags of ranks that run what their peers do not; bool, shape (ranks,). What they take longer for is not
-        slow."""
+        """Mask of ranks with work that their peers do not have, whose longer time is not slowness; shape (ranks,)."""
         return np.asarray(self.more_work >= MORE_WORK_SHARE)
 
 
@@ -79,7 +78,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
 
 
 def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
-    """Slowdown of ranks that nothing was compared of yet."""
+    """Slowdown of ranks before any comparison: all NaN."""
     time_us, coverage, more = np.zeros((3, count))
     return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)
 
@@ -206,7 +205,7 @@ def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slow
 
 
 def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """Slowdown of the host, by the time per step in which it is free to run (`free_host`)."""
+    """Slowdown of each host by its free time per step (`free_host`)."""
     return _by_step_times(ranks, pipeline, _free_host)
 
 
@@ -225,7 +224,7 @@ def _free_host(facts: RankFacts) -> Array:
 
 
 def interference(ranks: Sequence[RankFacts]) -> float:
-    """Extra time that kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
+    """Excess duration of kernels beside communication over alone, relative; 0 where too few ran both ways.
 
     Communication kernels take SMs and bandwidth even while they wait (the gamma of Proteus, TPDS'24).
     """

@@ -1,4 +1,4 @@
-"""The critical path and the kernel table of a run that is open, worked out once, when first asked for."""
+"""Critical path and kernel table of an open run, computed lazily and once."""
 
 from __future__ import annotations
 
@@ -192,8 +192,7 @@ def _cost(facts: RankFacts, group: int, operator: str, shapes: str) -> tuple[flo
 
 
 def least_bytes(name: str, tensors: list[list[int]], element_bytes: int) -> float:
-    """Bytes that an operator reads and writes at least, each operand and the result once; NaN where that is not
-    known."""
+    """Least bytes that an operator reads and writes, each operand and the result once; NaN where unknown."""
     if element_bytes == NULL or not tensors:
         return math.nan
     if name in _PRODUCTS:

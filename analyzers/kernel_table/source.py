@@ -1,4 +1,4 @@
-"""Places: where in the model and in the script operations were called from."""
+"""Source of operations: the module of the model and the script line that called them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def modules(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
 
 
 def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
-    """The innermost line of the user's own around each call, likewise. What autograd's thread launches is called by
-    the line that the training thread is in meanwhile. Between two samples nobody knows.
+    """The innermost user line around each call, and the text of lines. Kernels launched by autograd's thread count to
+    the training thread's line at that time; between two samples the line is unknown.
     """
     tree = CallTree(facts.script_stacks, facts.script_frames)
     number = np.full(len(operations), UNKNOWN)

@@ -3,7 +3,7 @@
 Walked backwards through the replay's graph as it was recorded: an operation was bound by its launch, by the operation
 before it on its stream or by one on another stream; a communication by the last of its members; a host that blocked by
 what it waited for. Pieces follow one another without gap or overlap, so their lengths sum to the span of the run.
-Whatever is not on the path can be removed without making the step shorter.
+Removing work off the path does not shorten the step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def critical_path(job: JobFacts, graph: Graph) -> Table:
 
 @dataclass
 class _Walk:
-    """State of the walk: `at_ns` on the reference clock only ever falls; a piece is what it fell through."""
+    """State of the backward walk: `at_ns` on the reference clock decreases; each decrease is a piece of the path."""
 
     job: JobFacts
     graph: Graph
@@ -161,7 +161,7 @@ class _Lane:
         return op, self.end[op] + max(0, tail_ns)
 
     def waited_for(self, op: int, lanes: dict[int, _Lane]) -> tuple[_Lane, int, int] | None:
-        """The rank that came last to this communication, its operation, and when it had come; None: nobody waited."""
+        """The rank that came last to this communication, its operation, and its arrival; None where nobody waited."""
         late = self.late[op]
         if late < 0 or late == self.position or self.ready[op] <= self.start[op] or late not in lanes:
             return None
@@ -185,7 +185,7 @@ def _op_causes(rank: RankGraph) -> Array:
 
 
 def _explain_host(path: Table, graph: Graph) -> Table:
-    """Host time on the path is what the host was seen doing: loading, collecting, and on CPU ranks computing."""
+    """Host time on the path by host activity: loading, collecting, and on CPU ranks computing."""
     is_host = path["cause"] == CAUSE_CODE["host_launch"]
     tables = [path.take(np.flatnonzero(~is_host))]
     for rank in graph.ranks:

@@ -23,7 +23,7 @@ DEFAULT_PREFETCH = 2  # batches per worker of a DataLoader: torch's own
 
 
 class Anchor(enum.IntEnum):
-    """Why the host blocked."""
+    """Reason why the host blocked."""
 
     SYNC = 0  # waits for a device operation
     LOADER = 1  # waits for a batch that workers prepare at their own rate
@@ -45,7 +45,7 @@ class Ops(Operations):
 
 @dataclass(frozen=True)
 class Anchors:
-    """Record of where the host blocked, in order.
+    """Points at which the host blocked, in order.
 
     Host section k + 1 begins when anchor k returns, section 0 at the first step mark.
     """
@@ -78,8 +78,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Contracted:
-    """Record of what a scenario says of one rank's nodes: values per node, then per node once more, then per anchor;
-    ns.
+    """A scenario's effect on one rank's nodes: values per node, per node again, and per anchor; ns.
 
     The first part is for chains, the second for communications, the third for hosts that block.
     """
@@ -91,7 +90,7 @@ class Contracted:
 
 @dataclass(frozen=True)
 class Program:
-    """All nodes of all ranks in one order in which each follows what it waits for. Sequences have an element per node.
+    """All nodes of all ranks in an order in which each follows its dependencies. Sequences have one element per node.
 
     Nodes, streams and host sections are numbered through over all ranks, in their order.
     """
@@ -143,12 +142,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Record of what is different in a replay. Empty = the recorded run.
+    """Differences of a replay from the recorded run; empty for the recorded run.
 
     `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used
     where it communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is
-    multiplied; `freed[p]`: anchors of rank p that return at once; `queue_ns[p]`: new gap per operation of rank p
-    after the one before it on its stream; `dissolved`: instances in which nobody waits for anybody.
+    multiplied; `freed[p]`: anchors of rank p that return at once; `queue_ns[p]`: new gap per operation of rank p after
+    the one before it on its stream; `dissolved`: instances in which no rank waits.
     """
 
     dur_ns: Mapping[int, Array] = field(default_factory=dict)

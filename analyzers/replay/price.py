@@ -1,7 +1,7 @@
 """Prices: what changes gain, by replaying the recorded run under them; never a sum of gains.
 
-Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that an error which
-both replays make cancels.
+Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that errors common to
+both replays cancel.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _at_rates(changes: tuple[Change, ...], step_us: float, measures: Measures) -
 
 
 def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks whose work the changes bring to what it takes their peers, or to the mean of all."""
+    """Positions of ranks whose work the changes bring to their peers' time, or to the mean of all."""
     level = [change for change in changes if kind_of(change).levels_work]
     levelled = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
     return _as_peers(changes, graph, measures) | levelled

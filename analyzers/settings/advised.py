@@ -27,10 +27,10 @@ def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
 
 
 def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
-    """Why nothing reaches the gain of a finding; None where something may.
+    """Why no setting reaches the gain of a finding; None where one may.
 
-    Gradients that DDP reduces are hidden as far as the sizes of its buckets let them: where no size makes the step
-    clearly shorter, what a reduction that begins earlier would win is no gain that anyone could have.
+    DDP hides gradients as far as bucket sizes allow: where no size makes the step clearly shorter, the gain of an
+    earlier reduction is out of reach.
     """
     if [change.kind for change in candidate.changes] != ["overlap"]:
         return None

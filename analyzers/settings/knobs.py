@@ -1,4 +1,4 @@
-"""Table of what a what-if can change, for the command line and the dashboard.
+"""Table of the settings that a what-if can change, for the command line and the dashboard.
 
 A knob turns a value into the changes that the replay simulates.
 """
@@ -47,11 +47,11 @@ Maker = Callable[[Setting, Measures, Present], tuple[Change, ...]]
 
 @dataclass(frozen=True)
 class Knob:
-    """One thing to change. `values`: how a value is written; a switch knows one value only.
+    """One setting of a what-if. `values`: the notation of a value; a switch has a single value.
 
-    `is_factor`: a value is how many times faster, up to `most`. `choices`: all values, where they are a few words.
-    `for_ranks`: single ranks can be meant; `needs_ranks`: they must be. `mends`: findings of which this is the remedy.
-    `lacks`: why a run has nothing of it; `says`: its value as recorded, or how much time there is in it.
+    `is_factor`: the value is a speed-up of at most `most`. `choices`: all values, where they are a few words.
+    `for_ranks`: single ranks may be given; `needs_ranks`: they must be. `mends`: ids of findings that this remedies.
+    `lacks`: why it does not apply to a run; `says`: its recorded value, or the time it affects.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Knob:
         return self.make(setting, measures, now)
 
     def lacking(self, measures: Measures, now: Present) -> str:
-        """Why this cannot be changed in the run, or would change nothing; "" where it can."""
+        """Why the setting cannot be changed in the run, or would have no effect; "" where it can."""
         reasons = (recorded.has_peers if self.needs_ranks else None, self.lacks)
         for reason in reasons:
             if reason is not None and (words := reason(measures)):
@@ -95,7 +95,7 @@ class Knob:
         return ""
 
     def current(self, measures: Measures, now: Present) -> str:
-        """Its value as recorded, or how much time there is in it; "" where a run has nothing to say of it."""
+        """The recorded value, or the time it affects; "" where the run shows neither."""
         return "" if self.says is None else self.says(measures, now)
 
 

@@ -1,4 +1,4 @@
-"""The data loader's workers and prefetch: W workers deliver a batch every t_batch / W, as far as there are cores."""
+"""The data loader's workers and prefetch: W workers deliver a batch every t_batch / W, within the cores available."""
 
 from __future__ import annotations
 

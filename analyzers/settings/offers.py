@@ -19,8 +19,8 @@ ROUNDED = 1e-3  # of a time: reports hold three digits after the microsecond
 
 @dataclass(frozen=True)
 class Offer:
-    """One thing to change. `lacking`: why it would change nothing, "" where it applies. `current`: as recorded, in
-    words. `suggested`: the setting by which the first finding that asks for one would have it; `because`: its number.
+    """One setting to change. `lacking`: why it has no effect, "" where it has. `current`: as recorded, in words.
+    `suggested`: the value that the first finding advises; `because`: that finding's number.
     """
 
     knob: Knob
@@ -52,9 +52,9 @@ def offers(prices: Pricer, now: Present, findings: Sequence[Finding]) -> tuple[O
 
 
 def remedies(finding: Finding, prices: Pricer, now: Present) -> tuple[Setting, ...]:
-    """Settings whose replayed gain is the finding's: those of its first fix, else one that takes its cause away.
+    """Settings whose replayed gain is the finding's: those of its first fix, else one that removes its cause.
 
-    () where none gains as much: a rule may bound its price by what it knows beside the replay.
+    () where none gains as much, as a rule may bound its price by other knowledge than the replay.
     """
     measures = prices.measures
     choices = [list(_stated(fix)) for fix in finding.fixes]
@@ -101,7 +101,7 @@ def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:
 
 
 def _gains_as_said(settings: tuple[Setting, ...], finding: Finding, prices: Pricer, now: Present) -> bool:
-    """True where the settings are possible in this run and gain what the finding alone is said to."""
+    """True where the settings are possible in this run and reach the finding's gain."""
     said = finding.alone_us or finding.recoverable_us
     try:
         gain_us = predict(prices, settings, now).gain_us

@@ -1,4 +1,4 @@
-"""Answers: what a run says of a setting: how it is now, or why a change of it would change nothing."""
+"""Recorded state of each setting, and reasons why a change would have no effect."""
 
 from __future__ import annotations
 

@@ -20,5 +20,5 @@ def training_checks() -> dict[str, Check]:
 
 
 def remarks(job: JobFacts) -> tuple[Remark, ...]:
-    """Remarks: what the checks say of a job: in the order of their identifiers."""
+    """Remarks of all checks on a job, in the order of their identifiers."""
     return tuple(remark for check in training_checks().values() for remark in check.detect(job))

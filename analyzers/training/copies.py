@@ -77,7 +77,8 @@ def _is_whole(model: ReplicatedModel) -> bool:
 
 
 def sums_every_gradient(job: JobFacts) -> bool:
-    """True where, in every step, all ranks sum something of the size of each gradient there is, or of all together.
+    """True where all ranks sum, in every step, tensors of every gradient's size or of all together. ¶ Sums of
+    activations (manual tensor parallelism) or of some gradients (experts owned by ranks) do not count.
 
     Sums of activations (tensor parallelism by hand) and of some gradients only (experts that ranks own) are not that.
     """
@@ -116,13 +117,13 @@ def _summed_sizes(job: JobFacts) -> dict[int, int]:
 
 
 def moves_state(job: JobFacts) -> bool:
-    """True where ranks exchange more than sums: parameters outside a wrapper may then be shards that each rank owns."""
+    """True where ranks exchange more than sums, so that parameters outside a wrapper may be shards."""
     used = {COLLECTIVE_OPS[int(op)] for op in set(job.instances["op"].tolist())}
     return bool(used.intersection(_MOVES_STATE))
 
 
 def replicated_names(job: JobFacts) -> frozenset[str]:
-    """Names of the parameters that all ranks are meant to hold alike."""
+    """Names of the parameters that all ranks should hold alike."""
     kinds = (DDP, MODULE) if sums_every_gradient(job) else (DDP,)
     found: set[str] = set()
     for kind in kinds:

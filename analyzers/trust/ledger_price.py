@@ -52,8 +52,9 @@ class LedgerPrice:
 
 
 def ledger_price(measures: Measures, changes: Sequence[Change]) -> LedgerPrice | None:
-    """The second price of changes; None where their gain is no matter of what is booked (formulas, rates), and of late
-    ranks in pipelines, whose stages work in turn."""
+    """The second price of changes; None where the ledger does not book their gain (formulas, rates), and for late ranks
+    in pipelines, whose stages work in turn.
+    """
     rows = [(change, kind.ledger) for change in changes if (kind := KINDS.get(change.kind)) and kind.ledger]
     by_own_time = any(change.ranks and row.levels is not None for change, row in rows)
     if not rows or len(rows) < len(changes) or (by_own_time and measures.job.pipeline is not None):

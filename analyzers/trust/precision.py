@@ -1,8 +1,8 @@
 """Precision of findings, counted by `python -m benchmarks.scoring --precision` over runs whose truth is known.
 
-The counts are few for most findings, so a share is never taken as it is: each is drawn towards what is known without
-it, as strongly as one further finding would. Of what was never measured nothing is known: it is as likely wrong as
-right (half a success in one trial, the prior of Jeffreys for a proportion).
+Most findings have few counts, so each share is shrunk towards the more general one with the weight of one further
+finding. A kind never measured is as likely wrong as right (half a success in one trial, Jeffreys' prior for a
+proportion).
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ SURE = 2.0  # standard errors: chance exceeds them once in 44 times
 def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | None:
     """Why a finding on late ranks is withdrawn; None where it stands.
 
-    Outside the backward pass, in which ranks wait for one another, a late rank takes longer than its peers by what they
-    wait for it. Where the timers show that in the traced steps, and in the many others less than half of it and little
-    of a step, chance or something that occurred once made it late. What waits elsewhere too, or is late in the backward
-    pass itself, the timers do not show: nothing is said of that.
+    Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
+    timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a
+    one-off event made it late. Lateness inside the backward pass, or with waits elsewhere, does not show in timers and
+    is not judged here.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
@@ -32,8 +32,9 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
-    """Words on what the timers say against a rank. Where the traced steps are too few to say that it is no chance (not
-    `is_tested`), these have to say so."""
+    """What the timers show against a rank's lateness, in words; None for nothing. Where the traced steps are too few
+    for a test (not `is_tested`), the timers must confirm it.
+    """
     ranks = measures.job.ranks
     if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance
         return None

@@ -1,4 +1,4 @@
-"""The map on a Dask cluster, which alone decides which worker reads what, when again, and what a lost one costs.
+"""The map on a Dask cluster, whose scheduler alone assigns, retries and recovers tasks.
 
 Its workers open the files themselves: they need ddprof of this version, and paths or URLs that lead to the same files.
 """
@@ -27,11 +27,11 @@ FIRST_WORKER_S = 300  # an adaptive cluster starts its first worker when there i
 
 
 class Mapped(Protocol):
-    """Record of what a rank's task returns; `was_unreachable`: another attempt, on another machine, may succeed."""
+    """Result of a rank's task; `was_unreachable`: another attempt, on another machine, may succeed."""
 
     @property
     def error(self) -> str | None:
-        """Why there are no facts, in one line."""
+        """Why there are no facts, in one line; None with facts."""
 
     @property
     def was_unreachable(self) -> bool:
@@ -53,7 +53,7 @@ class ConnectedCluster:
     def results(
         self, work: Callable[[Source], M], sources: Sequence[Source], failed: Callable[[Source, str], M]
     ) -> Iterator[tuple[int, M]]:
-        """The result of each source with its position, as they come; `failed` makes one of what was not computed.
+        """The result of each source with its position, as they arrive; `failed` makes the result of a failed task.
 
         Raises DdprofError where the cluster has no worker, or is gone. Whoever stops asking ends the tasks.
         """
@@ -78,7 +78,7 @@ class ConnectedCluster:
             raise DdprofError(f"{self.engine.text}: the cluster has no worker ({self.link})") from error
 
     def _result(self, future: Any, source: Source, failed: Callable[[Source, str], M]) -> M:
-        """Result that a task returned. One whose worker has ended since is computed again, and waited for."""
+        """The result of a task; recomputed where its worker has ended since."""
         error = future.exception()
         if error is None:
             result: M = future.result()

@@ -55,7 +55,7 @@ def lengths_ns(start_ns: Array, end_ns: Array) -> Array:
 
 
 def near_each_other(times_ns: Array) -> Array:
-    """Flags: which of some times can be of one recording: those no farther than FARTHEST_NS from the middle one."""
+    """Mask of times that may be of one recording: no farther than FARTHEST_NS from the median."""
     usable = _are_times(times_ns)
     given = times_ns[usable]
     if not len(given) or int(given.max()) - int(given.min()) <= FARTHEST_NS:
@@ -115,8 +115,7 @@ def one_rank(value: Any) -> int | None:
 
 
 def without_holes(ranks: Array) -> Array:
-    """Flags: which of the ranks of one file can be: workers are numbered without large holes, so one far beyond is
-    damage."""
+    """Mask of plausible ranks in one file: numbers have no large holes, so one far beyond is damage."""
     return (ranks >= 0) & (ranks <= min(max(_SMALL_JOB, _HOLES * len(np.unique(ranks))), LARGEST_RANK))
 
 

@@ -1,4 +1,4 @@
-"""Every setting that can be applied: what it belongs to, which values it takes, what it may do to the results.
+"""Every setting that can be applied: its owner, its valid values, and its effect on results.
 
 Standard library only: read by `ddprof run`, and in the training processes that it starts.
 """
@@ -37,7 +37,7 @@ PROCESS = "process"  # of a rank: made by nobody, so no line of the script is it
 
 
 class Effect(str, Enum):
-    """Record of what a setting may do to the numbers of a training."""
+    """Possible effect of a setting on the numbers of a training."""
 
     SAME = "same"  # the same operations on the same values
     ROUNDING = "rounding"  # sums in another order, or random numbers drawn in another order
@@ -46,7 +46,7 @@ class Effect(str, Enum):
 
 @dataclass(frozen=True)
 class ApplicableSetting:
-    """One setting. `check` returns the value as it is used; it raises ValueError, saying what it wants."""
+    """One setting. `check` returns the value to use; raises ValueError with the accepted values."""
 
     name: str
     targets: tuple[str, ...]
@@ -95,8 +95,7 @@ def _word(*words: str) -> Callable[[Value], Value]:
 
 
 def _plain(value: Value) -> Value:
-    """Value of an environment variable: numbers and names. No path, so that no library of somebody's choice is
-    loaded."""
+    """Check the value of an environment variable: numbers and names only, as a path could load a foreign library."""
     text = str(value)
     if (
         isinstance(value, bool)

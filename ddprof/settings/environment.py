@@ -11,7 +11,7 @@ _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # the first wher
 
 
 def variables(fixes: Iterable[WantedFix], base: Mapping[str, str]) -> dict[str, str]:
-    """Fields: what the fixes set beside or in place of what `base` has."""
+    """Environment variables that the fixes add to, or change in, `base`."""
     found: dict[str, str] = {}
     for fix in fixes:
         for name, value in fix.values.items():
@@ -25,7 +25,7 @@ def variables(fixes: Iterable[WantedFix], base: Mapping[str, str]) -> dict[str, 
 
 
 def differs(name: str, value: Value, environment: Mapping[str, str]) -> str | None:
-    """Why a setting is not what the environment of a process says; "" where it is, None for other settings."""
+    """Why a setting differs from the environment of a process; "" where it does not, None for other settings."""
     wanted = variables([WantedFix({name: value})], environment)
     if not wanted:
         return None

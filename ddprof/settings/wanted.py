@@ -42,7 +42,7 @@ class WantedFix:
             raise ValueError(f"{', '.join(checked)}: of the whole process, not of an object made at {self.at[:100]}")
 
     def is_made_at(self, file: str, line: int) -> bool:
-        """True where it means an object that this line of the script makes."""
+        """True where it applies to an object created by this line of the script."""
         if not self.at:
             return True
         wanted, _, number = self.at.rpartition(":")
@@ -51,7 +51,7 @@ class WantedFix:
 
     @property
     def words(self) -> str:
-        """Words as the command line takes it: "num_workers=4 at train.py:57"."""
+        """The fix as on the command line: "num_workers=4 at train.py:57"."""
         return ", ".join(f"{name}={shown(value)}" for name, value in self.values.items()) + (
             f" at {self.at}" if self.at else ""
         )
@@ -73,8 +73,7 @@ def parse_set(text: str) -> WantedFix:
 
 
 def checked_together(fixes: Sequence[WantedFix]) -> tuple[WantedFix, ...]:
-    """The settings, checked together. Raises ValueError where they are too many, or two of them want different values
-    in one place."""
+    """The settings, checked together. Raises ValueError for too many, or two values for one place."""
     if len(fixes) > MAX_FIXES:
         raise ValueError(f"{len(fixes)} fixes: at most {MAX_FIXES}")
     seen: dict[tuple[str, str], Value] = {}
@@ -101,7 +100,7 @@ _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_conte
 
 
 def changes_numbers(fix: WantedFix) -> bool:
-    """True where a training gives other numbers with it, by the precision that it computes in."""
+    """True where training gives other numbers with the fix because of its precision."""
     return any(CATALOGUE[name].effect is Effect.NUMBERS for name in fix.values)
 
 
@@ -112,7 +111,7 @@ def packed(fixes: Iterable[WantedFix]) -> str:
 
 
 def unpacked(text: str) -> tuple[WantedFix, ...]:
-    """Fix for what `packed` made. Raises ValueError."""
+    """Fixes from the text made by `packed`. Raises ValueError."""
     try:
         return tuple(WantedFix(values, at, finding) for values, at, finding in json.loads(text))
     except (TypeError, AttributeError) as error:

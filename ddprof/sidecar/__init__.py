@@ -1,7 +1,7 @@
-"""The sidecar: what the capture knows of a rank that its trace does not say (docs/run-folder.md), typed.
+"""The sidecar, typed: capture's knowledge of a rank beyond its trace (docs/run-folder.md).
 
-Only what the analysis uses is here, under the names that it has in the file. Missing is None or empty; times are
-unix nanoseconds of the rank's own clock. `readers.companions` parses the files: what is of another type is missing.
+Only what the analysis uses is here, under the names that it has in the file. Missing is None or empty; times are unix
+nanoseconds of the rank's own clock. `readers.companions` parses the files: values of another type are missing.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class OptimizerSettings(Struct, frozen=True):
 
 
 class ModelParameters(Struct, frozen=True):
-    """Record of what the rank holds of the model: `count` elements, mostly of `dtype`."""
+    """A rank's parameters of the model: `count` elements, mostly of `dtype`."""
 
     count: Count | None = None
     dtype: str | None = None
@@ -125,7 +125,7 @@ class LoaderSettings(Struct, frozen=True):
     sampler: SamplerSettings | None = None
 
     def known(self) -> dict[str, object]:
-        """Fields: what is known of the loader and its sampler ("sampler.class"), by the names in the file."""
+        """Known settings of the loader and its sampler ("sampler.class"), by the names in the file."""
         loader = to_builtins(self)
         sampler = loader.pop("sampler") or {}
         every = {**loader, **{f"sampler.{name}": value for name, value in sampler.items()}}
@@ -145,7 +145,7 @@ class FirstBatch(Struct, frozen=True):
 
 
 class FedBatch(Struct, frozen=True, gc=False):
-    """Record of what one step was fed: elements of all its tensors, padding included."""
+    """Input of one step: elements of all its tensors, padding included."""
 
     step: Whole
     elements: Real
@@ -165,7 +165,7 @@ class Fetch(Struct, frozen=True, gc=False):
 
 
 class GradientReady(Struct, frozen=True, gc=False):
-    """When the gradient of one parameter was ready."""
+    """Time at which the gradient of one parameter was ready."""
 
     size_bytes: Count
     ready_ns: Count
@@ -211,7 +211,7 @@ class StepTimes(Struct, frozen=True, gc=False):
 
 
 class TracedWindow(Struct, frozen=True):
-    """A trace window, how long writing its trace held the rank up after it, and what it was recorded without."""
+    """A trace window, the rank's delay for writing its trace, and what was not recorded in it."""
 
     start_ns: Count | None = None
     end_ns: Count | None = None
@@ -267,7 +267,7 @@ class HostWait(Struct, frozen=True):
 
 
 class NcclLog(Struct, frozen=True):
-    """Record of what NCCL said as it connected: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
+    """NCCL's log of its connections: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
 
     version: str | None = None
     transports: dict[str, Real] = {}
@@ -282,15 +282,14 @@ class LinkedGpu(Struct, frozen=True):
 
 
 class InfinibandPort(Struct, frozen=True):
-    """A port, as /sys says it."""
+    """A port as /sys describes it."""
 
     state: str = ""
     rate: str = ""
 
 
 class Topology(Struct, frozen=True):
-    """Record of how the devices of a host are joined; `links` pair by pair as `nvidia-smi topo -m` calls it ("NV18",
-    "SYS")."""
+    """Links between the devices of a host; `links` by pair in terms of `nvidia-smi topo -m` ("NV18", "SYS")."""
 
     links: dict[str, str] = {}
     gpus: tuple[LinkedGpu, ...] = ()
@@ -329,7 +328,7 @@ class StepMedians(Struct, frozen=True):
 
 
 class RankEnd(Struct, frozen=True):
-    """Record of how the process ended; `error`: the exception that ended it, None where it ended by itself."""
+    """End of the process; `error`: the exception that ended it, None where it ended by itself."""
 
     error: dict[str, Any] | None = None
 
@@ -393,5 +392,5 @@ class Sidecar(Struct, frozen=True, kw_only=True):
         return self.dataloader or LoaderSettings()
 
     def with_fetching(self, fetching: TimedFetches) -> Sidecar:
-        """A copy with other knowledge of what its fetches cost."""
+        """A copy with other fetch costs."""
         return replace(self, fetching=fetching)

@@ -1,5 +1,6 @@
-"""Places where a script makes what settings belong to, and what became of those that a run was to apply
-(docs/run-folder.md), typed."""
+"""Script lines that create the objects of settings, and the outcome of settings to apply (docs/run-folder.md),
+typed.
+"""
 
 from __future__ import annotations
 

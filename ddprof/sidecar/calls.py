@@ -1,4 +1,4 @@
-"""Purposes: what a rank communicates for: buffers that its models keep equal, collectives that its script calls."""
+"""Purposes of a rank's communication: buffers that its models synchronise, collectives that its script calls."""
 
 from __future__ import annotations
 

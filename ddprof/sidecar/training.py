@@ -1,5 +1,4 @@
-"""Record of what the capture knows of the training itself: copies of a model, gradients, epochs (docs/run-folder.md),
-typed.
+"""Capture's knowledge of the training itself, typed: copies of a model, gradients, epochs (docs/run-folder.md).
 
 Part of the sidecar: missing is None or empty.
 """
@@ -20,7 +19,7 @@ class CodeLine(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Words as people write it: "train.py:88 evaluate()"."""
+        """The line for people: "train.py:88 evaluate()"."""
         call = self.function if self.function.startswith("<") else f"{self.function}()"
         return f"{self.file}:{self.line} {call}"
 
@@ -49,7 +48,7 @@ class ReplicatedModel(Struct, frozen=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """Record of what the rank held after a step."""
+    """Digests of a rank's model after a step."""
 
     step: Whole | None = None
     models: tuple[ReplicatedModel, ...] = ()
@@ -74,8 +73,7 @@ class WithoutGradient(Struct, frozen=True):
 
 
 class OptimizerGradients(Struct, frozen=True):
-    """Record of what the parameters of one optimizer had in the steps of a window, and in `followed` of its steps after
-    it."""
+    """Gradients of one optimizer's parameters in the steps of a window, and in `followed` steps after it."""
 
     optimizer: str = ""
     line: CodeLine | None = None

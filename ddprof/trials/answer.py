@@ -21,7 +21,7 @@ class MeasuredGain(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """Record of how what is trained compares to the baseline (sameness.py)."""
+    """Comparison of the trained result with the baseline (sameness.py)."""
 
     kind: str
     distance: float | None
@@ -30,7 +30,7 @@ class Results(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    """Memory of the device of the rank that has least to spare: reserved at most, and there in all, in bytes."""
+    """Device memory of the rank with least to spare: peak reserved and total, in bytes."""
 
     peak_bytes: int
     device_bytes: int

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def registered(group: str) -> list[Any]:
-    """Rows on what other packages register in a group, loaded, in the order of their packages."""
+    """Loaded entry points of other packages in a group, in the order of packages."""
     return [point.load() for point in _all().select(group=group)]
 
 

@@ -1,4 +1,4 @@
-"""Files that anybody may have put there: opened only where they are regular, and read whole only up to a bound."""
+"""Untrusted files: opened only where they are regular, and read only up to a limit."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def read_bounded(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 
 
 def kind_words(mode: int) -> str:
-    """Words on what a file of this mode (of os.stat) is, where it is not regular."""
+    """The kind of a non-regular file with this mode (of os.stat), in words."""
     return _OTHER_KINDS.get(stat.S_IFMT(mode), "a special file")

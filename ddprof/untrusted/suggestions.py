@@ -16,5 +16,5 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def _letters(word: str) -> str:
-    """A name without what is easily forgotten in it: its case and what separates its words."""
+    """A name in lower case without separators, which are easily mistyped."""
     return "".join(letter for letter in word.lower() if letter.isalnum())

@@ -75,11 +75,11 @@ def unmatched(matched: Matched) -> Matched:
 
 
 def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
-    """Notes on what is said of ranks that disagree with the others, and are left out."""
+    """Note on ranks that contradict the others and are left out."""
     named = format_ranks(tuple(r for f in ranks if (r := f.identity.rank) is not None))
     return HealthNote(f"the collectives of {named} are not those of the other ranks", f"left out: {NOT_THE_SAME}")
 
 
 def not_matched_note() -> HealthNote:
-    """Notes on what is said where nothing was matched."""
+    """Note for a job in which no operation was matched."""
     return HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")

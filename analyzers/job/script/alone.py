@@ -1,4 +1,4 @@
-"""Code that a late rank runs and its peers do not: time by the user's functions, rank against rank, over the steps."""
+"""Code that a late rank runs and its peers do not: time by the user's functions, rank against rank."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LARGE_SHARE = 0.05  # of the step, that one rank was seen in alone: as much as m
 
 @dataclass(frozen=True)
 class Alone:
-    """A function or line of the script that holds one rank and not its peers; us per step.
+    """A function or line of the script that one rank runs and its peers do not; us per step.
 
-    `peers_us`: how long they are in it, waiting included, or at the most. `inside`: the innermost call of the user's in
-    which nearly all of that time is; "" if there is none. `samples`: of the whole run, where those of the windows do
-    not say it; else 0. `in_shared`: `line` is in a function that the peers run too, such as the training loop.
-    `of_the_run`: chance does not explain the samples, however little of the lateness in the traced steps it explains.
+    `peers_us`: the peers' time in it, waits included, or an upper bound. `inside`: the innermost user call with nearly
+    all of that time; "" for none. `samples`: of the whole run where windows have too few; else 0. `in_shared`: `line`
+    is in a function that peers run too, such as the training loop. `of_the_run`: the samples are beyond chance, however
+    little of the lateness in the traced steps they explain.
     """
 
     line: str
@@ -55,8 +55,9 @@ class Alone:
 
     @property
     def held(self) -> str:
-        """The one place to open, after a rank's name: the function or the line that it runs alone, or where its time
-        goes: a helper that a loop of all ranks calls is told with the line that calls it."""
+        """The one place to open, after a rank's name: the function or line that it runs alone, or the innermost call
+        with its time; a helper that all ranks call is shown with the calling line.
+        """
         if self.peers_us < 1 and not self.line.endswith("<module>") and not (self.in_shared and self.inside):
             return f"alone runs {self.line}"
         if self.in_shared and self.inside:
@@ -72,12 +73,12 @@ def runs_alone(
     step_us: float = 0.0,
     script: Sequence[ScriptTime] = (),
 ) -> Alone | None:
-    """Code that makes rank `late` (a position) late by so much per step; None where no one function does, or the
-    recording does not say what the ranks ran. Samples of the whole run say it of a typical step (`step_us`) where those
-    of the windows do not, and where they are few, of the time beside the phases alone (`script`, by position).
+    """The code that makes rank `late` (a position) late by `lateness_us` per step; None where no single function does,
+    or the recording does not show what ranks ran. Whole-run samples stand in, per typical step (`step_us`), where
+    windows have too few, and within the time outside the phases (`script`, by position) where they are few too.
 
-    Of nested functions the outermost that the peers do not run, and in it the innermost that takes nearly all its time.
-    A peer that waits inside a function runs it: the loop that calls what the late rank runs alone is on all ranks.
+    Of nested functions it is the outermost that peers do not run, and in it the innermost with nearly all its time. A
+    peer that waits inside a function runs it, such as the common training loop.
     """
     return _alone(_seen(ranks, step_us, script), late, lateness_us)
 
@@ -106,7 +107,7 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
 
 
 def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By how often the ranks were seen where over the whole run."""
+    """The code by the shares of each rank's samples over the whole run."""
     mine, peers = late.over_the_run, [rank.over_the_run for rank in others]
     if not mine or not all(peers):
         return None
@@ -116,8 +117,9 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
 
 
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
-    """By the samples of the whole run outside the backward passes and the loader, where the timers say that the rank is
-    late there: they need only say in which line."""
+    """The code by whole-run samples outside backward passes and the loader, where timers show that the rank is late
+    there, so that samples only choose the line.
+    """
     mine, *peers = (
         {**rank.samples, **dict.fromkeys((*run_samples(rank.facts, BACKWARD), *run_samples(rank.facts, DATA)), 0)}
         for rank in (late, *others)
@@ -136,8 +138,8 @@ def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float,
 
 
 def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By the time beside the phases, which is recorded exactly: what the late rank does there for TIMES_PEERS as long
-    as its peers do anything there, they do not do. Its samples need only say which line that is.
+    """The code by the time outside the phases, which is recorded exactly: a late rank with TIMES_PEERS the peers' time
+    there runs something of its own. Samples only choose the line.
     """
     facts = late.facts
     if late.beside is None or not late.is_sampled or not len(facts.steps) or not late.sampled_beside:
@@ -160,8 +162,9 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By the time between operators in one phase, which is recorded exactly: what holds the late rank there is what it
-    runs in it and no peer does. Its samples need only say which line that is."""
+    """The code by the time between operators in one phase, which is recorded exactly: what delays the late rank there
+    is code that no peer runs. Samples only choose the line.
+    """
     for phase in (BACKWARD, FORWARD, REST):
         held_us = late.held_us(phase) - float(np.median([rank.held_us(phase) for rank in others]))
         mine = late.called_in(phase)
@@ -178,8 +181,9 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
 
 
 def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, least_us: float) -> Alone | None:
-    """By the time of the whole run in which samples saw the late rank in what they saw no peer in: busy cores make any
-    rank late in a few traced steps, and put none where it never is."""
+    """The code by whole-run time in which the late rank alone was sampled: busy cores make any rank late in a few
+    traced steps, but put none in code that it never runs.
+    """
     total_ns, *theirs_ns = (sum(ns for path, ns in rank.seen_ns.items() if len(path) == 1) for rank in (late, *others))
     if not total_ns or not all(theirs_ns):
         return None
@@ -212,8 +216,9 @@ def _apart(
     lateness_us: float,
     seen: dict[Path, float],
 ) -> Alone | None:
-    """The path of `mine` that makes the rank late: in a function that the peers run far shorter, what they do not run
-    of it, where that explains it. Its line is chosen from all that was `seen`, however rarely."""
+    """The path of `mine` that makes the rank late: in a function that peers run far shorter, the part they do not run,
+    where that is enough. Its line is chosen from all that was `seen`, however rarely.
+    """
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
     outer = _outermost(mine, theirs, lateness_us)
     if outer is None:
@@ -244,9 +249,10 @@ def alone_by_rank(
     script: Sequence[ScriptTime] = (),
     timed: tuple[Array, Array] | None = None,
 ) -> dict[int, Alone]:
-    """Fields: what makes ranks late and their peers do not run, by position: of ranks that others wait for clearly in
-    the traced steps, or by the timers of the whole run. `timed`: what these show of that (us, 0 for nothing), and what
-    each rank takes outside its backward passes, both of shape (ranks,)."""
+    """Position -> code that makes this rank alone late, for ranks that others clearly wait for in the traced steps or
+    by whole-run timers. `timed`: lateness by these (us, 0 for none) and time outside backward passes, both of shape
+    (ranks,).
+    """
     found = {}
     seen = _seen(ranks, step_us, script)
     every = all_lateness_us(ranks, blame)
@@ -266,7 +272,7 @@ def _without(seen: Sequence[RankPaths], late: int) -> list[RankPaths]:
 
 
 def lateness_us(ranks: Sequence[RankFacts], blame: Table, late: int) -> float:
-    """Time that each of the other ranks waits for a rank (a position), us per step."""
+    """Time that each other rank waits for a rank (a position), us per step."""
     return float(all_lateness_us(ranks, blame)[late])
 
 

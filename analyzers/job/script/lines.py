@@ -34,13 +34,13 @@ class ScriptLine:
 
     @property
     def words(self) -> str:
-        """Words as people write it: "train.py:88 evaluate()", and in which call of a library."""
+        """The line for people: "train.py:88 evaluate()", with the library call that it is in."""
         where = written(self.file, self.line, self.function)
         return f"{where}, in {self.call}" if self.call else where
 
 
 def has_frames(facts: RankFacts) -> bool:
-    """True where the recording says what the script ran."""
+    """True where the recording shows what the script ran."""
     return len(facts.script_spans) > 0 or len(facts.script_totals) > 0
 
 

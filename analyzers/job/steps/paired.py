@@ -54,7 +54,8 @@ def _moved(facts: RankFacts, shift: int) -> RankFacts:
 
 
 def _shift(reference: Array, reference_place: Array, start: Array, place: Array) -> int | None:
-    """By how many steps the first of `start` comes after the first of `reference`; None where most steps do not agree.
+    """Number of steps by which `start` begins after `reference`; None where most steps disagree. ¶ `place`: steps from
+    its rank's first to each. Ranks are in step at the last steps; the first ones depend on when a recording began.
 
     `place`: how many steps after its rank's first each begins. The last steps begin with all ranks in step, the first
     where a rank's recording does.

@@ -1,4 +1,4 @@
-"""Time that a message costs: latency and bandwidth from the trace's own size -> time points."""
+"""Cost of a message: latency and bandwidth from the trace's own size -> time points."""
 
 from __future__ import annotations
 

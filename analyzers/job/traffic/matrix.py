@@ -1,8 +1,8 @@
-"""Who communicates with whom: rank against rank, or host against host, per step.
+"""Traffic and waits per step between pairs of ranks, or of hosts.
 
-Of a collective only its members are known, and how much each of them gives: how much goes from one to another is the
-algorithm's choice, which is not recorded. So of collectives a pair has what both take part in; of messages, what one
-sends to the other; of waiting, what the one waited for that is charged to the other.
+The trace shows the members of a collective and their shares, but not how the algorithm routes them. So a pair's
+collectives are those that both take part in, its messages those that one sends to the other, and its waiting that of
+one charged to the other.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _messages(job: JobFacts) -> Array:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Flags of instances that run while one of their members is in a step, shape (instances,)."""
+    """Mask of instances that run while a member is in a step, shape (instances,)."""
     inside, members = np.zeros(len(job.instances), bool), job.members
     for position, facts in enumerate(job.ranks):
         if len(facts.steps):

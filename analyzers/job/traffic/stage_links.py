@@ -1,4 +1,4 @@
-"""Links between two ranks that exchange messages, compared with each other: which are slow for the same message?
+"""Comparison of the links between ranks that exchange messages, to find those slower for equal messages.
 
 The stages of a pipeline have one process group, whatever link a message takes, so the two ranks of a message stand for
 its link. A message has started to move once both of its ranks are there: the shorter of their two kernels is its
@@ -42,7 +42,7 @@ class _Messages:
 
 
 def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
-    """Number of links that could be compared with another, and the slow ones among them."""
+    """Number of comparable links, and the slow ones among them."""
     messages = _messages(job)
     ratios: dict[int, list[tuple[float, float, float]]] = {}
     for kind in np.unique(messages.kind).tolist():

@@ -1,4 +1,4 @@
-"""Time that a message of any size costs: the trace's own points, interpolated; a straight line only beyond them.
+"""Cost of a message of any size: interpolation of the trace's own points, a straight line beyond them.
 
 Log-log interpolation of measured points errs 4.5 to 8 %, one latency and bandwidth pair 8 to 15 % (fits of the
 all-reduce sweeps in ml-engineering, 1 MiB to 1 GiB), so the line serves only where no point was measured.
@@ -19,7 +19,7 @@ BINS_PER_OCTAVE = 2
 
 @dataclass(frozen=True)
 class TransferPrior:
-    """Record of what is assumed of a link where a run does not tell."""
+    """Assumptions about a link that a run does not measure."""
 
     latency_ns: float  # of one call where all messages have one size, and no more than half of what that message took
     bytes_per_ns: float  # the fastest there is

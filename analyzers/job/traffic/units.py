@@ -92,7 +92,7 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
 
 
 def units_per_block(units: Units) -> int:
-    """Number of units that each repeated block of the model is wrapped in; 1 where it is one, or nothing repeats."""
+    """Units per repeated block of the model; 1 where a block is one, or nothing repeats."""
     return _period(units.shape)
 
 
@@ -108,13 +108,13 @@ def _period(shape: Array) -> int:
 
 
 def first_of_block(units: Units, period: int) -> int:
-    """Place where the first block of `period` units begins."""
+    """Index of the unit with which the first block of `period` units begins."""
     alike = np.flatnonzero(_alike(units.shape, period))
     return int(alike[0]) if len(alike) else 0
 
 
 def _alike(shape: Array, period: int) -> Array:
-    """True where each unit is like the one `period` later, as far as both are known."""
+    """Mask of units equal to the one `period` later, as far as both are known."""
     known = np.flatnonzero(shape[period:] != UNKNOWN)
     return np.asarray(shape[period:][known] == shape[:-period][known])
 
@@ -145,11 +145,11 @@ def _sharded_rows(job: JobFacts, position: int) -> Array:
 
 
 def _split(facts: RankFacts, rows: Array) -> list[tuple[bool, Array]]:
-    """The gathers and reductions of a step, in order of launch, as passes: (is backward, rows).
+    """Gathers and reductions of a step in launch order, divided into passes: (is backward, rows).
 
-    A backward pass is launched by the autograd engine's thread, as its reductions are. Where launches are not known, or
-    one thread launches all (a CPU rank), a unit is gathered once in each pass: as many gathers as there are reductions
-    are the forward's.
+    A backward pass is launched by the autograd engine's thread, as its reductions are. Where launches are unknown, or
+    one thread launches all (a CPU rank), each pass gathers a unit once: the forward pass has as many gathers as there
+    are reductions.
     """
     if not len(rows):
         return []
@@ -164,9 +164,7 @@ def _split(facts: RankFacts, rows: Array) -> list[tuple[bool, Array]]:
 
 
 def _by_thread(facts: RankFacts, rows: Array) -> Array | None:
-    """Flags of communications that were launched by the thread that launches the reductions; None where all were, or
-    where that is not known.
-    """
+    """Mask of communications launched by the thread of the reductions; None where all were, or launches are unknown."""
     op = facts.comms["device_op"][rows]
     if not len(facts.device_ops) or (op == NULL).any():
         return None
@@ -181,7 +179,7 @@ def _by_thread(facts: RankFacts, rows: Array) -> Array | None:
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass of a step before its units are told apart. Rows of facts.comms, in order of launch; ns."""
+    """One pass of a step before it is divided into units. Rows of facts.comms, in launch order; ns."""
 
     is_backward: bool
     gathers: Array
@@ -193,7 +191,7 @@ class _Pass:
 
 @dataclass(frozen=True)
 class _Timeline:
-    """Record of what one rank computes and when: for the passes of all its steps."""
+    """Compute intervals of one rank, for the passes of all its steps."""
 
     facts: RankFacts
     launched_ns: Array  # each communication
@@ -209,7 +207,7 @@ class _Timeline:
 
     @staticmethod
     def of(job: JobFacts, position: int, rows: Array) -> _Timeline:
-        """That of the rank at `position`; `rows`: its sharded communications, rows of comms."""
+        """The timeline of the rank at `position`; `rows`: its sharded communications, rows of comms."""
         facts = job.ranks[position]
         ready, end = ready_by_comm(job.members, position, facts), facts.comms["end_ns"]
         compute = compute_work(facts)
@@ -228,8 +226,8 @@ class _Timeline:
         )  # fmt: skip
 
     def one_pass(self, is_backward: bool, rows: Array, before: int, begin_ns: int, until_ns: int) -> _Pass:
-        """The pass of a step from `begin_ns` to `until_ns` that communicates `rows`; no units where it has too little
-        to say. `before`: the communication before the pass in the same step, -1 for none.
+        """The pass from `begin_ns` to `until_ns` that communicates `rows`; without units where it has too few.
+        `before`: the communication before the pass in the same step, -1 for none.
         """
         launched, start, end = self.launched_ns, self.start_ns, self.facts.comms["end_ns"]
         gather = self.facts.comms["op"][rows] == OP_CODE["all_gather"]
@@ -245,7 +243,7 @@ class _Timeline:
         return _Pass(is_backward, gathers, reductions, count, cuts, since[: len(gathers)])
 
     def units(self, passes: list[_Pass]) -> list[Units]:
-        """The units of each pass: windows of all passes are asked for at once."""
+        """The units of each pass, with the windows of all passes queried at once."""
         if not passes:
             return []
         gathers = np.concatenate([one.gathers for one in passes])
@@ -280,7 +278,7 @@ class _Timeline:
         return found
 
     def _pass_end(self, gathers: Array) -> int:
-        """When a forward pass is over at the latest: a further gather's worth of launches after the last one."""
+        """Latest end of a forward pass: one more gather's worth of launches after the last gather."""
         launched = self.launched_ns[gathers]
         between = np.diff(launched)
         return int(launched[-1] + (2 * np.median(between) if len(between) else 0)) + 1
@@ -322,7 +320,7 @@ def _shifted(compute: Array, operators: Array) -> tuple[Array, Array]:
 
 
 def _aligned(rows: Array, count: int) -> Array:
-    """Rows of the last units of a pass: what a unit has none of, the first ones have not."""
+    """Rows of the last units of a pass, padded at the front, as missing units are the first ones."""
     return np.append(np.full(count - len(rows), -1), rows).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Time that barriers and collectives of Python objects cost a rank."""
+"""Cost of barriers and collectives of Python objects on a rank."""
 
 from __future__ import annotations
 

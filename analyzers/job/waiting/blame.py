@@ -55,9 +55,7 @@ class _Waits:
 
 @dataclass(frozen=True)
 class _Excess:
-    """Time that a late rank spent beyond the victim's on each cause, its own waits included; of each wait, as its
-    pieces are alike in that.
-    """
+    """Excess of a late rank over the victim in each cause, own waits included, per wait; a wait's pieces share it."""
 
     ns: Array  # (waits, causes)
     wait: Array  # of each piece
@@ -65,7 +63,7 @@ class _Excess:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Record of what pieces of waiting are charged to, in the order of the pieces."""
+    """Charges of the pieces of waiting, in the order of the pieces."""
 
     piece: Array
     culprit: Array  # NOBODY: a rank that was not traced
@@ -169,7 +167,7 @@ def _arrival_of(late: Array, instance: Array, members: Table) -> Array:
 
 
 def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
-    """When victim and late rank of each piece were last released together, each on its own clock; shape (pieces,)."""
+    """Last common release of victim and late rank before each piece, each on its own clock; shape (pieces,)."""
     victim_ref = np.zeros(len(waits.victim), np.int64)
     late_ref = np.zeros(len(waits.victim), np.int64)
     origin = max(
@@ -218,14 +216,14 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
 
 
 def _begins(*columns: Array) -> Array:
-    """Flags of where a row differs from the one before in any column; bool."""
+    """Mask of rows that differ from the previous one in any column."""
     differs = np.ones(len(columns[0]), bool)
     differs[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return differs
 
 
 def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
-    """Parts of the pieces whose late rank waited for nobody longer than the victim did."""
+    """Parts of pieces whose late rank waited no longer than the victim did."""
     total = np.zeros(len(excess.ns))
     for column in excess.ns.T:  # in order, so that every sum of parts is this one to the last bit
         total += column

@@ -1,12 +1,11 @@
-"""Wait and transfer: when had the last member of a communication arrived?
+"""Wait and transfer of communications, divided at the arrival of the last member.
 
-Collectives that all members leave together need no clock for that: the shortest member's duration is the transfer, and
-what the other members' durations have beyond it is waiting (the rule of PyTorch's TensorBoard profiler plugin). So the
-LATE rank shows the SHORT kernel. Rooted operations, and messages between two ranks, have no common end: the partner's
-arrival is read on the aligned clock. Where a member did not record the communication because its window had not opened,
-the shortest of the others may hold waiting too: the transfer is that of complete communications of the same kind. An
-inferred rendezvous moves no data: where a rank was not recorded, and nobody who was came right before the end, all of
-it is waiting for that rank.
+Collectives that all members leave together need no clock: the shortest duration is the transfer, and the rest of each
+longer one is waiting (the rule of PyTorch's TensorBoard profiler plugin). So the LATE rank shows the SHORT kernel.
+Rooted operations, and messages between two ranks, have no common end: the partner's arrival is read on the aligned
+clock. Where a member did not record the communication because its window had not opened, the shortest of the others may
+hold waiting too: the transfer is that of complete communications of the same kind. An inferred rendezvous moves no
+data: where a rank was not recorded, and nobody who was came right before the end, all of it is waiting for that rank.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ def _latest(instance: Array, rank: Array, lateness: Array, count: int) -> Array:
 
 
 def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
-    """When each communication of a rank had all its members, ns, own clock; its own start where it is unmatched.
+    """Arrival of the last member of each communication of a rank, ns, own clock; its start where unmatched.
 
     A communication that is a member of several instances (coalesced messages) is ready with the last of them.
     """

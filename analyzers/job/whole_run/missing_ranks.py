@@ -33,7 +33,7 @@ class LateMissingRank:
 
     @property
     def words(self) -> str:
-        """The clause that says so."""
+        """The late missing rank as a clause."""
         more = f"{format_us(self.excess_us)} per step more than the median rank {self.where}"
         return f"rank {self.rank} was not traced and by its own timers spends {more}"
 
@@ -59,7 +59,7 @@ def late_missing_rank(job: JobFacts) -> LateMissingRank | None:
 
 
 def timers_complete(job: JobFacts) -> bool:
-    """True where the timers of every missing rank are known."""
+    """True where the step timers of every missing rank are known."""
     return all(rank in job.step_times for rank in job.missing_ranks)
 
 

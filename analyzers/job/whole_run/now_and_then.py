@@ -1,8 +1,7 @@
-"""Time that ranks take now and then beyond their quiet steps, by the timers of all: few traced steps may hold none of
-it.
+"""Occasional extra time of ranks beyond their quiet steps, by the timers of all steps, as traced steps may miss it.
 
-Outside its backward passes and its loader a rank waits for nobody, as a rule, and who takes longest in a step is waited
-for by all. Collections, checkpoints and evaluations are told by rules of their own.
+Outside its backward passes and its loader a rank waits for nobody, as a rule, and all wait for the longest rank in a
+step. Collections, checkpoints and evaluations have their own rules.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 
 @dataclass(frozen=True)
 class NowAndThen:
-    """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and what all wait for
-    whoever is longest. `often`: in how many of so many `steps`."""
+    """Shares of the mean step: each rank's time beyond its quiet steps, shape (ranks,), and the wait of all for the
+    longest rank. `often`: steps with such time, out of `steps`.
+    """
 
     times: Array
     cost: float
@@ -34,8 +34,9 @@ class NowAndThen:
 
 
 def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | None:
-    """None where too few steps were timed, or ranks meet outside their backward passes, too. `in_forward`: what they
-    take in forward counts, which grows with their batches as well."""
+    """Occasional time of the ranks; None where too few steps were timed, or ranks also meet outside backward passes.
+    `in_forward`: count forward time, which also grows with the batch.
+    """
     timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]
     if not ranks or any(map(meets_elsewhere, ranks)):
         return None
@@ -56,8 +57,7 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
 
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> Array:
-    """Time that a rank takes of each step beside its loader, passes, optimizer and recorded pauses; NaN where its
-    timers do not say."""
+    """Time of each step outside loader, passes, optimizer and recorded pauses; NaN where timers lack it."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
     parts = [(s.length_ns, s.data_ns or 0, paused(s), s.forward_ns, s.backward_ns, s.optimizer_ns or 0) for s in steps]

@@ -1,5 +1,5 @@
-"""Time that each rank takes outside its backward passes in the steps of the whole run: there it waits for nobody, as a
-rule, and one that takes longer than its peers is waited for.
+"""Time of each rank outside backward passes over the whole run, where it waits for nobody, as a rule: others wait for a
+rank that takes longer there.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def own_ns(steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
 
 
 def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
-    """By how much each rank takes longer than the typical one beside its loader, and what it takes, as shares of the
-    step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
-    steps were timed or ranks wait for one another outside their backward passes, too."""
+    """Excess of each rank over the typical one outside its loader, and its total there, as shares of the step; floats,
+    shape (ranks,). The excess is 0 where it is small, chance or want of a CPU; both are 0 where too few steps were
+    timed or ranks also meet outside backward passes.
+    """
     own = [own_ns(unprofiled_steps(facts), beside_loader=True) for facts in ranks]
     if len(ranks) < 2 or not all(len(one) >= MIN_STEPS for one in own) or any(map(meets_elsewhere, ranks)):
         return np.zeros(len(ranks)), np.zeros(len(ranks))
@@ -51,14 +52,14 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:
-    """True where hosts meet outside the backward passes of most traced steps, and so wait for one another there."""
+    """True where ranks meet outside the backward passes of most traced steps, and so may wait there."""
     begun = facts.comms["start_ns"][facts.is_issued_in_steps(facts.comms["start_ns"])]
     outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)
     return computes(facts) and bool(outside.sum() > len(facts.steps) / 2)
 
 
 def _excess(average: list[float], error: list[float]) -> Array:
-    """By how much each is above the typical one, ns; 0 where that may be chance."""
+    """Excess of each rank over the typical one, ns; 0 where it may be chance."""
     more = np.array(average) - averages.typical(average)
     return np.where(more >= SURE * np.hypot(error, np.median(error)), more, 0.0)
 

@@ -70,8 +70,8 @@ def typical_steps(facts: RankFacts) -> list[StepTimes]:
 
 
 def timed_parts_us(job: JobFacts) -> tuple[tuple[float, ...], int]:
-    """The job's mean unprofiled step in each of equal parts of the run, in order, and of how many steps they are; ()
-    where a rank has too few. Pauses are in them: this is what the run takes.
+    """Mean unprofiled step in each of equal parts of the run, in order and pauses included, and the number of steps; ()
+    where a rank has too few.
     """
     lengths = [[step.length_ns for step in unprofiled_steps(facts) if step.length_ns] for facts in job.ranks]
     steps = min(map(len, lengths), default=0)

@@ -1,4 +1,4 @@
-"""Time that the ledger books of a kind of change: the time that it removes on each rank."""
+"""Ledger price of a kind of change: the booked time that it removes on each rank."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ def nothing(measures: Measures, _: Change) -> Array:
 
 @dataclass(frozen=True)
 class Booked:
-    """Record of how the ledger prices a kind of change. `own`: us per step that it removes on each rank, were it of all
-    ranks.
+    """Rule for pricing a kind of change by the ledger. `own`: us per step that it removes on each rank, if made on all.
 
-    `causes`: of the waiting charged to the ranks of the change, what they were late for; () for all of it, None for
-    changes that leave the lateness of ranks as it is; `is_of_target`: the cause is the change's target instead. `most`:
-    what it removes at most, where that is more than `own`. `is_held_by_untraced`: every microbatch passes all stages:
-    where a replica's messages have no other end in the data, the replay does not move them. `levels`: of a change that
-    names ranks, the causes of their own time that become the typical rank's (() : all); the price is by these alone.
+    `causes`: causes of lateness whose charged waits disappear; () for all, None for changes that do not affect
+    lateness; `is_of_target`: the change's target is the cause instead. `most`: upper limit, where larger than `own`.
+    `is_held_by_untraced`: microbatches pass through untraced stages, which the replay does not move. `levels`: for
+    named ranks, the causes of own time reduced to the typical rank's (() : all), which alone make the price.
     """
 
     own: Own = nothing
@@ -86,7 +84,7 @@ def starved(part_us: Callable[[Measures], Array]) -> Own:
 
 
 def less_script(measures: Measures, change: Change) -> Array:
-    """Waiting for Python of the script, and for ranks that were late by it, but for what is left of it."""
+    """Waits for script Python, and for ranks made late by it, minus the part that remains."""
     left = change.values[0] if change.values else 0.0
     return (1 - left) * starved(lambda every: every.script_us)(measures, change)
 
@@ -126,7 +124,7 @@ def exposed_first(measures: Measures, change: Change) -> Array:
 
 
 def fewer_messages(measures: Measures, change: Change) -> Array:
-    """The latency of messages that are merged into larger ones, of what is exposed."""
+    """Exposed latency of messages that are merged into larger ones."""
     saved = 0.0
     for traffic in measures.comm.traffic:
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
@@ -150,12 +148,12 @@ def overlapped(measures: Measures, change: Change) -> Array:
 
 
 def needless_transfer(measures: Measures, change: Change) -> Array:
-    """Exposed transfer of what could go, and when the host does nothing but call it."""
+    """Exposed transfer of avoidable communication, and host time spent only on calling it."""
     return needless_us(measures.job, measures.needless.get(change.target), waits=False)
 
 
 def needless_held(measures: Measures, change: Change) -> Array:
-    """All time in which it holds a rank: a rank that waits there for a late one may wait for it elsewhere as well."""
+    """All time that avoidable communication blocks a rank; a wait for a late rank may move elsewhere."""
     return needless_us(measures.job, measures.needless.get(change.target), waits=True)
 
 
@@ -190,7 +188,7 @@ def all_communication(measures: Measures, _: Change) -> Array:
 
 
 def of_cause(cause: str) -> Own:
-    """Time that is booked to a cause."""
+    """Time booked to a cause."""
     return lambda measures, _: measures.cause_us(cause)
 
 

@@ -1,4 +1,4 @@
-"""Changes of the device's own operations: faster kernels, one launch for the whole step, copies that block nobody."""
+"""Changes of device operations: faster kernels, one launch for the whole step, non-blocking copies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Activations of `values[0]` of what is computed again in backward are kept: that much less is launched."""
+    """Keep a share `values[0]` of the activations recomputed in backward, which launches that much less."""
     dur: dict[int, Array] = {}
     queue: dict[int, Array] = {}
     host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
@@ -72,7 +72,7 @@ def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenar
 
 
 def hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Copies from pageable host memory come from pinned memory: faster, and they block nobody."""
+    """Copy from pinned instead of pageable host memory: faster, and without blocking."""
     dur, freed = {}, {}
     for rank in graph.ranks:
         facts = rank.facts

@@ -22,7 +22,7 @@ def pipeline_schedule(change: Change, step_us: float, measures: Measures) -> flo
 
 
 def schedule_gain_us(measures: Measures, microbatches: float, chunks: float) -> float:
-    """Time that a step gains by another schedule, us; negative where it loses, 0 without a pipeline."""
+    """Gain of another schedule per step, us; negative for a loss, 0 without a pipeline."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         return 0.0

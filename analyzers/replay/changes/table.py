@@ -1,6 +1,6 @@
-"""Every kind of change: what a `Change` of it says, in words, how the replay applies it, what the ledger books of it.
+"""Table of all kinds of change: words, mechanism in the replay, and ledger price.
 
-A new kind is a row here and a function in the file of its mechanism.
+A new kind is one row here and a function in the file of its mechanism.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ ToStep = Callable[[Change, float, Measures], float]
 class ChangeKind:
     """One kind of change; exactly one of `scenario`, `retiming` and `rate` says how it is applied.
 
-    `scenario`: what is different in the recorded run. `retiming`: new transfers (by position of the rank), worked out
-    with all changes of the replay at hand, after their scenarios, in the order of the table. `rate`: the step (us) in
-    place of the one that the replay predicts for everything else.
+    `scenario`: differences from the recorded run. `retiming`: new transfers by rank position, computed after the
+    scenarios of all changes, in the order of the table. `rate`: the step (us), given the replay's step for everything
+    else.
     """
 
     name: str

@@ -43,7 +43,8 @@ def _as_peers(change: Change, rank: RankGraph, graph: Graph, measures: Measures)
 
 
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """In every step each rank computes as long as its peers do on average (OSDI'25: the mean for compute).
+    """In every step each rank computes for the mean time of all ranks (OSDI'25: the mean for compute). ¶ CPU ranks do
+    so in every segment, where segments are comparable, so that equal work (an optimizer) stays.
 
     CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
     """

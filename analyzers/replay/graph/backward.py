@@ -21,7 +21,7 @@ class Gradients:
 
 
 def backward_start_ns(rank: RankGraph, step: int) -> int:
-    """When the device (on a CPU rank: the host) began the last backward pass of a step, own clock."""
+    """Start of the last backward pass of a step on the device (on a CPU rank: the host), own clock."""
     return rank.execution.backward_start_ns(rank.ops, _step_marks(rank, step))
 
 

@@ -145,7 +145,7 @@ def _typical(lag: Array, where: Array, default: int) -> int:
 
 
 def _shortest(job: JobFacts) -> Array:
-    """Time that the member of each instance took that came last; ns, shape (instances,)."""
+    """Duration of the member of each instance that arrived last; ns, shape (instances,)."""
     shortest = np.full(len(job.instances), NO_LIMIT)
     np.minimum.at(shortest, job.members["instance"], job.members["end_ns"] - job.members["start_ns"])
     return shortest
@@ -189,8 +189,7 @@ def _blocked(ops: Operations, anchors: Anchors) -> Array:
 def _message_transfer(job: JobFacts, position: int) -> Array:
     """Least transfer of the one message a comm carries, over both sides; no limit for all other comms.
 
-    A send that was batched with a receive is recorded as long as the batch: its own transfer is what the other side
-    shows.
+    A send batched with a receive is recorded with the batch's duration; the other side shows its own transfer.
     """
     limit = np.full(len(job.ranks[position].comms) + 1, NO_LIMIT)
     mine = members_of(job.members, position)

@@ -1,6 +1,6 @@
-"""Dependencies: which operation on another stream each operation had to wait for.
+"""Dependencies between streams: the operation that each operation had to wait for.
 
-Kineto records that a stream was made to wait, but rarely for what. It is inferred in three ways, in this order:
+Kineto records that a stream was made to wait, but rarely for which event. It is inferred in three ways, in this order:
 
 - A collective waits for the compute launched before it (c10d records an event on the current stream). - The first
 kernel after a wait call waits for the communication, of those launched before the call, that ended last. - An operation

@@ -72,7 +72,7 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
 
 
 def _values(group: Copies, places: list[int]) -> Iterator[Evidence]:
-    """Evidence of what the first tensor begins with on two ranks."""
+    """Evidence: the first values of a differing tensor on two ranks."""
     for at in places:
         known = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
         first, *others = sorted((rank, value) for rank, value in known.items() if value is not None) or [(0, 0.0)]

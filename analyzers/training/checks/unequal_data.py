@@ -66,7 +66,7 @@ def _failed(sidecar: Sidecar) -> bool:
 
 
 def _ended_before(short: Sidecar, longest: Sidecar) -> bool:
-    """True where the rank with the most steps began several after the last one of another ended."""
+    """True where the rank with the most steps began several after another rank's last one ended."""
     last_ns = max((step.end_ns for step in short.steps if step.end_ns is not None), default=None)
     begun = [step.start_ns for step in longest.steps if step.start_ns is not None]
     return last_ns is not None and sum(start_ns > last_ns for start_ns in begun) > MOST_ALIKE

@@ -1,6 +1,6 @@
-"""Who is who.
+"""Ranks of a run's files.
 
-Ranks decided over all files of a run, from the strongest evidence to the weakest, duplicates resolved and said.
+Decided over all files together, from the strongest evidence to the weakest; duplicates are resolved and noted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TRUST = {"distributedInfo": 0, "sidecar": 1, "file name": 2, "content": 3, "ord
 
 
 def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> tuple[list[Identity], list[HealthNote]]:
-    """The identities of one run with every rank decided, in the given order, and what had to be assumed.
+    """The identities of one run in the given order with every rank decided, and notes on the assumptions.
 
     Ranks come from distributedInfo, else the sidecar, else the file name, else the content, else the order of the
-    files. Of two files that claim one rank, the one with more evidence for it keeps it; the other gets the rank its
-    device index, its name, or the one vacant slot says; where none fits its rank is None and its source "duplicate":
-    leave it out. Notes say all.
+    files. Of two files that claim one rank, the one with more evidence keeps it; the other gets the rank of its device
+    index, its name, or the one vacant slot. Where none fits, its rank is None and its source "duplicate": leave it out.
+    Notes report each case.
     """
     result = list(identities)
     notes = _swapped_notes(result, paths)
@@ -33,8 +33,7 @@ def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> 
 
 
 def _swapped_notes(result: Sequence[Identity], paths: Sequence[str]) -> list[HealthNote]:
-    """Notes on where names and contents state the same ranks, each once, but in another order: somebody renamed the
-    files."""
+    """Notes on files whose names and contents state the same ranks in another order, so that files were renamed."""
     named, held = [rank_in_name(path) for path in paths], [identity.rank for identity in result]
     odd = [at for at, rank in enumerate(named) if rank != held[at]]
     if not odd or None in named or len(set(named)) < len(named) or Counter(named) != Counter(held):

@@ -35,7 +35,7 @@ class _Part:
         return os.path.basename(folder if is_url(folder) else os.path.realpath(folder))  # `latest` is a link
 
     def may_join(self, other: _Part) -> bool:
-        """True where nothing that both state tells their jobs apart."""
+        """True where nothing that both state separates their jobs."""
         jobs, one, two = {self.stated.job, other.stated.job} - {""}, self.stated.started_ns, other.stated.started_ns
         apart_ns = 0 if one is None or two is None else abs(one - two)
         return self.world_size == other.world_size and len(jobs) < 2 and apart_ns <= NODES_JOIN_S * 1e9
@@ -75,7 +75,7 @@ def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 
 def _part(at: int, run: Run) -> _Part | None:
-    """Statement of what a run states of the job that it is a part of; None where it is whole, or does not say."""
+    """The job and ranks that a run states to be a part of; None where it is whole or states none."""
     manifests = sorted({path for source in run[1] for path in source.manifest_paths})
     stated = part_of_job(manifests)
     ranks, world_size = frozenset(stated.ranks), stated.world_size

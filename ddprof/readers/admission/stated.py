@@ -1,4 +1,4 @@
-"""Statement: what one file says of its rank before its events: a few kilobytes of it are read, and its name."""
+"""Statements of a file on its rank, from its name and the few kilobytes before its events."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ class Stated:
 
 
 def stated_by(sources: Sequence[Source]) -> list[Stated]:
-    """Statements: what each source states, in order. Nothing of it is an error: whoever reads the file says what is
-    wrong."""
+    """Statements of each source, in order. Never raises: a reader reports what is wrong with a file."""
     if not any(is_url(source.path) for source in sources):
         return [_stated(source) for source in sources]
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,4 +1,4 @@
-"""From what the user typed to files: folders walked, links followed as `cat` would, all else than files left out."""
+"""Files under the user's paths: folders walked, links followed as `cat` would, everything but files left out."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LOCAL = "file://"
 
 
 def is_skipped(name: str) -> bool:
-    """True where a file of this name, where nobody named it, is no trace."""
+    """True for names that are no trace unless the user named the file."""
     return name.endswith(_SKIPPED_SUFFIXES)
 
 
 def may_be_anything(name: str) -> bool:
-    """True where a file of this name is worth no note where it turns out to be nothing that is read."""
+    """True for names that need no note where the file turns out to be nothing that is read."""
     return name.endswith(_TEXT_SUFFIXES)
 
 

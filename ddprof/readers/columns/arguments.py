@@ -95,7 +95,7 @@ class ArgumentTables:
         self._calls(first_row, _with_rows(block.calls, block.events))
 
     def _number_shapes(self, block: Block) -> None:
-        """Number the texts that are new among the strings."""
+        """Add the block's new shape texts to the strings."""
         known = len(self._shape_strings)
         texts = [*islice(self._shapes, known, None)]
         if texts:
@@ -117,7 +117,7 @@ class ArgumentTables:
             )
 
     def _scanned_collectives(self, first_row: int, block: Block) -> None:
-        """The collectives of a block. Decoded are the first of each new statement and what is not remembered."""
+        """Add the collectives of a block; decodes only the first of each distinct statement."""
         numbers = block.stated_as.tolist()
         firsts = {number: at for at, number in reversed([*enumerate(numbers)]) if number not in self._stated_as}
         firsts.pop(-1, None)
@@ -216,8 +216,7 @@ def _with_rows(rows: Array, events: Callable[[Array], Sequence[Event]]) -> Itera
 
 @lru_cache(maxsize=REMEMBERED)
 def _peer_and_tag(operator: str, values: bytes) -> tuple[int, int]:
-    """Arguments that a c10d operator was called with; NULL where the trace does not say (inputs are recorded with
-    shapes)."""
+    """Peer and tag arguments of a c10d operator; NULL where the trace lacks them (recorded with shapes)."""
     try:
         given = json.loads(values or b"[]")
     except (ValueError, RecursionError):
@@ -242,7 +241,7 @@ def _text(raw: Any) -> str:
 
 
 def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
-    """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") where the shapes do not say."""
+    """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") without shapes."""
     try:
         shapes, names = json.loads(dims), json.loads(types)
     except (ValueError, RecursionError):

@@ -34,7 +34,7 @@ OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are wort
 
 @dataclass(frozen=True)
 class Assembled:
-    """The tables of one rank, and what is wrong with them."""
+    """The tables of one rank, and notes on their defects."""
 
     strings: tuple[str, ...]
     tables: dict[str, Any]  # by field of RankTrace
@@ -42,7 +42,7 @@ class Assembled:
 
 
 def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
-    """Sort by start, drop what is out of range, add the base time; empties `columns` as it goes to keep memory low."""
+    """Sort by start, drop out-of-range events, add the base time; empties `columns` as it goes to save memory."""
     kind, name, track, ts, dur, correlation, external = _joined(columns)
     order = _order(columns, ts, dur, base_time_ns)
     frames, order = _frames(columns, kind, name, order)

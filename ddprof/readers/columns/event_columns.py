@@ -68,7 +68,7 @@ class EventColumns:
         self._known = Categories()
 
     def scanner(self) -> Scanner | None:
-        """The scanner that numbers what it finds as these columns do; None where it was not built."""
+        """The native scanner with these columns' numbering; None where it was not built."""
         given = self.strings, self.tracks, self._known, Interned(), self._shapes, self._operators
         return Scanner(*given) if is_native() else None
 
@@ -122,8 +122,7 @@ class EventColumns:
             return present, self._known.numbers(list(map(_CATEGORY, present)))
 
     def _kept(self, present: list[Event], numbers: Array) -> Array:
-        """Flags of events that are of a category that is used. Of what Python did: garbage collections, and long
-        frames."""
+        """Mask of events with a used category; of Python events only garbage collections and long frames."""
         dropped = self._known.dropped[numbers]
         python = self._known.is_python[numbers]
         if python.any():

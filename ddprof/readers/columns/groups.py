@@ -25,7 +25,7 @@ _LARGEST_NUMBER = 2**59  # so that it can be multiplied
 
 
 class Groups:
-    """Numbers the groups of one rank in order of first use."""
+    """Process groups of one rank, numbered in order of first use."""
 
     def __init__(self) -> None:
         self.groups: list[ProcessGroup] = []
@@ -113,7 +113,7 @@ def _members(listed: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=REMEMBERED)
 def _members_in(text: str) -> tuple[int, ...]:
-    """Members of a list's text, which all ranks of a job have in common."""
+    """Members in a list's text, cached as all ranks of a job share it."""
     return _members(_NUMBER.findall(text)) if "..." not in text else ()
 
 

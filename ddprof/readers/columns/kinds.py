@@ -60,7 +60,7 @@ def kind_of(category: str) -> Kind | None:
 
 
 def device_kind(name: str) -> Kind:
-    """The kind of a device event whose category says nothing, by its name."""
+    """The kind of a device event by its name, for categories that do not decide it."""
     if _MEMCPY.search(name):
         return Kind.MEMCPY
     return Kind.MEMSET if _MEMSET.search(name) else Kind.KERNEL

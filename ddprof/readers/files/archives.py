@@ -1,4 +1,4 @@
-"""Tar and zip archives as folders, read in one pass: whoever asks for members in their order unpacks each byte once."""
+"""Tar and zip archives as folders, read in one pass: reading members in order unpacks each byte once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEPT = _Kept()
 
 
 def is_zip(stored: bytes) -> bool:
-    """True where the first bytes of a file, as it is stored, are those of a zip file."""
+    """True where the stored bytes of a file begin as a zip file."""
     return stored.startswith(MAGIC)
 
 
@@ -70,7 +70,7 @@ def shown_members(archive: ZipMembers | TarMembers) -> Iterator[tuple[str, int]]
 
 @contextmanager
 def open_member(archive: ZipMembers | TarMembers, name: str) -> Iterator[tuple[IO[bytes], MemberBudget]]:
-    """A member of an archive as it is stored there, and what it may unpack to. Raises as its `open` does."""
+    """A member as stored in its archive, and what it may unpack to. Raises as the archive's `open` does."""
     with archive.open(name) as stored:
         yield stored, MemberBudget(archive.budget, name)
 
@@ -86,7 +86,7 @@ def _opened(path: str) -> ZipMembers | TarMembers:
 
 
 def _key(path: str) -> tuple[str, int, int, int] | None:
-    """None for what is not on a local disk, whose changes nobody tells."""
+    """Identity of a local file's content; None in a store, which reports no changes."""
     if is_url(path):
         return None
     status = os.stat(path)

@@ -1,4 +1,4 @@
-"""Statements of file names: the rank, and which part of a name is only a time stamp or a window."""
+"""Meaning of file names: the rank, and parts that are only a time stamp or a window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file_name(path: str) -> str:
 
 
 def stem(path: str) -> str:
-    """The file name without the suffixes that say how it is packed."""
+    """The file name without the suffixes of its packing."""
     return _SUFFIX.sub("", file_name(path))
 
 

@@ -21,7 +21,7 @@ _KEPT_BLOCKS = 3  # the one that is read, the next one, and the one before, whic
 
 
 def is_url(path: str) -> bool:
-    """True where a path is of a store rather than of this machine."""
+    """True where a path is in a store rather than on this machine."""
     return "://" in path
 
 
@@ -54,17 +54,17 @@ def starting_with(stem: str) -> list[str]:
 
 
 class Listed:
-    """The files of folders in a store, each folder asked for once, as it was then. Raises OSError or ImportError."""
+    """Files of a store's folders; each folder is listed once. Raises OSError or ImportError."""
 
     def __init__(self) -> None:
         self._folders: dict[str, tuple[list[str], dict[str, str]]] = {}  # names, sorted, and the stamp of each
 
     def stamp(self, url: str) -> str | None:
-        """Words on what changes with the content of a file ("": the store does not tell); None where there is none."""
+        """A token that changes with a file's content ("": not known to the store); None where there is no file."""
         return self._folder(url)[1].get(url)
 
     def starting_with(self, stem: str) -> list[str]:
-        """Lines as by the function of that name."""
+        """Files whose paths begin with `stem`, as in the function of that name."""
         names = self._folder(stem)[0]
         return names[bisect_left(names, stem) : bisect_left(names, stem + _LAST)]
 
@@ -108,7 +108,7 @@ class _Reading(io.RawIOBase):
             return int(self._opened.seek(offset, whence))
 
     def tell(self) -> int:
-        """Place where the next byte is read."""
+        """Offset of the next byte."""
         return int(self._opened.tell())
 
     def readable(self) -> bool:

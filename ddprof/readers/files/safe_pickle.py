@@ -21,7 +21,7 @@ MAX_DEPTH = 32  # a dump nests six deep
 
 
 class UnsafePickle(Exception):
-    """The pickle asks for a class or function, which plain data never does."""
+    """The pickle needs a class or function, which plain data never does."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -69,7 +69,7 @@ def _count_instructions(content: bytes) -> None:
 
 
 def _as_tree(value: Any, depth: int, left: repeat[None]) -> Any:
-    """A copy in which nothing is shared, without what is no plain value."""
+    """A copy without shared parts and without values that are not plain."""
     if next(left, False) is False:
         raise _TooLarge(f"a pickle of more than {MAX_VALUES} values")
     if isinstance(value, str | int | float | None):

@@ -63,7 +63,7 @@ def read_small(path: str, member: str | None = None, most_bytes: int = MAX_SMALL
 
 
 def exceeds(paths: Sequence[str], most_bytes: int) -> bool:
-    """True where the files unpack to more than `most_bytes` together; no more than that is unpacked, none of it kept.
+    """True where the files unpack to more than `most_bytes` together; unpacks no more than that and keeps nothing.
 
     Raises NoUsableInput or OSError where a file cannot be opened.
     """

@@ -18,7 +18,7 @@ _ENDS = (tarfile.EmptyHeaderError, tarfile.EOFHeaderError)  # type: ignore[attr-
 
 
 def is_tar(head: bytes) -> bool:
-    """True where unpacked bytes are those of a tar file."""
+    """True where unpacked bytes begin as a tar file."""
     return head[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
 
 
@@ -50,7 +50,7 @@ class TarMembers:
             yield member.name, member.size
 
     def open(self, name: str) -> IO[bytes]:
-        """A member, until the next one is asked for. Raises KeyError where there is none of this name."""
+        """A member, valid until the next is opened. Raises KeyError for an unknown name."""
         member = self._seen.get(name)
         if member is not None and member is not self._untouched and not self._is_plain:
             self._start()
@@ -114,7 +114,7 @@ class _Forward(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """Bytes read or passed so far."""
+        """Bytes read or skipped so far."""
         return self._at
 
     def _parts(self, size: int) -> Iterator[memoryview]:

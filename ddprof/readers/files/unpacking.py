@@ -40,12 +40,12 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
-    """True where so much came out of so little that the rest is not worth unpacking."""
+    """True where the ratio of unpacked to packed bytes is too high to go on."""
     return unpacked_bytes > max(FREE_BYTES, MAX_RATIO * packed_bytes)
 
 
 class Budget:
-    """Record of what the members of one archive may unpack to together: as much as one file of its size."""
+    """Limit of what the members of an archive may unpack to together: that of one file of its size."""
 
     words = f"its files unpack to more than {MAX_RATIO} times its size: the rest is not read"
 
@@ -60,19 +60,19 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """True where no more is unpacked."""
+        """True where nothing more is unpacked."""
         return is_bomb(self._packed_bytes, self._total)
 
 
 @dataclass(frozen=True)
 class MemberBudget:
-    """Record of what is left of an archive's budget for one member."""
+    """An archive's remaining budget for one member."""
 
     archive: Budget
     member: str
 
     def is_spent(self, unpacked_bytes: int) -> bool:
-        """True where the member, which has given so much, must end."""
+        """True where the member must end after this many bytes."""
         self.archive.gave(self.member, unpacked_bytes)
         return self.archive.is_spent
 
@@ -135,7 +135,7 @@ class ByteStream:
         self.damage = self._stored_damage()
 
     def _stored_damage(self) -> str | None:
-        """Words on what a member of a zip file says of its end."""
+        """Damage at the end of a zip member, in words; None without any."""
         damage: str | None = getattr(self._raw, "damage", None)
         return damage
 
@@ -180,8 +180,7 @@ class ByteStream:
                     return
 
     def _before_damage(self, member_at: int, seen_bytes: int) -> Iterator[bytes]:
-        """Bytes that a gzip member holds between the blocks that came and its damage, for which the unpacker gave
-        nothing."""
+        """Bytes between a gzip member's last complete block and its damage, which the unpacker withheld."""
         try:
             self._raw.seek(member_at)
         except (OSError, ValueError):

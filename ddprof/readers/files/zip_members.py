@@ -28,7 +28,7 @@ class ZipMembers:
         yield from ((name, self._infos[name].file_size) for name in sorted(self._infos))
 
     def open(self, name: str) -> IO[bytes]:
-        """A member, which ends where the directory says. Raises KeyError, or OSError where its size is absurd."""
+        """A member, up to the end that the directory states. Raises KeyError, or OSError for an absurd size."""
         info = self._infos[name]
         if is_bomb(info.compress_size, info.file_size):
             raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
@@ -48,7 +48,7 @@ class ZipMembers:
 
 
 class _Member(io.RawIOBase):
-    """A member whose damage ends it, and is told by `damage`, instead of taking what was read before."""
+    """A member that ends at its damage, reported in `damage`, and keeps what was read before."""
 
     def __init__(self, opened: IO[bytes], checksum: int) -> None:
         self._opened, self._expected, self._sum = opened, checksum, 0
@@ -67,7 +67,7 @@ class _Member(io.RawIOBase):
         return content
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """To an offset; what is read twice is not checked."""
+        """Seek to an offset; re-read bytes are not checked again."""
         self._sum = self._expected
         return self._opened.seek(offset, whence)
 
@@ -95,12 +95,12 @@ class _Blockwise:
         return cast(bytes, self._unpacker.decompress(data, most_bytes)) if not self.eof else b""
 
     def flush(self) -> bytes:
-        """Nothing: there is no rest."""
+        """Return b"", as nothing remains."""
         return b""
 
     @property
     def eof(self) -> bool:
-        """True where all has come."""
+        """True at the end of the data."""
         return bool(self._unpacker.eof)
 
     @property
@@ -120,12 +120,12 @@ class _Lzma:
 
     @property
     def eof(self) -> bool:
-        """True where all has come."""
+        """True at the end of the data."""
         return self._inner is not None and bool(self._inner.eof)
 
     @property
     def needs_input(self) -> bool:
-        """True where nothing comes without more data."""
+        """True where no output comes without more data."""
         return self._inner is None or bool(self._inner.needs_input)
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:

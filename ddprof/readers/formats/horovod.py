@@ -46,7 +46,7 @@ class Negotiation:
 
 @dataclass(frozen=True)
 class _Timeline:
-    """The collectives of a file in order of their start, its ranks, and what is wrong with it."""
+    """The collectives of a file by start, its ranks, and notes on its defects."""
 
     negotiations: tuple[Negotiation, ...]
     ranks: tuple[int, ...]
@@ -85,8 +85,8 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
 
 
 def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negotiation], int]:
-    """The collectives of one tensor, each a negotiation, then (where the timeline says so) its execution; and how many
-    events show that others are missing. The last one may have no end, where the timeline ends.
+    """The collectives of one tensor, each a negotiation followed (if recorded) by its execution; and the number of
+    events whose collective is missing. The last may lack its end where the timeline ends.
     """
     found: list[Negotiation] = []
     depth = lost = 0
@@ -179,11 +179,11 @@ def _mark_steps(columns: EventColumns, negotiations: tuple[Negotiation, ...]) ->
 
 
 def _step_starts(negotiations: tuple[Negotiation, ...]) -> list[int]:
-    """When each step begins, ns: every step reduces the same tensors once each.
+    """Start of each step, ns: every step reduces the same tensors once each.
 
-    The k-th step begins with the k-th negotiation of any tensor that is negotiated most often. What comes before the
-    first of them occurs once (the parameters that rank 0 broadcasts while the others start) and is in no step. Where no
-    tensor comes again, the whole window is one step.
+    The k-th step begins with the k-th negotiation of any tensor that is negotiated most often. Anything before is
+    one-off (rank 0 broadcasts parameters while the others start) and in no step. Where no tensor recurs, the whole
+    window is one step.
     """
     by_tensor: dict[tuple[str, str], list[int]] = defaultdict(list)
     for negotiation in negotiations:
@@ -212,7 +212,7 @@ def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[H
 
 
 def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[HealthNote]:
-    """Notes on what came before the first step."""
+    """Note on operations before the first step."""
     first_ns = _step_starts(negotiations)[0]
     once = [n for n in negotiations if n.start_ns < first_ns]
     if not once:

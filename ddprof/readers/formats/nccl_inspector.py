@@ -38,8 +38,7 @@ _MOST_BYTES = 2**50  # of one message: a million times the memory of a GPU
 
 @dataclass(frozen=True)
 class _Done:
-    """One collective or message: in which communicator (its hash), by which of its ranks, how many there are, and
-    when."""
+    """One collective or message: communicator (its hash), rank in it, its size, and times."""
 
     communicator: str
     rank: int | None
@@ -55,7 +54,7 @@ class _Done:
 
     @property
     def bytes_in_and_out(self) -> tuple[int, int]:
-        """Bytes that this rank gives and gets."""
+        """Bytes that this rank sends and receives."""
         whole = self.size_bytes * self.members if self.size_bytes != NULL and self.members else NULL
         if self.op == "AllGather":
             return self.size_bytes, whole
@@ -64,7 +63,7 @@ class _Done:
 
 @dataclass
 class _Batch:
-    """Record of what the line before a batch said: of whom the next lines are, and how many of each kind."""
+    """Header line of a batch: communicator and process of the next lines, and their number by kind."""
 
     header: Any = None
     metadata: Any = None
@@ -72,7 +71,7 @@ class _Batch:
 
 
 def read_nccl_inspector(source: Source) -> RankTrace:
-    """The communication of one process. Raises NoUsableInput where nothing says when it was."""
+    """The communication of one process. Raises NoUsableInput where the log has no times."""
     loaded, notes = load_records(source.path, source.member)
     records, orphans = _with_context(loaded)
     stated = list(_performances(records))
@@ -109,7 +108,7 @@ def read_nccl_inspector(source: Source) -> RankTrace:
 
 
 def _with_context(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Each record with communicator and process, and how many are left out because no line says whose they are."""
+    """Each record with its communicator and process, and the number of records for which no line states them."""
     batch, found, orphans = _Batch(), [], 0
     for record in records:
         stats = record.get("dump_stats")
@@ -133,7 +132,7 @@ def _losses(
     stated: list[tuple[dict[str, Any], dict[str, Any], str]],
     orphans: int,
 ) -> Iterator[HealthNote]:
-    """Notes on what the plugin did not write, and what cannot be told whose it is."""
+    """Notes on calls that the plugin did not write, and on those without an owner."""
     if orphans:
         issue = f"{source.label}: {orphans} operations without the line that names their communicator"
         yield HealthNote(issue, "left out")

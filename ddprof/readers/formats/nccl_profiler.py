@@ -36,7 +36,7 @@ _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 @dataclass(frozen=True)
 class _Record:
-    """One timed record: its kind, who wrote it, from when to when (ns), and what it says besides."""
+    """One timed record: its kind, writer, start and end (ns), and details."""
 
     kind: str
     rank: int | None
@@ -49,7 +49,7 @@ class _Record:
 
 @dataclass(frozen=True)
 class _Log:
-    """The records of each rank in order of their start, and what is wrong with the file."""
+    """The records of each rank by start, and notes on the file's defects."""
 
     by_rank: dict[int, list[_Record]]
     notes: tuple[HealthNote, ...]
@@ -134,7 +134,7 @@ def read_nccl_profiler(source: Source) -> RankTrace:
 
 
 def _window(columns: EventColumns, kernels: list[_Record]) -> None:
-    """One step from the first to the last kernel: what the program did outside of communication is unknown."""
+    """Add one step from the first to the last kernel, as the program outside communication is unknown."""
     if kernels:
         mark = ("host", "log")
         first, last = min(r.start_ns for r in kernels), max(r.start_ns + max(r.dur_ns, 0) for r in kernels)

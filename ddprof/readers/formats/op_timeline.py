@@ -147,7 +147,7 @@ def _from_parquet(path: str) -> TimelineOperations:
 
 
 def _floats(column: Any) -> Array:
-    """Numbers of a column of any numeric type; NaN where it has none. Raises ArrowException or ValueError."""
+    """A numeric column as floats; NaN for nulls. Raises ArrowException or ValueError."""
     return np.asarray(column.cast("float64").to_numpy(), np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Getting what is sound out of event text that the strict decoder rejects, in time linear in the text."""
+"""Salvage of sound events from text that the strict decoder rejects, in time linear in the text."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Salvager(Generic[T]):
 
     @staticmethod
     def _skipped(saved: Salvage[T], text: bytes, until: int) -> None:
-        """All that lies between the last event and `until` is lost, unless it only divides two events."""
+        """Record the text between the last event and `until` as lost, unless it only separates two events."""
         glue = _GLUE.match(text, saved.end, until)
         if glue is None or glue.end() < until:
             saved.lost.append((saved.end, until))
@@ -164,11 +164,9 @@ def _fraction(digits: str) -> Decimal | None:
 
 
 def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
-    """Place where the object ends whose opening brace is at `start`, and whether it is whole; None where the text ends
-    before it does.
+    """End of the object whose opening brace is at `start`, and whether it is whole; None where the text ends first.
 
-    Its brackets match and its strings end, no more: what it holds is for a parser to judge. It breaks off where they do
-    not, and where another event begins inside it, as one that was cut does.
+    Only brackets and strings are checked. It is broken where they do not match, or where another event begins inside.
     """
     open_: list[int] = []
     for token in _TOKEN.finditer(text, start):
@@ -193,8 +191,8 @@ def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
 def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:
     """True where the closing bracket at this offset ends the list; None where the text ends before that is clear.
 
-    It does where a value of the root, the end of the root, or another document follows. `is_last`: nothing follows the
-    text.
+    It does where a value of the root, the end of the root, or another document follows. `is_last`: the text is
+    complete.
     """
     found = _AFTER.match(text, bracket)
     if found is not None and found["last"] is None:

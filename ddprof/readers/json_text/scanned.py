@@ -89,12 +89,12 @@ class Block:
 
 
 def is_native() -> bool:
-    """True where the scanner was built, and is wanted."""
+    """True where the native scanner was built and is not disabled."""
     return _scan is not None and os.environ.get("DDPROF_NATIVE", "1") != "0"
 
 
 class Scanner:
-    """Scans the blocks of one file, with the numbers that its columns give to names, tracks, categories and shapes.
+    """Scanner of one file's blocks that uses its columns' numbers for names, tracks, categories and shapes.
 
     `statements` numbers what collectives state; `operators` says what is used of an operator, by its name's number.
     """

@@ -1,4 +1,4 @@
-"""Place where the list of events begins: behind the values of the root, or at the root itself, in text that grows."""
+"""Start of the event list in growing text: behind values of the root, or the root itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Beginning:
         self._root_end: int | None = None
 
     def add(self, chunk: bytes, is_last: bool) -> Start | None:
-        """Start that the text so far says; None where more of it is needed. `is_last`: there is no more."""
+        """The start as found so far; None where more text is needed. `is_last`: there is no more."""
         if not self._scanned:
             chunk = bytes(self.text) + chunk  # a chunk may end inside the byte order mark
             self.text = bytearray(chunk.removeprefix(_BOM).lstrip(_SPACE))
@@ -61,7 +61,7 @@ class Beginning:
         return None
 
     def _is_over(self) -> bool:
-        """True where the root is no object, or ended before any list began and something else follows it."""
+        """True where the root is not an object, or ended without a list and something else follows it."""
         if len(self.text) <= _LONGEST_KEY:
             return False
         if not self.text.startswith(b"{"):
@@ -69,7 +69,7 @@ class Beginning:
         return self._root_end is not None and bool(self.text[self._root_end :].lstrip(_SPACE))
 
     def _scan(self, is_last: bool) -> Start | None:
-        """Look at what is new: the key of the list at depth 1, or the end of the root with another object behind it."""
+        """Search the new text for the key of the list at depth 1, or the end of the root before another object."""
         end = len(self.text) if is_last else max(len(self.text) - _LONGEST_KEY, self._scanned)
         while end > self._scanned and self.text[end - 1] == 0x5C:
             end -= 1  # a backslash and what it escapes stay together
@@ -96,7 +96,7 @@ class Beginning:
         return Start(TextLayout.LINES) if following.startswith(b"{") else None
 
     def _new(self, end: int) -> tuple[Structure, int]:
-        """The skeleton of what is new up to `end`, and where it begins."""
+        """The structure of the new text up to `end`, and its offset."""
         opened = b'"' if self._in_string else b""
         return structure(opened + bytes(self.text[self._scanned : end])), self._scanned - len(opened)
 

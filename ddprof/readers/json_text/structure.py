@@ -1,6 +1,6 @@
-"""Places where objects begin and end in JSON text.
+"""Starts and ends of objects in JSON text.
 
-Brace depth outside strings, as one vectorised pass. Never text patterns.
+Brace depth outside strings in one vectorised pass; never text patterns.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _CAPTURE = "/ddprof/capture/"
 
 
 class SampledScript(NamedTuple):
-    """The tables of a rank: what the trace says of its script and what was sampled of it, as one."""
+    """A rank's script tables: frames of the trace and samples, merged."""
 
     spans: Table
     stacks: Table
@@ -65,14 +65,14 @@ def with_samples(
 
 
 def is_coarse(process: SampledProcess, step_ns: int | None) -> bool:
-    """True where the samples of a window are too far apart to say in which part of a step they were."""
+    """True where samples of a window are too far apart to place them in a part of a step."""
     if step_ns is None or not len(process.samples):
         return False
     return float(np.median(process.samples[:, 3])) * MIN_PER_STEP > step_ns
 
 
 def _used(process: SampledProcess) -> Array:
-    """Flags of stacks that were seen, or lie around one that was; bool."""
+    """Mask of stacks that were sampled, or lie around a sampled one."""
     used = np.zeros(len(process.stacks), bool)
     used[process.counts[:, 0]] = True
     used[process.samples[:, 2]] = True
@@ -126,9 +126,10 @@ def _track(process: SampledProcess, tracks: Table) -> int | None:
 
 
 def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None) -> Table:
-    """SCRIPT_SPANS of the training thread. A sample stands for the time halfway to its neighbours; where they are
-    further away than two periods nobody knows what ran in between. Nor does anybody where few were taken for a while,
-    because they cost too much: those are left out that stand for more than a part of a step (MIN_PER_STEP)."""
+    """SCRIPT_SPANS of the training thread. A sample stands for the time halfway to its neighbours, unless these are
+    over two periods away. Samples taken too rarely because of their cost are left out where they stand for more than a
+    part of a step (MIN_PER_STEP).
+    """
     samples = process.samples
     if step_ns is not None:
         samples = samples[samples[:, 3] * MIN_PER_STEP <= step_ns]

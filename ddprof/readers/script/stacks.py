@@ -21,14 +21,14 @@ _MODULE = "nn.Module: "
 
 
 class Modules(NamedTuple):
-    """The tables of RankTrace that say which modules called one another."""
+    """Tables of RankTrace on which modules called one another."""
 
     spans: Table
     stacks: Table
 
 
 class Script(NamedTuple):
-    """The tables of RankTrace that say what the script ran."""
+    """Tables of RankTrace on the script's stacks."""
 
     spans: Table
     stacks: Table
@@ -44,7 +44,7 @@ def traced_script(track: Array, start_ns: Array, dur_ns: Array, name: Array, str
 
 
 def traced_modules(track: Array, start_ns: Array, dur_ns: Array, name: Array, strings: Sequence[str]) -> Modules:
-    """Modules of the calls of modules, which have an event beside their frame."""
+    """Modules from the events of module calls."""
     used, name = np.unique(name, return_inverse=True)
     written = [strings[number] for number in used.tolist()]
     is_module = np.array([text.startswith(_MODULE) for text in written], bool)

@@ -58,14 +58,14 @@ def worker_lines(processes: Sequence[SampledProcess]) -> tuple[WorkerLine, ...]:
 
 
 def _inwards(process: SampledProcess, stack: int) -> Iterator[int]:
-    """Numbers of a stack's frames, innermost first."""
+    """A stack's frames by number, innermost first."""
     while stack >= 0:
         stack, frame = process.stacks[stack]
         yield frame
 
 
 def _line(process: SampledProcess, frames: Sequence[int]) -> tuple[str, int, str, str | None, str | None] | None:
-    """The innermost line of the user's own within the fetch, what it calls, and of what kind that is."""
+    """The innermost user line within the fetch, its callee, and the kind of that."""
     for depth, number in enumerate(frames):
         if _FETCH.search(process.frames[number][0]):
             return None

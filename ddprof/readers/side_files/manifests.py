@@ -24,7 +24,7 @@ Form = TypeVar("Form", bound=Struct)
 
 
 class Manifest(Struct, frozen=True):
-    """Record of what one `ddprof run` saw of its host, and of the job's ranks by their number."""
+    """Observations of one `ddprof run` on its host, and on the job's ranks by number."""
 
     host: str | None = None
     topology: Topology | None = None
@@ -34,7 +34,7 @@ class Manifest(Struct, frozen=True):
 
 
 def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
-    """Manifests beside a trace that may be its host's: that name its host, and the one that names none."""
+    """Manifests beside a trace that name its host, or no host."""
     host = file_name(trace).split(".")[1:2]
     return tuple(m for m in manifests if file_name(m) == _MAIN or file_name(m).split(".")[1:2] == host)
 
@@ -50,7 +50,7 @@ def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
 
 
 def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
-    """Times that every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
+    """Step times of every rank by its own timers: all that is known of ranks without a trace."""
     timed = [(one_rank(rank), medians) for path in manifests for rank, medians in _read(path).step_times.items()]
     return {rank: medians for rank, medians in timed if rank is not None and medians.step_ns}
 
@@ -93,15 +93,14 @@ def _plain(uuid: str | None) -> str | None:
 
 
 class Launch(Struct, frozen=True):
-    """Launch by a manifest: the command, quoted as a shell takes it, and the folder that it was started in."""
+    """The job's command, quoted for a shell, and its working directory, from a manifest."""
 
     command: str = ""
     cwd: str = ""
 
 
 def launch_of(manifests: Iterable[str]) -> Launch | None:
-    """The way that the job of these manifests was started; None where that is not one command: every node had its
-    own."""
+    """The job's launch by these manifests; None where nodes had different commands."""
     found = sorted(set(manifests))
     if len(found) != 1:
         return None
@@ -113,8 +112,7 @@ def launch_of(manifests: Iterable[str]) -> Launch | None:
 
 
 class PartOfJob(Struct, frozen=True):
-    """Statement of the manifests of one folder: the job by the name that its launcher shares, its ranks there, its
-    size."""
+    """The manifests of one folder: the job's name as its launcher shares it, its ranks there, and its size."""
 
     job: str = ""
     ranks: tuple[Rank, ...] = ()
@@ -123,7 +121,7 @@ class PartOfJob(Struct, frozen=True):
 
 
 def part_of_job(manifests: Iterable[str]) -> PartOfJob:
-    """Record of what the manifests of one folder state together; empty where they state nothing, or two jobs."""
+    """The common statement of one folder's manifests; empty where they state nothing, or two jobs."""
     found = [_parsed_as(path, PartOfJob) for path in manifests]
     jobs, sizes = {part.job for part in found if part.job}, {part.world_size for part in found if part.world_size}
     if len(jobs) > 1 or len(sizes) != 1:
@@ -134,7 +132,7 @@ def part_of_job(manifests: Iterable[str]) -> PartOfJob:
 
 
 class RunEnd(Struct, frozen=True):
-    """End of the run by a manifest: exit code of the job, its time, and what was seen of it hanging."""
+    """End of a run by its manifest: exit code, time, and observations of a hang."""
 
     exit_code: Whole | None = None
     ended_ns: Count | None = None
@@ -142,7 +140,7 @@ class RunEnd(Struct, frozen=True):
 
 
 def run_end(folder: str) -> RunEnd | None:
-    """The way that the job of a run folder ended; None where no manifest says it."""
+    """The end of the job of a run folder; None where no manifest states it."""
     manifest = os.path.join(folder, _MAIN)
     if not is_url(manifest) and not os.path.isfile(manifest):
         return None

@@ -95,7 +95,7 @@ def drop_meetings(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def drop_needless(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Scenario: what could go of the kind `target` (analyzers/job/redundant) goes."""
+    """Remove avoidable communication of the kind `target` (analyzers/job/redundant)."""
     kind = measures.needless.get(change.target)
     if kind is None:
         return Scenario()

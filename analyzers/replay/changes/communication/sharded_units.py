@@ -1,7 +1,7 @@
 """Sharded parameters in other units, or gathered ahead: new transfers of the recorded gathers and reductions.
 
-Both changes give the units of each pass another schedule. What it leaves exposed is put into the recorded calls on top
-of what compute hides of them now, and scaled by how far the same schedule misses the recorded run.
+Both changes reschedule the units of each pass. The exposed rest is added to the recorded calls' hidden part, and scaled
+by the same schedule's error on the recorded run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ddprof.tables import Array
 
 
 def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
-    """`values[0]` units of a forward pass as one (`merge_units`), gathers one unit ahead (`prefetch_gathers`), no
-    gathers in backward passes (`keep_parameters`): all that the changes of the replay say about units at once.
+    """New transfers of sharded units for all changes of units in the replay at once.
+
+    `merge_units`: `values[0]` units of a forward pass as one; `prefetch_gathers`: one unit ahead; `keep_parameters`: no
+    gathers in backward passes.
     """
     kinds = {other.kind for other in (change, *others)}
     period = max((int(other.values[0]) for other in (change, *others) if other.kind == "merge_units"), default=1)

@@ -1,4 +1,4 @@
-"""Number of workers to advise: one answer for the finding, the planner and the what-if."""
+"""Advised number of loader workers, the same for finding, planner and what-if."""
 
 from __future__ import annotations
 

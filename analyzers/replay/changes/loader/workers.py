@@ -24,10 +24,10 @@ SEED = 20_240_229
 
 
 def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
-    """`values`: workers and prefetch_factor to have, workers the run had, cores per host (0: unknown).
+    """Step with another number of workers, us.
 
-    `step_us`: the step with every batch ready when asked for. While turns bound the step, it stays what was measured:
-    whoever comes next waits for the same lock.
+    `values`: new workers and prefetch_factor, the run's workers, cores per host (0: unknown). `step_us`: the step with
+    every batch ready. While a lock bounds the step, it stays as measured.
     """
     workers, prefetch, now, cores = (int(v) for v in change.values)
     known = [(p, cost) for p, cost in enumerate(rank_costs(measures, now)) if cost is not None]
@@ -62,8 +62,7 @@ def _batch_ns(costs: FetchCosts) -> Array:
 
 
 def _handover_us(measures: Measures, cores: int) -> float:
-    """Time that CPU ranks pay to take a batch over from a worker, where they leave no core of their host free; else
-    0."""
+    """Time for CPU ranks to take over a worker's batch when no core is free; else 0."""
     taken = cores and _most_on_a_host(measures) >= cores
     return execution_of(measures.job).limits.handover_us if taken else 0.0
 
@@ -74,7 +73,9 @@ def _most_on_a_host(measures: Measures) -> int:
 
 
 def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step_us: float) -> float:
-    """Least step that the host's cores allow: training and loading together cannot use more than there are.
+    """Least step that the host's cores allow, as training and loading share them, us. ¶ `step_us`: the step with every
+    batch ready, in which ranks train on their share of the cores (longer operators waited for one). 0 where the cores
+    or the loader's CPU share are unknown.
 
     `step_us`: the step with every batch ready; ranks train no longer than that, each on its share of the cores (what
     operators take beyond was waiting for one). 0 where the number of cores or the loader's CPU share is unknown.

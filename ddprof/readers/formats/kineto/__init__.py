@@ -1,4 +1,4 @@
-"""PyTorch profiler (Kineto) JSON: `header` reads what is around the event list, `trace` the events."""
+"""PyTorch profiler (Kineto) JSON: `header` reads the text around the event list, `trace` the events."""
 
 from __future__ import annotations
 

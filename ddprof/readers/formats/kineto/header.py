@@ -93,7 +93,7 @@ class Header:
 
     @property
     def unbelievable(self) -> list[str]:
-        """Names: which of the rank, the size of the job and the clock base are stated, but cannot be so."""
+        """Names of stated but impossible values among rank, world size and clock base."""
         stated = [name for name in ("rank", "world_size") if one_int(self.distributed.get(name)) > LARGEST_RANK]
         base = self.values.get("baseTimeNanoseconds")
         return [*stated, "baseTimeNanoseconds"] if base is not None and self.base_time_ns is None else stated
@@ -106,7 +106,7 @@ class Header:
 
     @property
     def base_time_ns(self) -> int | None:
-        """Time that must be added to event times to get unix time; None where it is missing or no time."""
+        """Offset from event times to unix time; None where it is missing or invalid."""
         base = _natural(self.values.get("baseTimeNanoseconds"))
         return base if base is not None and base < MAX_NS else None
 
@@ -118,7 +118,7 @@ class Header:
 
     @property
     def stopped_early(self) -> bool:
-        """True where the device tracer says that it ran out of buffers."""
+        """True where the device tracer reports that it ran out of buffers."""
         return _STOPPED_EARLY.search(str(self.values.get("INFO", ""))) is not None
 
     def device(self, index: int | None) -> Device:

@@ -213,7 +213,7 @@ def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) 
 
 
 def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
-    """Append each fetch within the trace as a span on a track of its worker (`Kind.OTHER`: part of nobody's step)."""
+    """Append each fetch within the trace as a span on its worker's track (`Kind.OTHER`: in no step)."""
     mine = fetches[fetches[:, 0] != IN_PROCESS]
     first, last = _span_of(columns)
     at = mine[:, 1] - base_time_ns
@@ -228,7 +228,7 @@ def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None
 
 
 def _span_of(columns: EventColumns) -> tuple[int, int]:
-    """First start and last end of what the trace holds, on its own base."""
+    """First start and last end of the trace's events, on its own base."""
     starts = [block[3] for block in columns.blocks if len(block[3])]
     if not starts:
         return 0, -1

@@ -76,7 +76,7 @@ def _begin(session: Session, torch: ModuleType, more: More | None) -> None:
 
 
 def instrumentors(hub: Hub) -> list[Instrumentor]:
-    """One of each, in the order of installation."""
+    """One instrumentor of each kind, in the order of installation."""
     forward = ForwardPasses(hub)
     return [
         UserProfilers(hub),
@@ -122,10 +122,10 @@ def follow_children(session: Session) -> None:
 
 
 def _end_threads(session: Session) -> None:
-    """No thread of ours may be left when the interpreter goes: what it calls then ends the process by a signal. Where
-    capture is off, `finish` ends none.
+    """End our threads before the interpreter exits, as their calls would then end the process by a signal. `finish`
+    does not end them where capture is off.
 
-    A signal that comes meanwhile waits, as during the flush: its handler would take locks that this thread holds.
+    A signal waits meanwhile, as during the flush, since its handler would take locks that this thread holds.
     """
     session.finish("exit")
     with session.watchdog.flushing():

@@ -6,8 +6,8 @@ bounds the error. The job's store is used once, after `init_process_group`, for 
 
 Nothing listens where all ranks are known to be on one host. Else rank 0 listens on one address, and only while the job
 runs: that of MASTER_ADDR, or else of its host's name, or of the default route; where others cannot reach it, the
-analysis takes the ends of collectives instead. Whoever can reach the port can ask for the time: one byte a question,
-two dozen questions a caller, seconds for all of them, 32 callers at once. Nothing is kept of them.
+analysis takes the ends of collectives instead. Anyone who reaches the port can ask for the time: one byte per question,
+two dozen questions per caller within seconds, 32 callers at once. Nothing about callers is kept.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ClockSync:
         self._worker.start()
 
     def pings(self) -> list[dict[str, Any]]:
-        """Fields: what has been measured: rank 0's time is this host's time + `offset_to_rank0_ns`."""
+        """Measured offsets: rank 0's time is this host's time + `offset_to_rank0_ns`."""
         return list(self._pings)
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class ClockSync:
 
 
 def _own_names() -> list[str]:
-    """Lines on what other hosts may know rank 0's host by."""
+    """Names by which other hosts may know rank 0's host."""
     return [name for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()) if name]
 
 
@@ -166,7 +166,7 @@ def _addresses(name: str) -> list[str]:
 
 
 def _bound(address: str) -> socket.socket | None:
-    """None where the address is another host's, or of a kind that is switched off."""
+    """A socket bound to the address; None where it is another host's, or of a disabled kind."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.suppress(OSError):
         return socket.create_server((address, 0), family=family, backlog=_BACKLOG)
@@ -174,7 +174,7 @@ def _bound(address: str) -> socket.socket | None:
 
 
 def _is_loopback(name: str) -> bool:
-    """True where a host's name or address is known to lead to the host itself."""
+    """True where a host's name or address is known to be the host itself."""
     return name.startswith("127.") or name in ("localhost", "::1")
 
 
@@ -217,7 +217,9 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _one_host(identity: RankIdentity) -> bool:
-    """True where the launcher says so; or says nothing, and the ranks meet on the loopback interface (mp.spawn)."""
+    """True where the launcher says that all ranks are on one host, or is silent and ranks meet on loopback
+    (mp.spawn).
+    """
     local_size = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or ""
     if not local_size.isdigit():
         return _is_loopback(os.environ.get("MASTER_ADDR", ""))

@@ -61,7 +61,7 @@ class Guard:
     def wrap_hook(self, function: Callable[[Any, Any], R]) -> Callable[..., R | None]:
         """`wrap` for a hook of the step path: two positional arguments, the second one optional (None).
 
-        Nothing is packed or unpacked on the way, which is half of what `wrap` costs.
+        Passing them without packing halves the cost of `wrap`.
         """
 
         def guarded(first: Any, second: Any = None) -> R | None:
@@ -76,7 +76,7 @@ class Guard:
         return guarded
 
     def shield(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """`wrap` for what a hook calls: its time is part of the hook's, and it always runs to its end."""
+        """`wrap` for a callee of a hook, whose time is the hook's and which always runs to its end."""
 
         @functools.wraps(function)
         def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -146,10 +146,10 @@ class Guard:
 
 
 def say(line: str) -> None:
-    """One line on stderr, if there is one to write to.
+    """Print one line to stderr, if there is one.
 
-    Python's own stderr keeps what could not be written and fails again as the process ends, with exit code 120: there
-    the line passes by its buffer.
+    Python's stderr keeps unwritten text and fails again as the process ends, with exit code 120, so the line bypasses
+    its buffer.
     """
     text = f"ddprof: {clean(line)}\n"
     stream = sys.stderr

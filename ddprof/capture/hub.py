@@ -1,5 +1,4 @@
-"""Interface that an instrumentor sees of the session. For the type checker alone: nothing imports it in a training
-process."""
+"""The session's interface for instrumentors, for the type checker only: training processes do not import it."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ class PhaseTimers(Protocol):
 
     @property
     def last_end_ns(self) -> int:
-        """When the latest phase ended."""
+        """End of the latest phase."""
 
     @property
     def booked(self) -> int:
-        """Number of steps that have closed."""
+        """Number of closed steps."""
 
     def logged(self) -> list[tuple[Step, bool]]:
         """The first and the recent steps, each with whether it was disturbed."""

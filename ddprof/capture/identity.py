@@ -1,4 +1,4 @@
-"""Rank of this process. Read from c10d, else from what the launcher put into the environment."""
+"""Rank of this process, from c10d or else the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True)
 class RankIdentity:
-    """A rank's process. `source` says where the rank came from: "c10d", an environment variable, or "single"."""
+    """A rank's process. `source` of the rank: "c10d", an environment variable, or "single"."""
 
     rank: int
     world_size: int

@@ -1,4 +1,4 @@
-"""Log of what has happened in this process, in bounded memory: windows, batches, pauses, notes."""
+"""Events of this process in bounded memory: windows, batches, pauses, notes."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ class Journal:
                 )
 
     def note(self, text: str) -> None:
-        """Add a sentence to the sidecar's `notes`, unless it is there already."""
+        """Add a sentence to the sidecar's `notes`, once."""
         if text not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(text)

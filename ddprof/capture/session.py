@@ -139,8 +139,9 @@ class Session:
         return UnmarkedSteps(self.guard, mark, self._may_mark, watch_root)
 
     def _may_mark(self, kind: int) -> bool:
-        """True where the steps of this process are to be told by what repeats: a loader's worker or another helper of
-        multiprocessing that runs a model is no rank."""
+        """True where repetition may mark this process's steps; a loader's worker or another multiprocessing helper that
+        runs a model is not a rank.
+        """
         if self.identity is None:
             if parent_process() is not None:
                 return False
@@ -160,7 +161,7 @@ class Session:
             self.plan.request(index + self.config.skip_steps, self.config.window_steps, "first optimizer step")
 
     def _step_marked(self) -> None:
-        """The script says that a step ends here. From now on nothing else marks steps."""
+        """End a step on the script's request; from now on nothing else marks steps."""
         if self.identity is None:
             self._identify()
         self._marked_by_script = True
@@ -194,7 +195,7 @@ class Session:
             self.stacks.start(path, sidecar.who(identity))
 
     def _remove_early_files(self) -> None:
-        """The rank was guessed from the environment before its process group told it: that guess leaves no file."""
+        """Remove files of the rank guessed from the environment, once the process group gives another."""
         while self.give_up_file():
             pass
         self.stacks.stop("another rank")
@@ -239,7 +240,7 @@ class Session:
         return heavy
 
     def _rest(self, index: int) -> None:
-        """Until when there is nothing to do between two steps, as step `index` begins."""
+        """Set the next step with work to do between steps, as step `index` begins."""
         calm = self.plan.idle and not self.window.is_open and self.clock.settled and index >= _SETTLED_STEP
         calm = calm and not self.tracker.disturbed and not self._listeners.step_begins
         self.tracker.calm_until = self.own_cost.next_step if calm else 0
@@ -332,19 +333,19 @@ class Session:
             self.window.join(_JOIN_S)
 
     def _dump_flight_recorder(self) -> None:
-        """Dump that explains a hang: every collective that is still in the recorder."""
+        """Dump every collective that is still in the recorder, to explain a hang."""
         self.guard.attempt(
             "flight recorder", lambda: flight_recorder.dump_all(self.path(layout.FLIGHT_RECORDER_SUFFIX))
         )
 
     def _stuck(self) -> None:
-        """The training thread hangs and somebody asked to stop: keep what explains it. The job is left as it is."""
+        """Write the evidence when a stop was requested but the training thread hangs; leave the job as it is."""
         self._dump_flight_recorder()
         self.journal.note(f"no step ended for 5 s after a stop was asked for: hanging in step {self.tracker.index}")
         self.write_sidecar("running")
 
     def _answer(self, request: int) -> None:
-        """The launcher asks where this rank is: its job may hang. Called from the thread that reads the requests."""
+        """Report this rank's stacks to the launcher, called from the thread that reads requests."""
         answer = {
             "request": request,
             **whereabouts(self.identity, self.calls, self.tracker.booked),

@@ -25,7 +25,7 @@ _FLUSH_S = 15.0  # launchers send SIGKILL 30 s after SIGTERM
 
 
 class Watchdog:
-    """Armed once the process is known to be a rank. `flush(reason)` writes what is open; only its first call does."""
+    """Flushes a rank's data at its end, once it is known to be a rank. Only the first `flush(reason)` writes."""
 
     def __init__(self, flush: Callable[[str], object]) -> None:
         self._flush = flush
@@ -38,7 +38,7 @@ class Watchdog:
         self.last_resort = LastResort()
 
     def arm(self, threads_path: Path) -> None:
-        """Take over the signals nobody handles, and write to `threads_path` when a rank cannot answer otherwise.
+        """Handle signals without a handler, and write to `threads_path` where a rank cannot answer otherwise.
 
         Does nothing off the main thread, or where another wakeup descriptor is in use.
         """
@@ -83,7 +83,7 @@ class Watchdog:
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Around a flush, whoever began it: a signal that arrives meanwhile takes its course when the flush ends."""
+        """Delay signals during a flush, whoever began it, until it ends."""
         self._flushing = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""Base of the appliers: the constructor of a kind of object is called with the values that the fixes want."""
+"""Base of appliers, which call an object's constructor with the values of fixes."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ class Applier(Instrumentor):
 
     @abstractmethod
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Why one of the wanted settings cannot be: the first such; None where all can."""
+        """Why the first impossible one of the wanted settings cannot be applied; None where all can."""
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
         """The arguments of the constructor that make the settings: usually of the same names."""
         return wanted
 
     def around(self, wanted: Values) -> AbstractContextManager[object]:
-        """Context that holds while the changed call is made: settings that the constructor reads elsewhere."""
+        """Context of the changed call, for settings that the constructor reads elsewhere."""
         return nullcontext()
 
     def present(self, arguments: Values, name: str) -> Any:
@@ -132,7 +132,9 @@ class Applier(Instrumentor):
         return arguments.get(name)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """The call as it can be made a second time, and what makes undone what the first one did to its arguments."""
+        """The call in a form that can be repeated, and a function that undoes the first call's effect on its
+        arguments.
+        """
         return call, _nothing
 
 

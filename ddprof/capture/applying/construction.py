@@ -32,7 +32,7 @@ class ConstructorCall:
         return name in self.signature.parameters
 
     def with_values(self, values: Mapping[str, Any]) -> ConstructorCall:
-        """Call with other values, each where the script gave it, the rest by name."""
+        """The call with other values, passed as the script passed them, new ones by name."""
         positions = {name: at for at, name in enumerate(self.signature.parameters)}
         args, kwargs = list(self.args), dict(self.kwargs)
         for name, value in values.items():

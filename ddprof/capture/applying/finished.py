@@ -31,7 +31,7 @@ _LISTS = {
 
 
 class FinishedObjectApplier(Instrumentor):
-    """Is told of each object that `watch` sees made, with the fixes for it."""
+    """Applier to finished objects; it receives each object that `watch` sees created, with its fixes."""
 
     target = ""
 
@@ -152,7 +152,7 @@ def _registered(model: Any) -> str:
 
 
 def exchanged_on_cpu(model: Any) -> bool:
-    """True where NCCL has no part in it."""
+    """True where gradients are exchanged without NCCL."""
     return any(parameter.device.type == "cpu" for parameter in model.parameters())
 
 
@@ -216,12 +216,12 @@ def _why_not(fix: WantedFix, units: Sequence[Any]) -> str:
 
 
 def _effective(fixes: Sequence[WantedFix]) -> list[WantedFix]:
-    """Those of which no setting is replaced by a later one."""
+    """Fixes with settings that no later one replaces."""
     last = {name: fix for fix in fixes for name in fix.values}
     return [fix for fix in fixes if all(last[name] is fix for name in fix.values)]
 
 
 def _roots(units: Sequence[Any]) -> list[Any]:
-    """Those that no other unit contains."""
+    """Units that no other unit contains."""
     inside = {id(module) for unit in units for module in unit.modules() if module is not unit}
     return [unit for unit in units if id(unit) not in inside]

@@ -39,7 +39,9 @@ class LoaderSettingsApplier(Applier):
         self.watch(source.DataLoader, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Settings that DataLoader would refuse, and what would only fail, or change the samples, once workers run."""
+        """Why DataLoader would refuse a setting, or workers would fail or change the samples with it; None where
+        neither.
+        """
         after = {**arguments, **wanted}
         return (
             lacking(call, wanted)
@@ -147,7 +149,7 @@ def _is_guarded(path: Path, line: int) -> bool:
 
 
 def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
-    """Why these cannot be sent to workers of a multiprocessing context; "" where they can."""
+    """Why these objects cannot be sent to workers of a multiprocessing context; "" where they can."""
     sent = _Sent()
     for name, value in parts:
         try:

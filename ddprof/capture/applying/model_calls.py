@@ -1,4 +1,4 @@
-"""Code that is run as a wrapped model is called, changed in place: compiled, or under autocast.
+"""In-place changes of a wrapped model's call: compiled, or under autocast.
 
 `Module.__call__` runs `_compiled_call_impl` where there is one, as `Module.compile` sets it: names of parameters, hooks
 and checkpoints of the model stay as they are.
@@ -67,15 +67,15 @@ class ModelCallApplier(FinishedObjectApplier):
 
     @abstractmethod
     def refusal(self, thing: Any) -> str:
-        """Why it cannot be called so; "" where it can."""
+        """Why the call cannot be changed so; "" where it can."""
 
     @abstractmethod
     def change(self, thing: Any, tell: Tell) -> None:
-        """Do it; `tell` is to be called as the model is."""
+        """Change the call; the model must call `tell` whenever it is called."""
 
 
 def call_of(module: Any) -> Any:
-    """Function that replaces the call of a module; None where nothing does."""
+    """The function that replaces a module's call; None without one."""
     return vars(module).get("_compiled_call_impl")
 
 
@@ -105,7 +105,7 @@ class AutocastApplier(ModelCallApplier):
         return ""
 
     def change(self, thing: Any, tell: Tell) -> None:
-        """Units inside it are called as before."""
+        """Run the module under autocast; units inside it are called as before."""
         for inner in list(thing.modules())[1:]:
             call = call_of(inner)
             if isinstance(call, _UnderAutocast):
@@ -156,7 +156,7 @@ class CompileApplier(ModelCallApplier):
     never = "no graph of the model reached the compiler: it was not called, or torch or the script leaves it no frame"
 
     def refusal(self, thing: Any) -> str:
-        """Words on what the script has compiled, and what torch.compile does not take."""
+        """Why the module cannot be compiled: already compiled by the script, or unsupported by torch.compile."""
         if any(_compiled_by_script(module) for module in thing.modules()):
             return "the script compiles it, or a part of it, itself"
         if getattr(thing, "_use_orig_params", True) is False:
@@ -164,7 +164,7 @@ class CompileApplier(ModelCallApplier):
         return ""
 
     def change(self, thing: Any, tell: Tell) -> None:
-        """A wrapper around compiled ones is called as before."""
+        """Compile the module; a wrapper around compiled modules is called as before."""
         if not any(isinstance(call_of(module), _CompiledInPlace) for module in thing.modules()):
             set_call(thing, _CompiledInPlace(thing, tell))
 

@@ -27,7 +27,7 @@ class OptimizerSettingsApplier(Applier):
                 self.watch(cls, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Settings that the first step would refuse: torch checks some of it only there."""
+        """Why the first step would refuse a setting, as torch checks some of them only there."""
         after = {**arguments, **wanted}
         for name in wanted:
             if wanted[name] and after.get("fused") and after.get("foreach"):
@@ -89,7 +89,7 @@ class ZeroGradApplier(Applier):
         self.watch(module.optim.Optimizer, "zero_grad")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Features that this torch lacks."""
+        """The feature that this torch version lacks; None without one."""
         return lacking(call, wanted)
 
 

@@ -1,4 +1,4 @@
-"""Outcome of the fixes that this process was to apply."""
+"""Outcomes of the fixes that this process was to apply."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Outcomes:
             self._add(fix, (name, value, words(place), target, plain(before.get(name)), True, ""))
 
     def refused(self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, why: str) -> None:
-        """A fix was not applied to an object, with the reason. Rank 0 says it at once."""
+        """Record that a fix was not applied to an object, with the reason; rank 0 prints it at once."""
         for name, value in fix.values.items():
             self._add(fix, (name, value, words(place), target, None, False, why))
         line = f"not applied: {fix.words}: {why}"
@@ -65,7 +65,7 @@ class Outcomes:
             self._rows[row] = self._rows.get(row, 0) + 1
 
     def recorded(self) -> list[dict[str, Any]]:
-        """For the sidecar: also fixes that no object was there for. Those of the process tell their own."""
+        """Outcomes for the sidecar, including fixes that met no object. Process settings report their own."""
         rows = [{**dict(zip(ROW, row, strict=True)), "objects": count} for row, count in self._rows.items()]
         for number, fix in enumerate(self.fixes):
             if number not in self._told and PROCESS not in fix.targets:

@@ -28,7 +28,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 class ProcessSettings(Instrumentor):
-    """Sets what can be set once torch is there; environment variables were set by `ddprof run`."""
+    """Settings of the process that need torch; `ddprof run` has set environment variables before."""
 
     def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
         super().__init__(hub)
@@ -74,7 +74,7 @@ class ProcessSettings(Instrumentor):
 
 
 def _unused(name: str, torch: Any) -> str:
-    """Why a variable that reached the process changes nothing in it; "" where it may."""
+    """Why a variable of the process has no effect in it; "" where it may have one."""
     if name.startswith(NCCL_PREFIX) and not torch.cuda.is_available():
         return "there is no CUDA device: ranks do not use NCCL"
     if name == "expandable_segments" and not getattr(torch, "accelerator", torch.cuda).is_available():
@@ -108,7 +108,7 @@ def _bind() -> str:
 
 
 def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
-    """The cores of one of so many ranks: a run of neighbours; none where there are fewer cores than ranks."""
+    """The cores of one of `ranks` ranks: adjacent ones; none where there are fewer cores than ranks."""
     if not 0 <= rank < ranks or len(cores) < ranks:
         return ()
     return cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks]

@@ -68,8 +68,7 @@ class DdpSettingsApplier(Applier):
 
 
 class Fsdp2SettingsApplier(Applier):
-    """Changes calls of `fully_shard`, from the moment at which its own module has been imported: whoever imports it
-    from there gets ours."""
+    """Changes calls of `fully_shard` from the import of its module on, so that all importers get ours."""
 
     target = FSDP2
 
@@ -81,7 +80,7 @@ class Fsdp2SettingsApplier(Applier):
         self.watch(module, "fully_shard")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Features that this torch lacks."""
+        """The feature that this torch version lacks; None without one."""
         return lacking(call, wanted)
 
 
@@ -119,7 +118,7 @@ class Fsdp1SettingsApplier(Applier):
         return values
 
     def present(self, arguments: Values, name: str) -> Any:
-        """True where the strategy reshards, else the argument."""
+        """For the strategy, whether it reshards; else the argument's value."""
         if name != "reshard_after_forward":
             return arguments.get(name)
         strategy = getattr(arguments.get("sharding_strategy"), "name", "FULL_SHARD")
@@ -166,7 +165,7 @@ class DeepSpeedSettingsApplier(Applier):
         return {"config": config}
 
     def present(self, arguments: Values, name: str) -> Any:
-        """Value as the configuration states it; None where it leaves the default."""
+        """The value in the configuration; None where it keeps the default."""
         return ((_config(arguments) or {}).get(_SECTION) or {}).get(name)
 
 

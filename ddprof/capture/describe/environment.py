@@ -15,7 +15,7 @@ _SECRET_MARKERS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
 def device() -> dict[str, Any]:
-    """The accelerator this process uses. Only an existing device context is asked: asking must not create one."""
+    """The accelerator of this process, from an existing device context, which must not be created for it."""
     torch = sys.modules["torch"]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -37,7 +37,7 @@ def device() -> dict[str, Any]:
 
 
 def _pci_address(properties: Any) -> str | None:
-    """The device as /sys names it; None where torch does not say."""
+    """The device's name in /sys; None where torch does not know it."""
     numbers: list[Any] = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     if any(number is None for number in numbers):
         return None
@@ -61,7 +61,7 @@ def versions() -> dict[str, Any]:
 
 
 def precision() -> dict[str, Any]:
-    """Fields: what decides the number format of large matrix products, as set now; inside a forward autocast shows."""
+    """Settings that decide the number format of large matrix products; inside a forward, autocast too."""
     torch = sys.modules["torch"]
     kind = device()["kind"]
     device_type = "cuda" if kind in ("cuda", "rocm") else kind

@@ -114,7 +114,9 @@ def _chain(loader: Any) -> list[Any]:
 
 
 def _inner_sampler(holder: Any) -> Any:
-    """Compared with None alone: a sampler's truth is its length, which it may not have."""
+    """The sampler inside `holder`, compared only with None, as a sampler's truth value is its length, which may be
+    missing.
+    """
     inner = getattr(holder, "batch_sampler", None)
     return getattr(holder, "sampler", None) if inner is None else inner
 

@@ -42,7 +42,7 @@ def parameters(model: Any) -> dict[str, Any]:
 
 
 def mesh_dimensions(model: Any) -> list[str]:
-    """Names of the device-mesh dimensions its parameters are laid out on ("tp", "dp_shard", ...), as they appear."""
+    """Names of the mesh dimensions of its parameters ("tp", "dp_shard", ...), in order of appearance."""
     names: list[str] = []
     for parameter in model.parameters():
         mesh = getattr(parameter, "device_mesh", None)
@@ -117,7 +117,7 @@ def _bucket_parameters(model: Any, data: dict[str, Any]) -> list[list[str]] | No
 
 
 def deepspeed(engine: Any) -> dict[str, Any]:
-    """DeepSpeed's engine: ZeRO stage and what it offloads."""
+    """DeepSpeed's engine: ZeRO stage and offloading."""
     return {
         "zero_stage": _call(engine, "zero_optimization_stage"),
         "offload_optimizer": bool(_call(engine, "zero_offload_optimizer")),

@@ -23,8 +23,7 @@ _MAX_RATES = 16  # parameter groups
 
 
 class Observed:
-    """Record of what the sidecar says about models, optimizers and loaders. A description is refreshed as long as its
-    object exists."""
+    """Sidecar descriptions of models, optimizers and loaders, refreshed as long as the objects exist."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard

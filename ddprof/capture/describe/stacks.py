@@ -1,5 +1,4 @@
-"""Places where the threads of this process are, as plain data (file, line, function, lines of the script), and how it
-ends."""
+"""Stacks of this process's threads as plain data (file, line, function, script lines), and how the process ends."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def is_library(file: str) -> bool:
 
 
 def main_frames() -> list[dict[str, Any]]:
-    """The stack of the main thread, innermost first; asked from another thread, too."""
+    """The main thread's stack, innermost first; callable from another thread too."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frames_from(frame)
 
@@ -49,7 +48,7 @@ def threads() -> list[dict[str, Any]]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Around a walk over frames of other threads: no garbage is collected, for what native/stacks.c says."""
+    """Disable garbage collection during a walk over other threads' frames, for the reason in native/stacks.c."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -115,7 +114,7 @@ def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int
 
 
 def ended(reason: str) -> dict[str, Any]:
-    """The way that this process ends: when, by which exception; where its main thread was, if a signal ends it."""
+    """End of this process: time, exception, and the main thread's stack where a signal ends it."""
     stopped = reason in ("watchdog", "signal")
     return {
         "at_ns": time.time_ns(),

@@ -46,7 +46,7 @@ class CallLog:
         _HEADER.pack_into(self._map, 0, MAGIC, CAPACITY)
 
     def enter(self, text: bytes, number: int, peer: int, line: int, now_ns: int) -> int:
-        """Book a call that begins, of what `described` made. Returns what `leave` takes."""
+        """Record the start of a call that `described` encoded. Returns the token for `leave`."""
         written = self._written
         self._written = written + 1
         at = _HEADER_BYTES + written % CAPACITY * _RECORD_BYTES

@@ -1,7 +1,7 @@
 """Requests to a running job: a small file in the run folder.
 
-`ddprof trigger`, `ddprof stop` and monitor mode write it; a thread of each rank polls it. A rank's steps pay nothing
-while nothing is asked.
+`ddprof trigger`, `ddprof stop` and monitor mode write it; a thread of each rank polls it. Without requests, a rank's
+steps pay nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _JOIN_S = 10.0  # for an answer that is being written
 
 
 class Request(NamedTuple):
-    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": say at once where
-    every thread is, though no step ends; "less": windows from `first_step` on leave out `steps` of INSTRUMENTS, or do
-    not open where that is more than there are."""
+    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": report every
+    thread's stack at once; "less": windows from `first_step` on omit `steps` of INSTRUMENTS, or do not open where there
+    are fewer.
+    """
 
     action: str
     first_step: int
@@ -67,9 +68,8 @@ def _whole(content: dict[str, Any], key: str) -> int | None:
 class ControlReader:
     """Reads `control.json` twice a second; a request is new when its `id` is higher than the last.
 
-    On the polling thread, `on_request` is called when a new request waits, `on_stuck` when the training thread has not
-    reached a step boundary in time to obey a "stop": it hangs, `on_asked` with the number of a request that asks where
-    the rank is.
+    The polling thread calls `on_request` for a new request, `on_stuck` when the training thread hangs before the step
+    boundary at which it would obey a "stop", and `on_asked` with the number of a "where" request.
     """
 
     def __init__(

@@ -20,13 +20,13 @@ _BELOW_LAST = 7  # real-time signals are taken from both ends; no library is kno
 
 
 def answer_signal() -> int | None:
-    """The number of the signal; None where there are none of this kind."""
+    """The number of the signal; None on platforms without one."""
     last = getattr(signal, "SIGRTMAX", None)
     return None if last is None or not hasattr(faulthandler, "register") else int(last) - _BELOW_LAST
 
 
 def handles(pid: int | str, number: int) -> bool:
-    """True where a process of this host has a handler for a signal. False where the kernel does not say."""
+    """True where a process of this host handles a signal; False where the kernel does not tell."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))

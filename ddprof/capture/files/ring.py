@@ -65,10 +65,10 @@ class StepRing:
 
 @dataclass(frozen=True)
 class RingContent:
-    """Record of what a ring file holds: who wrote it, the steps kept (oldest first), and how many were ever written.
+    """Contents of a ring file: its writer, the kept steps (oldest first), and the number of steps ever written.
 
-    `started_ns` (unix) is None where it is not known; `identity` has all that the writer said of itself; `damaged`
-    counts records that no step can have written.
+    `started_ns` (unix) is None where it is not known; `identity` is the writer's description of itself; `damaged`
+    counts impossible records.
     """
 
     rank: int
@@ -114,7 +114,7 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
 
 
 def _is_step(record: tuple[int, ...]) -> bool:
-    """True where a rank can have written these numbers. A clock that was set back makes short spans negative."""
+    """True where a rank can have written these numbers; a clock that was set back gives negative spans."""
     written, number, start_ns, end_ns, *phases_ns, profiled = record
     return (
         0 < written <= MAX_STEPS

@@ -1,4 +1,4 @@
-"""Protocol of an instrumentor, and what it is told of."""
+"""The protocol of instrumentors, and the occasions they are notified of."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class Instrumentor(ABC):
         """The open window ends, as planned or early; its trace has not been exported yet."""
 
     def window_written(self, last_step: int) -> None:  # noqa: B027
-        """The window that ended with `last_step` has been written; the next step has not begun. Never told of a window
-        that ended early, inside a step or with the process."""
+        """The window that ended with `last_step` has been written; the next step has not begun. Not called for a window
+        that ended early, inside a step or with the process.
+        """
 
     def step_ended(self, number: int) -> None:  # noqa: B027
         """Step `number` has ended. Told of the first two steps, and of every step in a window; of no other."""
@@ -70,8 +71,7 @@ class Instrumentor(ABC):
 
 
 class Listeners:
-    """Record of what to call on each occasion: only what an instrumentor overrides, so that an occasion that interests
-    nobody costs the training nothing."""
+    """Callbacks by occasion, only of instrumentors that override them, so that unused occasions cost nothing."""
 
     def __init__(self, instrumentors: Sequence[Instrumentor] = ()) -> None:
         told, base = instrumentors, Instrumentor
@@ -88,9 +88,8 @@ class Listeners:
 class Patch:
     """Replaces `owner.name` while installed.
 
-    Where the attribute was inherited, uninstalling deletes the replacement rather than leave a copy in the subclass.
-    Where somebody else has patched the attribute since, their patch stays; ours below it does nothing once the guard is
-    off.
+    Where the attribute was inherited, uninstalling deletes the replacement rather than leave a copy in the subclass. A
+    later patch by others stays; ours below it does nothing once the guard is off.
     """
 
     def __init__(self, owner: Any, name: str, replacement: Any) -> None:

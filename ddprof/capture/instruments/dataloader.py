@@ -1,5 +1,4 @@
-"""Data loading: time the training thread waits for a batch, the loader's settings, what each batch holds, and which
-samples were asked for."""
+"""Data loading: the training thread's waits for batches, loader settings, contents of batches, and sample indices."""
 
 from __future__ import annotations
 
@@ -84,8 +83,9 @@ class DataLoading(Instrumentor):
         return False
 
     def recorded(self) -> dict[str, Any]:
-        """Data-set indices that the training loader's first pass asked for, in order, the first 512; the passes of
-        samplers that shuffle anew for each epoch they are told."""
+        """The first 512 data-set indices of the training loader's first pass, in order, and the passes of samplers that
+        shuffle by epoch.
+        """
         first = next(iter(self._indices.values()), [])
         return {
             "sample_indices": first if self._trains is None else self._indices.get(self._trains, first),
@@ -114,7 +114,7 @@ class DataLoading(Instrumentor):
             self._wanted.discard(sampler)
 
     def _watch_indices(self, cls: Any) -> None:
-        """The first indices a rank asks for: whether ranks read the same samples can be seen from them."""
+        """Record a rank's first indices, which show whether ranks read the same samples."""
         draw = cls._next_index
         keep, wanted = self.hub.guard.wrap_hook(self._keep_indices), self._wanted
 
@@ -171,7 +171,7 @@ class DataLoading(Instrumentor):
 
 
 def _items(batch: Any) -> Iterable[Any]:
-    """Rows on what a batch is made of, the tensors among it; nothing is read from them."""
+    """Elements of a batch, tensors among them; their data is not read."""
     if isinstance(batch, (list, tuple)):  # first: it is the usual one, and asking for a Mapping takes a microsecond
         return batch
     return batch.values() if isinstance(batch, Mapping) else (batch,)

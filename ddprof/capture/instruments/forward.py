@@ -80,7 +80,7 @@ class ForwardPasses(Instrumentor):
         self._stop_learning()
 
     def _learn_root(self) -> None:
-        """Until the first optimizer step every module call passes here; the outermost one that trains is the root."""
+        """Watch all module calls until the first optimizer step; the outermost one that trains is the root."""
         base = self._torch.nn.Module
         inherited = base.__call__
         is_compiling = _is_compiling(self._torch)

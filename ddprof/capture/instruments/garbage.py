@@ -20,8 +20,8 @@ _MIN_PAUSE_NS = 500_000  # shorter pauses are noise of the youngest generation, 
 class GarbageCollection(Instrumentor):
     """Keeps every pause above half a millisecond; older generations are named in the trace.
 
-    The interpreter drops what a callback raises, and the handler of a signal that came while it collected runs in the
-    callback: a script that ends itself there would train on. Only a callback in C can hand that on.
+    The interpreter drops exceptions of a callback, in which the handler of a signal may run: a script that ends itself
+    there would train on. Only a callback in C can pass the exception on.
     """
 
     def _install(self, module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""When each gradient is ready in backward: what a bucket planner needs and no trace tells by parameter.
+"""Times at which each gradient is ready in backward, for the bucket planner; traces lack them by parameter.
 
 Only for DistributedDataParallel, only in the last step of a window, by post-accumulate hooks that are removed after it.
 Not under torch.compile, which would guard on the hooks and compile again.

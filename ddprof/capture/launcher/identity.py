@@ -1,5 +1,4 @@
-"""Name that all nodes of one job call it, from what their launcher shares: variables of a scheduler, arguments of a
-command.
+"""A job name common to all its nodes, from values that their launchers share: scheduler variables, command arguments.
 
 Standard library only: read before the job starts.
 """
@@ -64,7 +63,7 @@ def _found(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[S
 
 
 def _of_launcher(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[SharedJob]:
-    """Job of torchrun and its like over several nodes; of scripts that are told a master themselves."""
+    """The job of torchrun and its like over several nodes, or of scripts that get a master address themselves."""
     stated = {names: environment[variable] for variable, names in _VARIABLES.items() if environment.get(variable)}
     stated |= {names: value for names in _VARIABLES.values() if (value := _argument(command, names))}
     nodes = _number(stated.get(_NODES, "1").rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""A running job seen from outside: whether it runs, the step rings of its ranks, and what they say of who is slow."""
+"""A running job seen from outside: whether it runs, the ranks' step rings, and which rank they show as slow."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def request_stop(folder: Path) -> None:
 
 
 def runs_here(pid: int) -> bool:
-    """True where a process of this host has the id `pid`, whoever's it is."""
+    """True where this host has a process `pid`, of any user."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

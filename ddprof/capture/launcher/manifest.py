@@ -67,7 +67,8 @@ def end(
 
 
 def last_line(path: Path, summary: RunSummary, first_window_step: int | None) -> str:
-    """The line that `ddprof run` prints when the job has ended: what was captured, what it cost, what to do next.
+    """The closing line of `ddprof run`: what was captured, its cost, and the next command. ¶ `first_window_step`: where
+    the first window was planned, None without one.
 
     `first_window_step` is where the first window was planned, None where none was.
     """
@@ -94,8 +95,7 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
 
 
 def _of_window(share: float) -> str:
-    """Words on what tracing costs; where traced steps were shorter than the others something else took time of
-    these."""
+    """Cost of tracing in words; where traced steps were shorter, the others spent time on something else."""
     if share < 0:
         return f"steps inside the trace window were {-100 * share:.0f} % shorter: the others were disturbed"
     return f"{100 * share:+.0f} % inside the trace window"

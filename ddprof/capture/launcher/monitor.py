@@ -1,4 +1,4 @@
-"""Monitor mode: `ddprof run` itself watches the step rings and asks for one trace window when something goes wrong.
+"""Monitor mode: `ddprof run` watches the step rings and requests a trace window when steps become slow.
 
 All of it runs in the launching process; the training processes only write their rings. It asks for a window after
 
@@ -6,8 +6,8 @@ All of it runs in the launching process; the training processes only write their
 - a slow-down: 20 steps whose median is 20 % above the early one;
 - a straggler: the same rank late by a tenth of the step for 20 steps.
 
-What is usual is learned from the last 500 steps. A job may run for weeks: there are minutes between two windows, and so
-many windows an hour and megabytes a day at most.
+The usual step is that of the last 500. As a job may run for weeks, windows are minutes apart, and limited per hour and
+in megabytes per day.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Watcher:
 
 
 class WindowBudget:
-    """Budget: whether one more window may be asked for, as time passes and traces are written."""
+    """Limit on the frequency of windows and on the bytes of their traces."""
 
     def __init__(self) -> None:
         self._opened: deque[float] = deque(maxlen=_WINDOWS_AN_HOUR)
@@ -141,9 +141,9 @@ class WindowBudget:
 
 
 class JobMonitor:
-    """Record of what `ddprof run --mode monitor` does twice a second.
+    """Work of `ddprof run --mode monitor`, twice a second.
 
-    Counters, and windows on trouble (only where this is the leader).
+    It writes counters and, on the leader, requests windows.
     """
 
     def __init__(self, folder: Path, window_steps: int, leader: bool, pid: int, gpus: GpuWatch) -> None:

@@ -23,7 +23,7 @@ _MODE = 0o700  # of a folder of this user alone
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Record of where a run is kept. `fallback_reason` says why it is not where it was asked for."""
+    """Folder of a run. `fallback_reason`: why it is not the requested one."""
 
     path: Path
     manifest: Path
@@ -76,7 +76,7 @@ def _meet(parent: Path, name: str, job: SharedJob, now_s: float, shared: bool) -
 
 
 def _expects_more(path: Path, job: SharedJob, now_s: float) -> bool:
-    """True where the job of a folder runs, and not all of its parts have come."""
+    """True where the job of a folder runs and some of its parts are still missing."""
     manifests = [path / MANIFEST, *path.glob("manifest.*.*.json")]
     if job.starts is not None and len(manifests) >= job.starts:
         return False
@@ -143,7 +143,7 @@ def private_folder() -> tuple[Path, str | None]:
 
 
 def _defect(status: os.stat_result) -> str | None:
-    """Why a folder cannot be relied upon; of a link, never of what it leads to."""
+    """Why a folder cannot be trusted; for a link that of the link, never of its target."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a link"
     if not stat.S_ISDIR(status.st_mode):

@@ -58,7 +58,7 @@ def salvage(folder: Path) -> list[str]:
 
 
 def _dead_here(name: str) -> bool:
-    """True where a file's writer ran on this host and has ended. Writers on other nodes may still run."""
+    """True where a file's writer ran on this host and has ended; writers on other nodes may still run."""
     fields = parse_stem(name)
     if fields is None or fields["host"] != host_label():
         return False
@@ -117,7 +117,7 @@ def _keep_calls(log: Path) -> None:
 
 
 def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The sidecar of a rank, None where it is damaged (then a note says so) or missing. Raises OSError."""
+    """The sidecar of a rank, None where damaged (with a note) or missing. Raises OSError."""
     try:
         return read_object(path), []
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _is_index(value: object) -> bool:
 
 
 def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
-    """Windows whose trace was written before the process died, though no sidecar could say so any more."""
+    """Windows of a sidecar plus those whose trace was written after it."""
     windows = _list(content, "windows")
     known = {str(window.get("trace_path")) for window in windows if isinstance(window, dict)}
     stem = path.name.removesuffix(SIDECAR_SUFFIX)
@@ -155,6 +155,6 @@ def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
 
 
 def _list(content: dict[str, Any], key: str) -> list[Any]:
-    """A list of a sidecar; [] for what is none."""
+    """A list of a sidecar; [] for any other value."""
     value = content.get(key)
     return list(value) if isinstance(value, list) else []

@@ -30,14 +30,13 @@ _SETTLE_S = 5.0
 
 
 def is_url(out: str) -> bool:
-    """True where `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
+    """True where `--out` is an fsspec URL (s3://, gs://, memory://) rather than a folder."""
     return "://" in out
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """Record of what came of it: the folder's address in the store, how many files are there and which are not, and
-    why."""
+    """Result of an upload: address in the store, number of files sent, and files that failed with the reason."""
 
     address: str
     sent: int
@@ -45,7 +44,7 @@ class Uploaded:
     reason: str = ""
 
     def line(self, folder: Path) -> str:
-        """Words on what to tell."""
+        """The result as a line for the user."""
         if not self.kept:
             return f"uploaded to {self.address}"
         which = self.kept[0] if len(self.kept) == 1 else f"{len(self.kept)} of {len(self.kept) + self.sent} files"
@@ -66,13 +65,13 @@ class RunUpload:
         self._said = False
 
     def start(self) -> None:
-        """Begin to send what is finished. Once."""
+        """Begin to send finished files; once."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ddprof-upload", daemon=True)
             self._thread.start()
 
     def end(self) -> Uploaded:
-        """Send what is left, once the job and the files are done."""
+        """Send the remaining files after the job has ended."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -103,7 +102,7 @@ class RunUpload:
                         break  # until the next look
 
     def _send(self, name: str, stamp: Stamp) -> str:
-        """Why a file could not be sent; "" where it was, or is no longer there."""
+        """Why a file could not be sent; "" where it was, or no longer exists."""
         guard = Guard()
         sent = guard.attempt("upload", lambda: self._opened().put(self._folder / name))
         if sent:
@@ -113,7 +112,7 @@ class RunUpload:
         return guard.faults[0].removeprefix("upload: ") if guard.faults else "no reason given"
 
     def _forget(self, files: dict[str, Stamp]) -> None:
-        """Remove what is no longer in the folder: a trace that has been compressed meanwhile would be there twice."""
+        """Remove stored files that are gone from the folder, such as a trace that has been compressed since."""
         for name in [name for name in self._sent if name not in files]:
             if Guard().attempt("upload", lambda name=name: self._opened().remove(name)):  # type: ignore[misc]
                 del self._sent[name]
@@ -176,7 +175,7 @@ def _files(folder: Path) -> dict[str, Stamp]:
 
 
 class LogTo:
-    """The trackers that a run is written to while it goes on, by the module `follower`.
+    """Trackers that a run is logged to while it runs, by the module `follower`.
 
     Started once the job is there, ended with it.
     """

@@ -1,4 +1,4 @@
-"""Summary of what the ranks of a run wrote, summed up from their sidecars for the manifest."""
+"""Summary of the ranks' sidecars for the manifest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Overhead(Struct):
 
 
 class _SidecarExtract(Struct):
-    """Record of what the manifest takes from a sidecar. Rank and host are in the file's name."""
+    """Values of a sidecar that the manifest uses. Rank and host are in the file's name."""
 
     world_size: Annotated[int, Meta(ge=0, le=LARGEST_RANK)] | None = None
     steps_total: _Count | None = None
@@ -71,7 +71,7 @@ _DECODER = Decoder(_SidecarExtract)
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Record of what the ranks wrote."""
+    """Totals over the ranks' files."""
 
     ranks: tuple[int, ...] = ()
     world_size: int | None = None
@@ -87,7 +87,7 @@ class RunSummary:
 
 
 def summarize(folder: Path) -> RunSummary:
-    """Read every sidecar of the folder. One that is damaged tells its rank and host alone, and a note says so."""
+    """Read every sidecar of the folder. A damaged one gives only rank and host, with a note."""
     hosts: dict[int, str] = {}
     step_times: dict[int, dict[str, int]] = {}
     notes: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Tells a signal that was sent to the whole process group from one that reached this process alone.
+"""Detection of signals sent to the whole process group rather than to this process alone.
 
-The kernel says of a signal who sent it, not to how many. So a process of the group does nothing but hold its signals
-back: one that was sent to the group is pending there (proc(5), ShdPnd), one that was sent to us alone is not.
+The kernel reports a signal's sender, but not its addressees. So a helper process in the group only holds its signals
+back: one sent to the group is pending there (proc(5), ShdPnd), one sent to this process alone is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _PATIENCE_S = 1.0
 
 
 class GroupWitness:
-    """Made while the signals are blocked, before there are threads. Without /proc, or where it is gone, it saw none."""
+    """The helper process; create it while signals are blocked, before any thread. Without /proc, or after its death, it
+    has seen no signal.
+    """
 
     def __init__(self, watched: Iterable[signal.Signals]) -> None:
         self._watched = frozenset(watched)
@@ -34,7 +36,7 @@ class GroupWitness:
         self._ask, self._answer = ours[1], theirs[0]
 
     def saw(self, number: int) -> bool:
-        """True where the group was sent the signal that we have just got. Each is seen once."""
+        """True where the group too got the signal that this process just received; each counts once."""
         if self._pid <= 0:
             return False
         time.sleep(_SETTLE_S)
@@ -66,7 +68,7 @@ def _forked() -> int:
 
 
 def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
-    """The life of the witness: it takes what is pending when it is told to, and ends with whoever made it."""
+    """Run the helper: report pending signals on request, and end with its parent."""
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         while told := os.read(asked, 1):  # one signal: another may have come since

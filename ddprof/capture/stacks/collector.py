@@ -1,10 +1,9 @@
-"""Samples of the training thread's stack, taken from a thread beside it: in C where it was built, else in Python.
+"""Samples of the training thread's stack, taken from a second thread: in C where built, else in Python.
 
-A thread that samples needs the GIL, and gets it where the training thread lets go of it: Python code between two such
-places is hardly ever seen, and its time is booked to the call that follows (17 % of a loop as 1 %, see
-benchmarks/README.md). `native/stacks.c` therefore asks the training thread itself, and makes the interpreter attend to
-it soon. The collector in Python samples by waiting; on Python 3.12 and with it, `sampler` shortens the interpreter's
-switch interval while a trace window is open.
+A sampling thread gets the GIL only where the training thread releases it, so Python code in between is hardly seen and
+its time is booked to the next call (17 % of a loop as 1 %, see benchmarks/README.md). `native/stacks.c` therefore makes
+the training thread report itself at the interpreter's next check. The collector in Python samples by waiting; on Python
+3.12 and with it, `sampler` shortens the interpreter's switch interval while a trace window is open.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _MODULE = f"{__package__}._stacks"  # a job knows this package by another name (
 
 
 class Phases(Protocol):
-    """Who knows what the training thread does."""
+    """Interface that tells the training thread's phase."""
 
     @property
     def phase(self) -> int:
-        """One of files.step: DATA, ..., REST."""
+        """The phase as in files.step: DATA, ..., REST."""
 
     @property
     def index(self) -> int:
@@ -49,8 +48,8 @@ class Phases(Protocol):
 
 
 class ThreadCollector:
-    """Takes a sample every `period_ns` (0: none) of the thread `thread` while `collect` runs, in its own thread; none
-    while it is `paused`.
+    """Samples the thread `thread` every `period_ns` (0: never) while `collect` runs in its own thread and is not
+    `paused`. ¶ `spent_ns`: training-thread time spent on samples.
 
     `spent_ns`: what the samples took of the training thread's time.
     """
@@ -90,8 +89,9 @@ class ThreadCollector:
         self._woken.set()
 
     def end(self, patience_ns: int) -> bool:
-        """Ask for nothing any more, before the interpreter ends. Whether the thread has left `collect` within
-        `patience_ns`; this one never asks without the GIL."""
+        """Stop sampling before the interpreter ends; return True where the thread has left `collect` within
+        `patience_ns`. This collector never samples without the GIL.
+        """
         self._ended = True
         self._woken.set()
         return True

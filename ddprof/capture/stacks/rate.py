@@ -1,4 +1,4 @@
-"""Sampling rate: as often as wanted, and never for more than a share of the time."""
+"""Sampling rate: as often as wanted within a share of the time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOW_AHEAD_NS = 1e9  # windows are short
 
 
 class SampleRate:
-    """The period between two samples, from what has been spent so far and what the last samples cost."""
+    """The period between two samples, from the time spent so far and the cost of the last samples."""
 
     def __init__(self, hz: float, share: float, ahead_ns: float) -> None:
         self._hz = hz
@@ -45,13 +45,13 @@ class SampleRate:
             self._measured += 1
 
     def expect(self, other: SampleRate) -> None:
-        """Until some have been taken, a sample costs what it costs there, on the same machine."""
+        """Assume another rate's cost per sample until own samples exist."""
         if not self._measured and other._measured:
             self._each_ns = deque([median(other._each_ns)] * (_FEW - 1), _MEMORY)
 
     @property
     def is_new(self) -> bool:
-        """True where little is known yet of what its samples cost."""
+        """True where the cost of its samples is hardly known yet."""
         return self._measured < _FEW
 
     @property
@@ -63,5 +63,5 @@ class SampleRate:
 
     @property
     def cost_share(self) -> float | None:
-        """Share of the time that passed which it has cost; None where none has."""
+        """Cost as a share of the elapsed time; None without samples."""
         return self.cost_ns / self.lasted_ns if self.lasted_ns else None

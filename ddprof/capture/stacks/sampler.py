@@ -1,7 +1,7 @@
-"""The thread that samples: how often, what is written when, and what it costs.
+"""The sampling thread: its rate, its writes, and its cost.
 
-Seldom over the whole run, where only counts are kept; often while a trace window is open, where each sample is kept
-with its time. What sampling costs is measured all the time, and the rate follows (`rate`).
+Over the whole run it samples rarely and keeps counts; in trace windows it samples often and keeps each sample with its
+time. Its cost is measured throughout, and the rate follows (`rate`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TrainingThread(Phases, Protocol):
 
 
 class StackSampler:
-    """One per process, and one start. `active` says whether to go on. Raises nothing but OSError from `start`."""
+    """Sampler of one process; can be started once. Continues while `active` is true. Only `start` raises: OSError."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class StackSampler:
         return None if self._file is None else self._file.path
 
     def start(self, path: Path, about: dict[str, Any]) -> None:
-        """Begin to write a file, which says `about` whom it is. Raises OSError where it cannot be made."""
+        """Begin to write a file with a head of `about`. Raises OSError where it cannot be created."""
         about = {**about, "started_ns": time.time_ns(), "phases": [*PHASE_NAMES, "rest", "start-up"]}
         about["path"] = [os.path.abspath(entry) for entry in sys.path[:_MAX_PATH_ENTRIES]]
         self._file = StackFile(path, about)
@@ -123,8 +123,9 @@ class StackSampler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Take no samples meanwhile: what the profiler does as it starts, stops and writes is not the script's, and it
-        keeps the GIL, for which each sample would wait."""
+        """Suspend sampling while the profiler starts, stops or writes, which is not the script's work and keeps the
+        GIL.
+        """
         collector = self._collector if self._thread is not None else None
         if collector is None:
             yield
@@ -169,7 +170,7 @@ class StackSampler:
             self._collector.abandon()
 
     def described(self) -> dict[str, Any] | None:
-        """Fields: what the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
+        """Description for the sidecar; costs as shares of the elapsed time. None where nothing was sampled."""
         if self._file is None:
             return None
         cost_ns = self._early.cost_ns + self._whole_run.cost_ns
@@ -189,7 +190,7 @@ class StackSampler:
         }
 
     def _shorten_interval(self, wanted: bool) -> None:
-        """Shorter waits where the collector can only wait for the GIL, it waits less while a window is open."""
+        """Shorten the interpreter's switch interval in a window where the collector has to wait for the GIL."""
         if not isinstance(self._collector, ThreadCollector) and sys.version_info[:2] != (3, 12):
             return
         now_s = sys.getswitchinterval()
@@ -279,7 +280,7 @@ class StackSampler:
             )
 
     def _count_beside(self) -> None:
-        """Count where the other threads are now, for the time since they were looked at last."""
+        """Count the other threads' stacks for the time since the last look."""
         now_ns = time.monotonic_ns()
         covers_ns, self._beside_ns = now_ns - self._beside_ns, now_ns
         phase = self._tracker.phase
@@ -323,7 +324,7 @@ class StackSampler:
             self._file.write({"kind": "sources", "from": first_frame, "sources": source_lines(frames)})
 
     def _write_last(self, reason: str) -> None:
-        """Write where every thread is as a signal ends the process: what a rank that hangs was in."""
+        """Write every thread's stack as a signal ends the process, which shows where a rank hung."""
         if self._file is None:
             return
         found = []

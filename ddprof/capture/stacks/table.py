@@ -21,7 +21,7 @@ _MAX_LINE_CHARACTERS = 160  # of a line of the script
 
 
 class StackTable:
-    """Numbers stacks. `new_frames` and `new_stacks` hand out what has been added since they were asked last."""
+    """Numbers for stacks. `new_frames` and `new_stacks` return what was added since their last call."""
 
     def __init__(self) -> None:
         self._codes: dict[int, tuple[CodeType, str, str]] = {}  # by id, which is theirs as long as they are held here
@@ -49,7 +49,7 @@ class StackTable:
         return told, _from(self._frames, told)
 
     def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
-        """New stacks of (number of the stack that called it, number of its innermost frame)."""
+        """New stacks as (number of the calling stack, number of the innermost frame), and the first one's number."""
         told, self._stacks_told = self._stacks_told, len(self._stacks)
         return told, _from(self._stacks, told)
 

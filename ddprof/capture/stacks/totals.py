@@ -1,5 +1,4 @@
-"""Sums of samples: counts by stack, phase and thread, handed out as they grow; the threads by number and
-name."""
+"""Totals of samples by stack, phase and thread, with increments; threads by number and name."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ class Totals:
 
 
 class ThreadNames:
-    """Numbers threads as they are seen; ours have none. A number past the last stands for all further threads."""
+    """Numbers for threads as they appear, except ours. The number past the last stands for all further ones."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int | None] = {}
@@ -84,7 +83,7 @@ class ThreadNames:
         return self._numbers[ident]
 
     def new(self) -> tuple[int, list[tuple[str, int | None]]]:
-        """(number of the first, (name, the kernel's id) of it and of those after it), since they were asked last."""
+        """New threads since the last call: number of the first, and (name, kernel id) of each."""
         told, self._told = self._told, len(self._named)
         return told, self._named[told:]
 

@@ -36,8 +36,8 @@ def native_tracker(
 
 
 def outside(function: Callable[..., object]) -> Callable[..., object] | None:
-    """`function` for a place that drops what it raises: what the handler of a signal raises in it, on this thread, goes
-    on as soon as other code runs. None where it was not built or is not wanted: nothing in Python can do it.
+    """Wrap `function` for a caller that drops exceptions: one raised by a signal handler inside, on this thread, is
+    re-raised in the next code to run. None where the C extension is missing or disabled, as Python cannot do it.
     """
     hand_on: Callable[..., Any] = getattr(_native(), "outside", lambda _: None)  # one that was built before lacks it
     callback: Callable[..., object] | None = hand_on(function)

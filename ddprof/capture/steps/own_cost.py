@@ -1,4 +1,4 @@
-"""Time that ddprof itself costs an unprofiled step, measured in a sample of the steps.
+"""Cost of ddprof itself in an unprofiled step, measured in a sample of the steps.
 
 In a sampled step every hook is timed where it runs, with the caches as cold as the training leaves them; the same calls
 in a tight loop take half as long (benchmarks/README.md). The code around the hooks (the functions that wrap the user's
@@ -29,7 +29,7 @@ _CALIBRATION_ROUNDS, _CALIBRATION_CALLS = 100, 10
 
 
 class OwnCost:
-    """Is told of steps that begin, and times the hooks in some of them. Times in ns."""
+    """Times the hooks in some of the steps that it is notified of. Times in ns."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -88,8 +88,9 @@ def whole_share() -> float:
 
 
 def _per_call_ns(*functions: Callable[[], None]) -> list[float]:
-    """Time of each function in its fastest round: on a busy machine the slower ones hold other processes' time. The
-    functions take turns, so that slow phases of the machine affect all of them."""
+    """Time of each function in its fastest round, as slower rounds include other processes' time. The functions
+    alternate, so that slow phases of the machine affect all of them.
+    """
     fastest_ns = [math.inf] * len(functions)
     for _ in range(_CALIBRATION_ROUNDS):
         for index, function in enumerate(functions):

@@ -1,4 +1,4 @@
-"""Step timers: where a step begins and ends, and how long its phases took, seen from the training thread.
+"""Step timers: bounds of steps and times of phases, seen from the training thread.
 
 A step begins at the first batch fetched after an optimizer step. Steps that fetch no batch (synthetic data, a loader we
 cannot see) begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several
@@ -140,7 +140,7 @@ class StepTracker:
         self._forwarded = self._worked = False
 
     def mark_step(self) -> None:
-        """A step ends here: the script says so, or what repeats in a loop without optimizers."""
+        """End a step on a mark of the script, or on what repeats in a loop without optimizers."""
         if self._thread is None:
             self._thread = get_ident()
         if get_ident() != self._thread:
@@ -170,7 +170,7 @@ class StepTracker:
 
     @property
     def booked(self) -> int:
-        """Number of steps that have closed."""
+        """Number of closed steps."""
         return self.log.booked
 
     @property
@@ -180,8 +180,7 @@ class StepTracker:
 
     @property
     def phase(self) -> int:
-        """Phase that the training thread is in (the innermost phase; a recomputation is part of backward), else
-        REST."""
+        """The training thread's innermost phase (recomputation counts as backward), else REST."""
         depth = self._depth
         return next((phase for phase in _INNERMOST_FIRST if depth[phase]), REST)
 

@@ -159,7 +159,7 @@ class TensorFlowJob:
         return compress(path).name
 
     def finish(self) -> None:
-        """At exit: close what is open, write the sidecar. A process that made no step leaves nothing."""
+        """At exit, close what is open and write the sidecar; a process without a step leaves no file."""
         self._ended = True
         if self._count:
             self._close()

@@ -27,7 +27,7 @@ _SAMPLED_TENSORS, _SAMPLED_VALUES = 256, 16
 
 
 class TrialEnd(Instrumentor):
-    """Records what the rank holds after the last step, and raises SystemExit."""
+    """Records the rank's trained state after the last step, and raises SystemExit."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
@@ -47,7 +47,7 @@ class TrialEnd(Instrumentor):
             self._end(number)
 
     def recorded(self) -> dict[str, Any]:
-        """`trial`: what the rank held; null before."""
+        """`trial`: the rank's trained state; null before."""
         return {"trial": self._held}
 
     def _end(self, number: int) -> NoReturn:
@@ -86,7 +86,7 @@ class TrialEnd(Instrumentor):
             self._loss = first.detach()
 
     def _take_down_groups(self) -> None:
-        """Do what the end of the script would have done, had it been reached."""
+        """Destroy process groups as the end of the script would have done."""
         distributed = sys.modules.get("torch.distributed")
         if self._has_ended and distributed is not None and distributed.is_initialized():
             distributed.destroy_process_group()

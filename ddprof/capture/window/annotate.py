@@ -73,8 +73,7 @@ class Annotator:
 
 
 def _bindings() -> tuple[Callable[[str], Any], Callable[[Any], None]]:
-    """The way that a range of torch.profiler begins and ends: torch's own binding, `record_function` where there is
-    none."""
+    """Functions that begin and end a range of torch.profiler: torch's binding, else `record_function`."""
     autograd = sys.modules["torch"].autograd
     enter = getattr(autograd, "_record_function_with_args_enter", None)
     leave = getattr(autograd, "_record_function_with_args_exit", None)

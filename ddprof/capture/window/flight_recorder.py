@@ -62,7 +62,7 @@ def read_entries(stacks: bool = False) -> dict[str, Any] | None:
 
 
 def _is_imported(name: str) -> bool:
-    """True where a module and the packages around it have been imported to the end."""
+    """True where a module and its packages have been fully imported."""
     parts = name.split(".")
     modules = [sys.modules.get(".".join(parts[:count])) for count in range(1, len(parts) + 1)]
     return all(m is not None and not getattr(m.__spec__, "_initializing", False) for m in modules)

@@ -1,5 +1,6 @@
-"""At which steps trace windows open and close, as planned, and as the script asks: `with ddprof.capture():`
-(marks.py)."""
+"""Steps at which trace windows open and close, planned or requested by the script: `with ddprof.capture():`
+(marks.py).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,7 @@ REASON = "ddprof.capture"
 
 
 class Less(NamedTuple):
-    """Record of how many of INSTRUMENTS windows from a step on leave out, and why; more than there are: no window
-    opens."""
+    """Number of INSTRUMENTS that windows from a step on omit, and why; beyond their number no window opens."""
 
     first_step: int
     left_out: int = 0
@@ -44,19 +44,20 @@ class WindowPlan:
         self.idle = False
 
     def obey(self, request: Request) -> None:
-        """Do what the launcher, or `ddprof trigger`, asks of windows."""
+        """Carry out a request of the launcher or `ddprof trigger` on windows."""
         if request.action == "trace":
             self.request(request.first_step, request.steps, request.reason)
         elif request.action == LESS:
             self._before, self._less = self._less, Less(request.first_step, request.steps, request.reason)
 
     def less_at(self, step: int) -> Less:
-        """Parts that a window that opens as `step` begins leaves out."""
+        """Instruments that a window opening at `step` omits."""
         return self._less if step >= self._less.first_step else self._before
 
     def opens_at(self, step: int) -> str | None:
-        """Why a window opens as `step` begins ("planned", or the reason of the request), None where none does. Asking
-        consumes the opening."""
+        """Why a window opens at `step` ("planned", or the request's reason), None where none does. Consumes the
+        opening.
+        """
         if self._requested is not None and step >= self._requested[0]:
             _, steps, reason = self._requested
             self._end = step + steps
@@ -87,12 +88,12 @@ class WindowPlan:
         return self._end - 1
 
     def closes_at(self, step: int) -> bool:
-        """True where the open window ends as `step` begins."""
+        """True where the open window ends at `step`."""
         return step >= self._end
 
 
 class _Capturing(Protocol):
-    """Record of what it needs of the session."""
+    """The session as this module needs it."""
 
     guard: Guard
     journal: Journal
@@ -101,7 +102,7 @@ class _Capturing(Protocol):
 
 
 class WindowInCode:
-    """`asked` for a number of steps from the next one on; `done` as the part that is to be traced ends."""
+    """Requests from code: `asked` for a number of steps from the next one on; `done` at the end of the traced part."""
 
     def __init__(self, session: _Capturing) -> None:
         self._session = session

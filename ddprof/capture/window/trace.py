@@ -44,7 +44,7 @@ class TraceWindow:
 
     @property
     def is_open(self) -> bool:
-        """True where the profiler records now."""
+        """True while the profiler records."""
         return self._profiler is not None
 
     def open(self, first_step: int, reason: str, less: Less) -> bool:
@@ -152,7 +152,7 @@ class TraceWindow:
 
     @property
     def compressing(self) -> bool:
-        """True where our own work still runs beside the training."""
+        """True while our own work runs beside the training."""
         return bool(self._compressors) and any(thread.is_alive() for thread in self._compressors)
 
     def join(self, timeout_s: float) -> None:
@@ -175,7 +175,7 @@ class TraceWindow:
 
 
 def _experimental_config(torch: Any) -> Any:
-    """Record all threads, so that a watchdog may stop the profiler while the training thread is blocked."""
+    """Profiler options that record all threads, so that a watchdog may stop it while the training thread is blocked."""
     config = torch._C._profiler._ExperimentalConfig
     try:
         return config(profile_all_threads=True)

@@ -73,7 +73,7 @@ def _event(record: dict[str, Any], ts_ns: int, dur_ns: int) -> TimelineEvent:
 
 
 def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, Any]], list[HealthNote]]:
-    """Every object of a JSON file's list (object or list root, lines), damaged ones left out; fractions as Decimal.
+    """Every object of a JSON file's list (object or list root, lines) without damaged ones; fractions as Decimal.
 
     The notes say what was left out. Raises NoUsableInput where there is no list of events.
     """

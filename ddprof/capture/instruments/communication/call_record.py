@@ -1,4 +1,4 @@
-"""Record that is written of each call of a function of torch.distributed: group, number, shape, the line that calls."""
+"""Record of each call of a torch.distributed function: group, number, shape, calling line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_DEPTH = 40  # frames between a collective and the line of the script
 
 
 class CallState:
-    """Record of what all operations share: a group counts its calls, not those of one function."""
+    """State shared by all operations, as a group counts all its calls together."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, int], int] = {}  # calls so far, by group, kind and peer
@@ -77,8 +77,9 @@ class CallRecord:
         return log.enter(known[0], number, peer, known[1], time_ns())
 
     def _describe(self, place: Place, caller: FrameType, inner: FrameType) -> tuple[bytes, int, CodeType]:
-        """Description that is the same in all calls of one place with tensors of one shape: text, line, and the code,
-        which has to live for as long as its identity is the key. `inner`: the frame that calls torch.distributed."""
+        """Text, line and code object shared by all calls of one place with one shape; the code must live as long as its
+        id is the key. `inner`: the frame that calls torch.distributed.
+        """
         label, shape, dtype, _, _ = place
         code = caller.f_code
         size = "" if shape is None else ",".join(map(str, shape))
@@ -92,7 +93,7 @@ class CallRecord:
         return known
 
     def _first_inside(self) -> bool:
-        """True where this thread is not inside a message already; from here on it is."""
+        """True where this thread was not inside a message yet; marks it as inside."""
         thread = get_ident()
         if thread in self._inside:
             return False

@@ -1,4 +1,4 @@
-"""Collectives called from Python, and the moment a process group exists.
+"""Collectives called from Python, and the creation of process groups.
 
 C++ collectives (DDP buckets, FSDP) are in the trace and in the flight recorder; this adds names to what the script
 itself calls and the time its training thread spent in the call.

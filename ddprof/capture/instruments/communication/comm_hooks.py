@@ -1,4 +1,4 @@
-"""Python communication hooks of DistributedDataParallel: each call gets a range that says which function runs.
+"""Python communication hooks of DistributedDataParallel: each call gets a range named after its function.
 
 DDP calls them from C++ inside the backward pass, where nothing else tells their Python from the backward pass itself.
 Hooks of torch are left alone: what they run is operators, which the trace names.
@@ -58,7 +58,7 @@ class CommHooks(Instrumentor):
 
 
 def _code_of(hook: Any) -> CodeType | None:
-    """Code of a function, a method, a partial or an object that is called."""
+    """Code of a function, method, partial or callable object."""
     inner = getattr(hook, "func", hook)
     code = getattr(inner, "__code__", None) or getattr(vars(type(inner)).get("__call__"), "__code__", None)
     return code if isinstance(code, CodeType) else None

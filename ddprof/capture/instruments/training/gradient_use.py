@@ -1,6 +1,6 @@
-"""Parameters that had no gradient when their optimizer stepped: in the steps of a window.
+"""Parameters without a gradient when their optimizer stepped, in the steps of a window.
 
-A parameter without one in all of these steps is looked at for some more: a head that is trained now and then is used.
+A parameter without one in all of these is watched for some more steps, as a head may be trained now and then.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ _FOLLOWED_STEPS = 100  # optimizer steps after a window in which what had no gra
 
 
 class _Use:
-    """Record of what the parameters of one optimizer had when it stepped. Places count its parameters through all
-    groups."""
+    """Gradients of one optimizer's parameters at its steps. Places number its parameters through all groups."""
 
     def __init__(self, optimizer: Any, line: Any) -> None:
         self.kind, self.line = type(optimizer).__name__, line
@@ -35,7 +34,7 @@ class _Use:
         self.followed = 0
 
     def look(self, optimizer: Any, step: int) -> None:
-        """Book the parameters that have no gradient now. A step in which none has one says nothing."""
+        """Record the parameters without a gradient now; ignore a step in which none has one."""
         places = list(_trained(optimizer))
         without = [at for at, parameter in places if parameter.grad is None]
         if len(without) == len(places) or len(self.steps) >= _MAX_STEPS:
@@ -53,7 +52,7 @@ class _Use:
         return bool(self.unused) and self.followed < _FOLLOWED_STEPS
 
     def describe(self, optimizer: Any, names: dict[int, str]) -> None:
-        """Keep names and sizes of the parameters without a gradient, and for which of them the optimizer has state."""
+        """Keep names and sizes of the parameters without a gradient, and which of them have optimizer state."""
         state = optimizer.state
         self.stateful = any(bool(state.get(parameter)) for _, parameter in _trained(optimizer))
         for at, parameter in _trained(optimizer):
@@ -97,7 +96,7 @@ def _trained(optimizer: Any) -> Iterator[tuple[int, Any]]:
 
 
 class GradientUse(Instrumentor):
-    """Watches optimizer steps while a window is open, and after it as long as that can still tell something."""
+    """Watches optimizer steps in a window, and after it while they can still change the result."""
 
     def _install(self, module: ModuleType) -> None:
         self._uses: dict[int, _Use] = {}
@@ -141,7 +140,7 @@ class GradientUse(Instrumentor):
         return any(use.unused and use.followed < _FOLLOWED_STEPS for use in self._uses.values())
 
     def _watch(self, wanted: bool) -> None:
-        """The list is replaced, never changed: somebody may be walking through it."""
+        """Replace, never change, the list of watched optimizers, as another thread may iterate over it."""
         observed = self.hub.observed
         others = [watch for watch in observed.step_watchers if watch != self._stepped]
         observed.step_watchers = [*others, self._stepped] if wanted else others

@@ -13,7 +13,7 @@ _MAX_SAMPLERS = 16
 
 
 class _Passes:
-    """Passes of one sampler. A pass that was left early (a peek at one batch) is no epoch."""
+    """Passes over one sampler. A pass that was left early (a peek at one batch) is not an epoch."""
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = weakref.ref(sampler)
@@ -37,7 +37,7 @@ class _Passes:
 
 
 class SamplerPasses:
-    """Is told as passes over loaders begin and end. Only samplers whose order `set_epoch` decides are followed."""
+    """Passes over loaders whose sampler shuffles by `set_epoch`."""
 
     def __init__(self) -> None:
         self._passes: dict[int, _Passes] = {}
@@ -76,7 +76,7 @@ class SamplerPasses:
 
 
 def _is_shuffled_by_epoch(sampler: Any) -> bool:
-    """A class that draws its indices in a way of its own may shuffle without being told the epoch."""
+    """True where `set_epoch` decides the sampler's order; a class with its own drawing of indices may not need it."""
     module = sys.modules.get("torch.utils.data.distributed")
     base = getattr(module, "DistributedSampler", None)
     plain = base is not None and isinstance(sampler, base) and type(sampler).__iter__ is base.__iter__

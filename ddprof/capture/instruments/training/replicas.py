@@ -1,5 +1,4 @@
-"""Values that ranks hold that are meant to hold the same: a checksum of every parameter and buffer after a trace
-window.
+"""Checksums of a rank's parameters and buffers after a trace window, for comparing replicas.
 
 Between two steps, after the window's trace has been written, when the profiler has waited for the device anyway. No
 collective: the checksums of the ranks are compared by the analysis.
@@ -120,7 +119,7 @@ def _of_ddp(model: Any) -> Iterator[Named]:
 
 
 def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]) -> Iterator[Named]:
-    """Tensors that optimizers update and no wrapper holds, and the buffers of the models that this belongs to."""
+    """Tensors that optimizers update outside any wrapper, and the buffers of their models."""
     names = {id(p): name for model in reversed(models) for name, p in model.named_parameters()}
     seen = set(taken)
     for optimizer in optimizers:
@@ -138,9 +137,10 @@ def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]
 
 
 def _summed(tensors: Sequence[Named]) -> dict[str, Any]:
-    """Columns, one entry per tensor that can be read; `checksums` are eight hexadecimal digits each, end to end.
+    """Columns, one entry per readable tensor; `checksums` are eight hexadecimal digits each, concatenated.
 
-    `values`: the first number of each, which tells rounding from another state. All samples leave the device at once.
+    `values`: the first number of each, which separates rounding from another state. All samples leave the device at
+    once.
     """
     torch = sys.modules["torch"]
     readable = [(name, kind, tensor.detach()) for name, kind, tensor in tensors if _is_readable(torch, tensor)]

@@ -1,4 +1,4 @@
-"""Answers of ranks that were asked where they are, and whether any of them moved between two answers."""
+"""Stacks that ranks report on request, and whether any rank moved between two reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of one rank: its stack, its last call, its steps; `cpu_ns` spent so far."""
+    """Report of one rank: its stack, its last call, its steps; `cpu_ns` used so far."""
 
     at_ns: int
     cpu_ns: int
@@ -53,9 +53,10 @@ def local_processes(given: Mapping[str, Answer]) -> list[int]:
 
 
 def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
-    """Have ranks of this host that do not answer, by the names of their files, write where their threads are: a rank
-    that holds the interpreter in C code can do no more. Returns those that were asked: ranks whose capture did not set
-    up the signal are left alone."""
+    """Make ranks of this host that do not answer, by the names of their files, write their threads' stacks, as a rank
+    inside C code that holds the interpreter can do no more. Returns the ranks asked; those without the signal's handler
+    are left alone.
+    """
     number, asked = answer_signal(), []
     for name in names:
         of = parse_stem(f"{name}.")
@@ -75,12 +76,12 @@ def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def has_moved(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
-    """True where any rank is elsewhere than before: another line, another call, another step, or gone."""
+    """True where any rank has another line, call or step than before, or is gone."""
     return before.keys() != now.keys() or any(before[name].place != now[name].place for name in now)
 
 
 def is_busy(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
-    """True where a rank computed in between: one long operation in one place is no standstill."""
+    """True where a rank used a CPU in between: one long operation is not a hang."""
     pairs = [(before[name], now[name]) for name in now if name in before]
     return any(b.cpu_ns - a.cpu_ns > _BUSY_SHARE * max(b.at_ns - a.at_ns, 1) for a, b in pairs)
 

@@ -1,14 +1,14 @@
-"""Notices a hang while it lasts: no step for long, and what the ranks answer shows that none can come.
+"""Detection of a hang while it lasts: no step for long, and ranks' reports that show that none can follow.
 
-How long since the last step only says when to look. A job is said to hang where, in answers some seconds apart, no
-rank has moved (no other line, no other call, no step), and either
+Time since the last step only decides when to ask. A job hangs where, in reports some seconds apart, no rank has moved
+(same line, same call, no step), and either
 
-- the answers prove it: ranks disagree about a collective, left the common order, wait for one another in a circle, or
-  wait for one that is gone: nothing will resolve that; or
-- half of the time has passed after which c10d itself would give up on the call that they wait in, and no rank computes.
+- the reports prove it: ranks disagree about a collective or its order, wait for one another in a circle, or wait for
+one that is gone; or - half of the time has passed after which c10d itself would give up on the call that they wait in,
+and no rank computes.
 
-So a long evaluation, a checkpoint, a compilation or a first step is never called one: its stack moves, or it computes,
-or it ends before half of the time-out.
+So a long evaluation, a checkpoint, a compilation or a first step is never a hang: its stack moves, it uses a CPU, or it
+ends before half of the time-out.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ _WRITTEN = struct.Struct("<q72x")  # of a record of the ring: how many were writ
 
 @dataclass(frozen=True)
 class Explained:
-    """The verdict on what the ranks answered: its kind (docs/hangs.md), its sentence, the time-out of the call that
-    they wait in (None: not known)."""
+    """Verdict on the ranks' reports: kind (docs/hangs.md), sentence, and the time-out of the call that they wait in
+    (None: unknown).
+    """
 
     kind: str
     sentence: str
@@ -70,8 +71,7 @@ class Explained:
 
 
 class HangWatch:
-    """Record of what `ddprof run` does about hangs, twice a second. `explain` reads what the ranks left in the
-    folder."""
+    """Detects hangs for `ddprof run`, twice a second. `explain` reads the ranks' files in the folder."""
 
     def __init__(
         self, folder: Path, explain: Callable[[Path], Explained | None], abort: bool, look_s: float = LOOK_S
@@ -94,10 +94,10 @@ class HangWatch:
         self.found: dict[str, Any] | None = None  # for the manifest: the hang that lasts, or lasted until the end
 
     def tidy(self, failed: bool = False) -> None:
-        """Once the job has ended: what was asked and answered goes, unless it tells of a hang. Raises OSError.
+        """After the job has ended, remove requests and reports unless they show a hang. Raises OSError.
 
-        Of a job that `failed` and had made no step since it was asked, it does: gloo counts what is cut off at the end
-        as completed, and what ranks answered before is all that shows where they stood.
+        Those of a job that `failed` without a step since the request do: gloo counts collectives cut off at the end as
+        completed, so that only earlier reports show where ranks stood.
         """
         if self.found is not None or not self._has_asked or (failed and self._has_answers):
             return
@@ -193,9 +193,9 @@ class HangWatch:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Record of what the step rings tell at next to no cost: `written` steps by all ranks together; `usual_ns`: the
-    median of the rank with the longest steps, None before the second step; `since_ns`: when the last step of any rank
-    ended, or the last rank began."""
+    """Progress by the step rings, nearly free: `written` steps of all ranks; `usual_ns`: median of the rank with the
+    longest steps, None before the second step; `since_ns`: end of the last step of any rank, or start of the last rank.
+    """
 
     written: int
     usual_ns: int | None
@@ -203,7 +203,7 @@ class _Progress:
 
 
 def _steps_written(folder: Path) -> tuple[int, int]:
-    """Number of steps that all ranks have closed, by the numbers of their records, and of ranks that began."""
+    """Numbers of steps that all ranks have closed, by their records, and of ranks that began."""
     total = ranks = 0
     for path in names_in(folder, RING_SUFFIX):
         try:
@@ -219,7 +219,7 @@ def _steps_written(folder: Path) -> tuple[int, int]:
 
 
 def _progress(folder: Path) -> _Progress | None:
-    """Progress of the ranks, and when; None where no rank runs."""
+    """Progress of the ranks; None where no rank runs."""
     written, usual, since = 0, [], []
     for path in names_in(folder, RING_SUFFIX):
         try:

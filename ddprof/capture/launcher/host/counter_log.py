@@ -122,7 +122,7 @@ class _Lines:
         return count
 
     def _has_ended(self, path: Path) -> bool:
-        """True where nobody but us writes to `path`: in a container every start may get the same process id."""
+        """True where no other process writes to `path`; in a container every start may have the same process id."""
         pid = path.name.split(".")[2]
         return path == self._path or (pid.isdigit() and not runs_here(int(pid)))
 
@@ -147,7 +147,7 @@ def _same_host(name: str) -> str:
 
 
 def _read_lines(path: Path) -> list[bytes] | None:
-    """None where it cannot be read: damaged, or another launcher of this host took it over at the same moment."""
+    """Lines of a file; None where it is damaged, or another launcher of this host took it over meanwhile."""
     try:
         return read_bounded(path, _MAX_BYTES).splitlines()
     except OSError:
@@ -155,7 +155,7 @@ def _read_lines(path: Path) -> list[bytes] | None:
 
 
 def _time_of(line: bytes) -> int | None:
-    """When a sample or a minute ended, unix ns; None for a line that is not whole."""
+    """End of a sample or minute, unix ns; None for an incomplete line."""
     try:
         content = parse_object(line, "counters")
     except ValueError:

@@ -25,7 +25,7 @@ class GpuWatch:
 
     @property
     def exists(self) -> bool:
-        """True where there is anything to watch."""
+        """True where there is a GPU to watch."""
         return self._nvml is not None
 
     def sample(self) -> list[dict[str, Any]]:

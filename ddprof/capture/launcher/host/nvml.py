@@ -55,7 +55,7 @@ class Nvml:
         return cls(library, handles)
 
     def devices(self) -> list[dict[str, Any]]:
-        """Fields: what each GPU of this host is: `{index, uuid, power_limit_mw, max_sm_clock_mhz}`."""
+        """GPUs of this host: `{index, uuid, power_limit_mw, max_sm_clock_mhz}`."""
         return [self._constants(index, handle) for index, handle in enumerate(self._handles)]
 
     def sample(self) -> list[dict[str, Any]]:

@@ -28,8 +28,7 @@ _TEXT = ("text/", "application/json", "application/javascript")
 
 
 class _Drain:
-    """Record of what is left of a refused body, a piece at a time: werkzeug would take 10 MB of each connection into
-    memory."""
+    """Unread rest of a refused body, read in pieces, as werkzeug would take 10 MB per connection into memory."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: BufferedReader = stream
@@ -49,10 +48,10 @@ class _Quiet(WSGIRequestHandler):
     error_content_type = "text/plain; charset=utf-8"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def log_error(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """A request that cannot be taken apart: the client's mistake, in whatever version of HTTP it was made."""
@@ -63,13 +62,13 @@ class _Quiet(WSGIRequestHandler):
         return "ddprof"
 
     def make_environ(self) -> dict[str, Any]:
-        """Environment as werkzeug's; what is left of the body is then read in pieces."""
+        """werkzeug's environment, with the rest of the body read in pieces."""
         environ = super().make_environ()
         self.rfile = _Drain(self.rfile)  # type: ignore[assignment]  # what werkzeug does with it: read and close
         return environ
 
     def run_wsgi(self) -> None:
-        """Run as werkzeug's, where the address can be taken apart."""
+        """Run as werkzeug does, unless the address cannot be parsed."""
         try:
             urlsplit(self.path)
         except ValueError:
@@ -103,9 +102,9 @@ class _Server(ThreadedWSGIServer):
 def make_server(
     runs: Runs, port: int, access: Access, max_upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI
 ) -> BaseWSGIServer:
-    """A server that is bound but not yet serving. Raises UsageError where the address cannot be bound.
+    """A bound server that does not serve yet. Raises UsageError where the address cannot be bound.
 
-    Uploads of up to `max_upload_bytes` are taken on loopback or with a token, from nobody else.
+    Uploads of up to `max_upload_bytes` are accepted only on loopback or with a token.
     """
     is_safe = access.token is not None or is_loopback(access.host)
     app = create_app(runs, access, max_upload_bytes if is_safe else 0, perfetto_ui)

@@ -1,4 +1,4 @@
-"""Numbers that an address asks for, as the ranges they are written in: "0-3,7". No range is ever expanded."""
+"""Numbers in an address as ranges: "0-3,7". Ranges are never expanded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Numbers:
         return self.ranges[-1][1]
 
     def below(self, count: int) -> Iterator[int]:
-        """Those of 0 ... count - 1, in order."""
+        """Its members among 0 ... count - 1, in order."""
         for first, last in self.ranges:
             yield from range(first, min(last + 1, count))
 

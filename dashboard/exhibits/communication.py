@@ -20,7 +20,7 @@ NOT_RECORDED = "not recorded"
 
 
 def has_data(view: View) -> bool:
-    """True where any communication was seen."""
+    """True where any communication was recorded."""
     return len(view.opened.job.instances) > 0 or len(view.opened.measures.comm.traffic) > 0
 
 

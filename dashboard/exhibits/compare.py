@@ -21,7 +21,7 @@ Series = Mapping[Kernel, Sequence[float]]  # time in every step, us
 
 
 def has_data(view: View) -> bool:
-    """True where there are two runs to compare."""
+    """True with at least two runs."""
     return len(view.runs) > 1
 
 
@@ -41,12 +41,12 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def comparison_of(view: View) -> Comparison:
-    """From the run of the address to the one it is compared against (the next, where the address does not say)."""
+    """Comparison of the address's run with the run it names (the next one by default)."""
     return compare(view.opened.report, view.runs[against(view)].report)
 
 
 def against(view: View) -> int:
-    """Number of the run that is compared against: the address's, else the next."""
+    """Number of the other run of the comparison: the address's, else the next."""
     other = view.number(view.query.get("against", ""))
     return other if other is not None and other != view.run else (view.run + 1) % len(view.runs)
 

@@ -70,7 +70,7 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
 
 
 def _label(kernel: str, operator: str) -> str:
-    """A bar's name: of elementwise kernels the operator tells them apart."""
+    """A bar's name, with the operator for elementwise kernels, whose names are alike."""
     short = short_name(kernel or "no operator", LABEL_CHARS)
     return short_name(f"{operator.removeprefix('aten::')}: {short}", LABEL_CHARS) if operator else short
 

@@ -144,8 +144,7 @@ def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bo
 
 
 def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
-    """Share that a rank's share is held against: the median of two ranks lies between them, and both would be off
-    it."""
+    """Reference for a rank's share: the peers' median, without the rank itself among two."""
     others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
     return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
 

@@ -1,4 +1,4 @@
-"""The charts of all pages as figures of the plotly package, by the name of what they show: for notebooks."""
+"""Charts of all pages as plotly figures, by name, for notebooks."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _split_words(rows: list[tuple[int | float, ...]]) -> str:
 
 
 def _missing_words(stages: list[StageStep], pipeline: Pipeline) -> str:
-    """Words on what the recording does not tell."""
+    """Limits of the recording, in words."""
     if not any(stage.passes for stage in stages):
         return " Which pass is which is not recorded of ranks that compute on the CPU: all of it is other work."
     if not all(stage.knows_backward for stage in stages):

@@ -175,7 +175,7 @@ def _beside(view: View, position: int, order: str) -> str:
 
 
 def _told_of(opened: OpenRun, position: int) -> str:
-    """Words on which finding names the rank that costs the others most; where none does, what its lateness holds up."""
+    """The finding that names the costliest rank, in words; else the effect of its lateness."""
     rank = opened.job.rank_ids[position]
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         if rank in finding.ranks:
@@ -184,7 +184,7 @@ def _told_of(opened: OpenRun, position: int) -> str:
 
 
 def _on_time(opened: OpenRun, rank: int) -> str:
-    """Words on what the rank's lateness costs the step, by replay: waiting is not step time."""
+    """The step's loss to the rank's lateness by replay, in words, as waiting is not step time."""
     if opened.pricer.error is None:
         return ""
     step_us = opened.measures.step_us

@@ -1,4 +1,4 @@
-"""Tuning: which settings are worth keeping? What `ddprof tune` ran, what it predicted and what it measured."""
+"""Tuning: which settings are worth keeping? Runs of `ddprof tune` with predicted and measured gains."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shown(view: View) -> Tuning | None:
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
-    """The answer first, then what it stands on."""
+    """The answer, then its evidence."""
     tuning = shown(view)
     if tuning is None:
         reading = "No tuning yet: `ddprof tune -- COMMAND` tries fixes on this run's command and shows them here."
@@ -101,7 +101,7 @@ def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
 
 
 def _of_kept(answer: TuningAnswer) -> Iterator[str]:
-    """Words on whether the same is trained with the settings, as the last run of what is kept showed."""
+    """Whether training with the kept settings gives the same result, from their last run, in words."""
     kept = [tried for tried in answer.tried if tried.state == KEPT]
     if kept:
         yield _sentence(phrases.results_words(kept[-1].results))
@@ -132,7 +132,7 @@ _ALSO = {WON: "also won"}
 
 
 def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """Exhibit of what is not kept, and why."""
+    """Exhibit of rejected settings with reasons."""
     lost = [tried for tried in answer.tried if tried.state != KEPT]
     rows = [(settings_words(tried), _ALSO.get(tried.state, tried.state), clean(tried.why)) for tried in lost]
     rows += [(clean(untried.settings), "not tried", clean(untried.why)) for untried in answer.untried]
@@ -144,7 +144,7 @@ def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
 
 
 def _memory(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """The way that full the fullest device was; nothing where no run recorded it, as on CPUs."""
+    """Exhibit of the fullest device's memory; none where not recorded, as on CPUs."""
     held = [tried for tried in answer.tried if tried.memory is not None]
     before = answer.baseline_memory
     rows = [("as it is", before), *zip(short_names(held), (tried.memory for tried in held), strict=True)]

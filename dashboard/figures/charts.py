@@ -1,4 +1,4 @@
-"""Charts as data: what is drawn, with units, not how. plotly/ draws them.
+"""Charts as data with units, drawn by plotly/.
 
 Colours are names of the theme (CSS variables of report/html/style.py): a ledger cause with dashes, or `line`, `accent`.
 """
@@ -40,7 +40,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Ranges:
-    """One bar per label with a whisker from low to high, in `unit`; `line_words` say what the whisker is."""
+    """One bar per label with a whisker from low to high, in `unit`; `line_words` describe the whisker."""
 
     labels: Sequence[str]
     low: Sequence[float]
@@ -72,9 +72,9 @@ class Waterfall:
 class Heat:
     """A number per (line, column), NaN where nothing is known. Differences (`diverging`) are centred on zero.
 
-    `critical`: what gets the full colour, in every run the same share of the step, so that chance stays pale; more gets
-    no more. `shade`: what is coloured where that is not the value itself. `is_amount`: much of it is neither good nor
-    bad, and gets no colour of what is critical.
+    `critical`: the value with full colour, the same share of the step in every run, so that chance stays pale. `shade`:
+    values to colour by, where other than the numbers. `is_amount`: large values are neither good nor bad, and get a
+    neutral colour.
     """
 
     values: Array
@@ -142,7 +142,7 @@ class Amount:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the interval; twice the value where there is none."""
+        """Ends of the interval; the value twice without one."""
         return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
 
 
@@ -168,7 +168,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines, and a dashed limit where it is known. Titles carry the units."""
+    """Lines, and a dashed limit where known. Titles carry the units."""
 
     curves: Sequence[Curve]
     x_title: str

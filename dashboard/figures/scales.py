@@ -40,7 +40,7 @@ def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
 
 
 def strengths(chart: Heat) -> Array:
-    """Strength by which the cells of a heatmap are coloured, in [-1, 1], NaN where nothing is known."""
+    """Colour strength of a heatmap's cells, in [-1, 1], NaN for unknown values."""
     shaded = chart.values if chart.shade is None else chart.shade
     return np.where(np.isfinite(shaded), np.clip(shaded / (chart.critical or 1.0), -1.0, 1.0), np.nan)
 
@@ -74,7 +74,7 @@ def spread(dots: Dots) -> list[float]:
 
 
 def dot_words(dots: Dots) -> list[str]:
-    """Lines on what each dot is: "rank 3, step 5"."""
+    """Tooltip of each dot: "rank 3, step 5"."""
     if dots.ranks is None:
         return [f"step {step}" for step in dots.steps]
     return [f"rank {rank}, step {step}" for rank, step in zip(dots.ranks, dots.steps, strict=True)]

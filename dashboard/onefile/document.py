@@ -82,8 +82,7 @@ def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> _Edition:
 
 @dataclass(frozen=True)
 class _Edition:
-    """Record of what a file is made of: the run, the comparison where there is one, and how names are written;
-    `is_redacted`: without them."""
+    """Content of a file: the run, an optional comparison, and how names are written; `is_redacted`: without names."""
 
     view: View
     comparison: View | None
@@ -94,7 +93,7 @@ class _Edition:
 
 
 def _subjects(edition: _Edition) -> list[Subject]:
-    """The pages that this file has: Compare only where there are two runs."""
+    """The pages of this file; Compare only with two runs."""
     return [s for s in SUBJECTS if s.anchor != "compare" or edition.comparison is not None]
 
 

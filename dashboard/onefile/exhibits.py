@@ -71,7 +71,7 @@ def _cell(value: object, column: str, kind: str | None) -> Markup:
 
 
 def _chart_block(chart: Chart, name: str, words: str) -> Markup:
-    """A place for the picture, its data (`name`) and its legend; `words` are what a screen reader says of it."""
+    """A place for the chart, its data (`name`) and its legend; `words` are for screen readers."""
     drawn = draw(chart)
     plot = tag("div", class_="plot", role="img", aria_label=words, style=_size(drawn))
     # A wide one is scrolled, which the keyboard must reach.

@@ -110,7 +110,7 @@ def _steps(timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def _path(view: View, timeline: Timeline) -> list[list[float]]:
-    """The critical path, its longest stretches where there are many; [] where the run cannot be replayed."""
+    """The critical path, only its longest stretches where there are many; [] where the run cannot be replayed."""
     try:
         runs = path_runs(view.opened.job, view.opened.critical)
     except DdprofError:
@@ -121,7 +121,7 @@ def _path(view: View, timeline: Timeline) -> list[list[float]]:
 
 
 def _left_out(timeline: Timeline, lanes: list[int]) -> str:
-    """Words on what the file does not hold; "" where it holds everything."""
+    """Content that the file omits, in words; "" for none."""
     words = []
     if sum(timeline.lanes[lane].slices for lane in lanes) > EXACT_SLICES:
         words.append("Lanes with many slices are merged in this file; ddprof serve shows every slice.")

@@ -85,7 +85,7 @@ def _ways(exhibit: Exhibit, page: str, view: View) -> list[Component]:
 
 
 def picture(chart: Chart, name: str, view: View, words: str) -> Component:
-    """A chart and its legend, in the colours of the view's theme; `words` are what a screen reader says of it."""
+    """A chart and its legend in the view's colours; `words` are for screen readers."""
     drawn = draw(chart)
     width = {"maxWidth": drawn.most_width_px, "minWidth": drawn.least_width_px}
     place = {"minHeight": drawn.height_px, **{key: px for key, px in width.items() if px is not None}}
@@ -126,7 +126,7 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
 
 
 def table(sheet: Sheet) -> Component:
-    """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
+    """A sheet as an HTML table; long ones are cut with a note (the CSV has all rows)."""
     rows = [[*map(_told, row, sheet.columns)] for row in sheet.rows[:MAX_TABLE_ROWS]]
     rest = sheet.rest(len(rows))
     note = html.P(f"{rest}: in the CSV.", className="quiet") if rest else None
@@ -143,7 +143,7 @@ def table(sheet: Sheet) -> Component:
 
 
 def _told(value: Any, column: str) -> tuple[str, ...]:
-    """Text and CSS class of a cell, and all of a name that is shortened."""
+    """Text and CSS class of a cell, and the full name where it is shortened."""
     text, kind = cell(value, column)
     return (text, kind, str(value)) if kind == NAME and text != value else (text, kind)
 
@@ -211,7 +211,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
 
 
 def remark_cards(report: Report) -> list[Component]:
-    """Cards of what may spoil the training and costs no time, under its own heading; nothing where nothing does."""
+    """Cards of remarks that may spoil the training and cost no time, under a heading; none without remarks."""
     cards = [_remark_card(remark) for remark in report.training.remarks]
     return [html.H2(phrases.TRAINING_TITLE), *cards] if cards else []
 
@@ -229,7 +229,7 @@ def _remark_card(remark: Remark) -> Component:
 
 
 def _lines(text: str) -> str:
-    """Text of several lines, control characters made visible."""
+    """Text of several lines with visible control characters."""
     return "\n".join(phrases.clean(line) for line in text.splitlines())
 
 
@@ -249,8 +249,7 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
 
 
 def _remedy(view: View, number: int) -> dict[str, str]:
-    """Fields: what the What-if page is asked for a finding: the settings that it suggests; none where it suggests
-    none."""
+    """Parameters of the What-if page for a finding's suggested settings; none without any."""
     chosen = [offer.suggested for offer in view.opened.offers if offer.because == number and offer.suggested]
     return {setting.key: text_of(setting).partition("=")[2] for setting in chosen}
 

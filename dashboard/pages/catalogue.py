@@ -39,7 +39,7 @@ def _tuning(view: View) -> list[Component]:
 
 
 def _tunings(view: View) -> list[Component]:
-    """The tunings of this command, where there are several."""
+    """Links to all tunings of this command, where there are several."""
     found, chosen = view.opened.tunings, shown(view)
     if len(found) < 2 or chosen is None:
         return []

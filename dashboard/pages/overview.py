@@ -67,7 +67,7 @@ def _findings(view: View) -> list[Component]:
 
 
 def _not_judged(reason: str, ids: list[str]) -> Component:
-    """A reason, and what it keeps from being judged: folded where that is a long list."""
+    """A reason, and the causes it keeps from being judged, folded where they are many."""
     names = [html.Li(html.Code(name, title=check_words(name))) for name in ids]
     if len(ids) > phrases.MAX_FINDINGS:
         folded = html.Details([html.Summary(f"{len(ids)} causes"), html.Ul(names)], className="checked")

@@ -38,7 +38,7 @@ class Page:
         return self.subject.title
 
     def exhibits(self, view: View) -> Iterable[Exhibit]:
-        """Exhibits: what it shows."""
+        """The page's exhibits."""
         return self.subject.exhibits(view)
 
     @property

@@ -1,4 +1,4 @@
-"""Timeline: what happened here? The canvas is drawn by assets/timeline/ from the data routes; this is its frame."""
+"""Timeline: what happened here? The frame of the canvas, which assets/timeline/ draws from the data routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server outlives what it is given: an input that arrives while it runs is shown, or one line says why not.
+"""Guard of the server: an input that arrives while it runs is shown, or refused in one line.
 
 Folders are read again beside a job that writes them, and strangers' files are uploaded: whatever goes wrong there must
 neither end the server nor hide the runs that it shows.
@@ -22,8 +22,7 @@ class Vanished(NoUsableInput):
 
 
 def attempt(read: Callable[[], Result]) -> Result:
-    """Result: what `read` returns. Raises DdprofError, in one clean line, whatever it raises; Vanished for a file's
-    error."""
+    """The result of `read`. Raises DdprofError, in one clean line, for any error; Vanished for a file's."""
     try:
         return read()
     except DdprofError as error:

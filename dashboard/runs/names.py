@@ -1,5 +1,6 @@
-"""Names: what served runs are called: names that tell them apart, identifiers that hold whatever the arguments' order,
-and the one path that `ddprof whatif` and its like take for each, so that they read the same files."""
+"""Names of served runs: unique names, identifiers independent of the order of arguments, and the path of each for
+`ddprof whatif` and similar commands.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def named_run(text: str, reports: Sequence[Report]) -> int | None:
 
 
 def run_names(reports: Sequence[Report]) -> list[str]:
-    """The names of served runs, with as much of their folders in front as tells them apart, else a number behind."""
+    """The names of served runs, made unique by their folders, else by a number."""
     names = [clean(report.run.name) or "run" for report in reports]
     folders = [_folder(report) for report in reports]
     for depth in range(1, max(map(len, folders), default=0) + 1):
@@ -72,7 +73,7 @@ def _folder(report: Report) -> list[str]:
 
 
 def arguments(paths: Sequence[str], runs: Sequence[LoadedRun]) -> list[str]:
-    """For each run that was found under `paths` the path that holds it and no other; "" where there is none."""
+    """For each run under `paths` the path that contains it alone; "" for none."""
     if len(paths) == 1 and len(runs) == 1:
         return [_whole(paths[0])]
     return [_own(run, [other for other in runs if other is not run], paths) for run in runs]

@@ -1,4 +1,4 @@
-"""A run that is being looked at: its report, and what it was made from."""
+"""An opened run: its report and its source."""
 
 from __future__ import annotations
 
@@ -63,13 +63,12 @@ class OpenRun:
 
     @property
     def sources(self) -> Mapping[str, Source]:
-        """The files of the run by the path of their facts, for what is read again on request."""
+        """Files of the run by the path of their facts, for reading again on request."""
         return self.loaded.sources if self.loaded else {}
 
     @cached_property
     def launch(self) -> Launch | None:
-        """The way that `ddprof run` was asked to start the job; None where that is not known, or was not one
-        command."""
+        """The job's launch by `ddprof run`; None where it is unknown, or nodes had different commands."""
         return launch_of(self._manifests)
 
     @property
@@ -80,7 +79,7 @@ class OpenRun:
 
     @property
     def tunings(self) -> list[Tuning]:
-        """Tunings: what `ddprof tune` has tried on the run's command, as it is now."""
+        """Tunings of the run's command by `ddprof tune`, as they are now."""
         return tunings_of(self.run_folder, self.launch) if self.run_folder else []
 
     @cached_property
@@ -99,7 +98,7 @@ class OpenRun:
 
     @property
     def measures(self) -> Measures:
-        """Measures: what the rules read."""
+        """The measures that rules read."""
         with self._lock:
             return self._traced().measures
 
@@ -149,7 +148,7 @@ class OpenRun:
 
     @cached_property
     def counters(self) -> list[dict[str, Any]]:
-        """Fields: what was sampled of hosts, devices and memory while the run was traced."""
+        """Samples of hosts, devices and memory during the trace."""
         return counter_tracks(self.job, self.run_folder, self.index.lo_ns, self.index.hi_ns)
 
     def timeline_of(self, expanded: frozenset[int]) -> Timeline:
@@ -238,7 +237,7 @@ class KeptTimelines:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that the kept timelines hold."""
+        """Bytes of the kept timelines."""
         return sum(timeline.held_bytes for timeline in self._known.values())
 
 
@@ -249,7 +248,7 @@ def running_ranks(folder: str) -> list[LiveRank]:
 
 
 def waiting_report(folder: str, ranks: list[LiveRank]) -> Report:
-    """Report: what can be said of a run before its first trace: who runs."""
+    """Report on a run before its first trace: its running ranks."""
     numbers = tuple(rank.rank for rank in ranks)
     info = RunInfo(max(numbers) + 1, numbers, hosts={r.rank: r.host for r in ranks}, name=Path(folder).resolve().name)
     verdict = Verdict("none", "the job is running and has written no trace yet; the page Live shows its steps")

@@ -94,7 +94,7 @@ def _within(trace: RankTrace, lo_ns: int, hi_ns: int) -> RankTrace:
 
 
 def hand_over(opened: OpenRun, ranks: Numbers | Collection[int], lo_ns: int, hi_ns: int) -> tuple[bytes, str]:
-    """The trace for a view of some ranks, packed, and in words what it holds: the whole run where that is not too much.
+    """The trace for a view of some ranks, compressed, and its content in words: the whole run unless that is too much.
 
     Raises UsageError where the ranks hold more than is read at once.
     """
@@ -120,7 +120,7 @@ def hand_over(opened: OpenRun, ranks: Numbers | Collection[int], lo_ns: int, hi_
 
 
 def checked_ui(address: str) -> str:
-    """The address of a Perfetto UI. Raises UsageError for what is no address of a page."""
+    """The address of a Perfetto UI. Raises UsageError for an invalid one."""
     try:
         parts = urlsplit(address)
         is_page = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username

@@ -19,7 +19,7 @@ MAX_WATCHED = 20_000
 class Runs:
     """Opened runs of the given paths.
 
-    `version` rises whenever the pages change; `problem` says why the last reading failed, if it did.
+    `version` grows whenever the pages change; `problem`: why the last reading failed, if it did.
     """
 
     def __init__(self, paths: Sequence[str], open_runs: Sequence[OpenRun], workers: int | None = None) -> None:
@@ -45,7 +45,7 @@ class Runs:
         return self.version
 
     def add(self, open_runs: Sequence[OpenRun]) -> int:
-        """Serve further runs, which nobody writes any more; returns the number of the first."""
+        """Serve further runs that are complete; returns the number of the first."""
         with self._lock:
             first = len(self.open_runs)
             self._added += tuple(open_runs)

@@ -21,7 +21,7 @@ _KEPT = 32  # documents that are kept as they were read last
 
 @dataclass(frozen=True)
 class Tuning:
-    """A folder of `ddprof tune`, and what it holds."""
+    """A folder of `ddprof tune` with its content."""
 
     folder: str
     document: TuneDocument
@@ -79,7 +79,7 @@ def _read(folder: Path) -> Tuning | None:
 
 @lru_cache(maxsize=_KEPT)
 def _document(folder: Path, changed_ns: int, size: int) -> Tuning | None:
-    """Tuning of a file as it is at a time: it is written anew after each trial."""
+    """The tuning in a file of this time and size, cached, as it is rewritten after each trial; None if unreadable."""
     try:
         return Tuning(str(folder), read_document(folder))
     except NoUsableInput:

@@ -1,4 +1,6 @@
-"""Who may read: whoever brings the token, by a name of this server, and no page of another site through the browser."""
+"""Access control: requests need the token, must address this server by its name, and must not come from another site's
+page.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _ENTRANCE = (
 
 
 def is_loopback(host: str) -> bool:
-    """True where an address to bind to can be reached from this machine only."""
+    """True where an address to bind to is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -37,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """Who is answered. `token` None: everybody who can reach the address; `host`: what the server is bound to.
+    """Access rules. `token` None: anyone who reaches the address; `host`: the bound address.
 
     `names`: further names under which the server may be asked, such as that of a proxy.
     """
@@ -68,7 +70,7 @@ class Access:
         return self.token is not None and hmac.compare_digest(stated.encode(), self.token.encode())
 
     def is_known(self) -> bool:
-        """True where the request brings the token: in the cookie, or as `Authorization: Bearer` from a script."""
+        """True where the request has the token: in the cookie, or as `Authorization: Bearer` from a script."""
         kind, _, stated = request.headers.get("Authorization", "").partition(" ")
         return self.is_token(request.cookies.get(self.cookie, "")) or (kind == "Bearer" and self.is_token(stated))
 
@@ -78,7 +80,7 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
-        """None where the request may pass, an answer that sets the cookie, or an abort with 401 or 403."""
+        """None for a request that may pass, an answer that sets the cookie, or an abort with 401 or 403."""
         if not access.is_ours(request.host):
             abort(403, "this server answers to its own names only: see ddprof serve --allow-host")
         query = _query()
@@ -126,8 +128,7 @@ def _entrance(access: Access, query: dict[str, str]) -> Response:
 
 
 def _is_foreign() -> bool:
-    """True where the browser says that a page of another origin asks; a tab may be led to a page of ours from
-    anywhere."""
+    """True where a page of another origin sends the request; navigation to our pages is allowed from anywhere."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "none")
     if origin is not None:
         return _netloc(origin) != request.host.lower()

@@ -20,12 +20,12 @@ def styles() -> str:
 
 
 def address() -> str:
-    """Words on where a page finds the scripts; relative to it."""
+    """Relative address of the scripts."""
     return f"{PATH.lstrip('/')}?{hashlib.sha256(_scripts().encode()).hexdigest()[:_KEY_CHARS]}"
 
 
 def plotly_address() -> str:
-    """Words on where a page finds plotly.js; relative to it."""
+    """Relative address of plotly.js."""
     return f"{PLOTLY_PATH.lstrip('/')}?{PLOTLY_SHA256[:_KEY_CHARS]}"
 
 

@@ -1,7 +1,7 @@
-"""Two runs one above the other, aligned by step: what took longer or shorter in the later run, and what only one has.
+"""Two runs one above the other, aligned by step: slices that became longer or shorter, and those in only one run.
 
-Each step of each rank begins where the longest step of both runs lets it. Slices are matched by rank, step, kind of
-lane and name: what is compared is the time of all of them together, because one call may have become two.
+Steps are spaced by the longest one of both runs. Slices are matched by rank, step, kind of lane and name, and compared
+by total time, as one call may have become two.
 """
 
 from __future__ import annotations

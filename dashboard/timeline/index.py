@@ -16,7 +16,7 @@ from ddprof.tables import Array
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one lane: disjoint, sorted by start. `name` and `ref` mean what the lane's owner says."""
+    """The slices of one lane: disjoint, sorted by start. The lane's owner defines `name` and `ref`."""
 
     start_ns: Array
     end_ns: Array

@@ -1,4 +1,4 @@
-"""Answers: what the timeline says on request: a slice in words, the waits."""
+"""Details of the timeline on request: a slice in words, the waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]
 
 
 def shown_slice(timeline: Timeline, row: int) -> tuple[Lane, dict[str, Any]]:
-    """The lane of a slice, and what the picture itself shows of the slice. Raises UsageError where there is none."""
+    """The lane of a slice, and the slice's drawn properties. Raises UsageError for an unknown slice."""
     index = timeline.index
     if not 0 <= row < len(index):
         raise UsageError("no such slice")

@@ -1,5 +1,4 @@
-"""Configuration: what assets/timeline/ is told of the lanes: ranks and words, and colour, letter and texture of each
-category."""
+"""Lane descriptions for assets/timeline/: ranks, labels, and colour, letter and texture of each category."""
 
 from __future__ import annotations
 

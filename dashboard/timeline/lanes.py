@@ -55,7 +55,7 @@ KINDS = ("causes", "steps", "phases", "host", "ops", "workers", "stream", "comm"
 
 @dataclass(frozen=True)
 class Lane:
-    """One line of the timeline. `kind` says which table of the rank a slice's `ref` points into (see `KINDS`)."""
+    """One line of the timeline. `kind`: the table of the rank that a slice's `ref` points into (see `KINDS`)."""
 
     position: int
     rank: int
@@ -81,7 +81,7 @@ class Timeline:
 
 
 class _Names:
-    """Names as numbers, over all ranks."""
+    """Names of all ranks as numbers."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}

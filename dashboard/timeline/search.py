@@ -1,7 +1,8 @@
-"""Words, ranks and steps sought in the timeline: how many slices, where, one page of them at a time.
+"""Search of the timeline for words, ranks and steps: number of slices, places, and one page of hits at a time.
 
 Words are sought in the names of slices, and for what runs on a device or communicates also in the operator and the
-module that launched it and in the collective that it is. "rank 7" and "step 12" narrow it; alone, they are sought.
+module that launched it and in the collective that it is. "rank 7" and "step 12" narrow it, or are searched themselves
+when alone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CALLS = Schema("calls", (Column("thread", "int64", "host thread"), Column("call
 
 @dataclass(frozen=True)
 class Sought:
-    """Record of what is sought: words in lower case ("" for none), on one rank, in one step."""
+    """A parsed search: words in lower case ("" for none), on one rank, in one step."""
 
     words: str
     rank: int | None = None
@@ -55,8 +56,7 @@ def sought(text: str) -> Sought:
 def search(
     timeline: Timeline, job: JobFacts, text: str, ranks: Numbers | None = None, first: int = 0
 ) -> dict[str, Any]:
-    """Fields: what is found on some ranks (None: all): how much, in words, where in the whole run; hits from `first`
-    on."""
+    """Hits on some ranks (None: all): their number, in words, places in the whole run, and hits from `first` on."""
     asked = sought(text)
     searched = [r for r in job.rank_ids if ranks is None or r in ranks]
     index = timeline.index
@@ -95,7 +95,8 @@ def places(
     bins: int,
     ranks: Numbers | None = None,
 ) -> dict[str, Any]:
-    """Places: where hits are in a window of some lanes: their rows, and bins that hold some, by lane and by rank.
+    """Places of hits in a window of some lanes: their rows, and the bins with hits, by lane and by rank. ¶ `ranks`:
+    further ranks with bins.
 
     `ranks`: further ranks to tell the bins of.
     """
@@ -121,7 +122,7 @@ def places(
 
 
 def matching(timeline: Timeline, job: JobFacts, asked: Sought, ranks: Collection[int]) -> tuple[Array, Array]:
-    """Rows of the index that match on some ranks, and how each does (its place in _WAYS)."""
+    """Rows of the index that match on some ranks, and the kind of match of each (index in _WAYS)."""
     if asked.rank is not None:
         ranks = {asked.rank} & set(ranks)
     if not asked.words and asked.step is None:
@@ -177,7 +178,7 @@ def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) ->
 
 
 def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number: int) -> Array:
-    """True where slices are in a step of their rank, by its number (as on every page), else by the trace's own mark."""
+    """Mask of slices in a step of their rank, by its number (as on every page), else by the trace's own mark."""
     steps, index = job.ranks[lane.position].steps, timeline.index
     marked = np.flatnonzero(steps["index"] == number)
     if number >= len(steps) and not len(marked):
@@ -222,7 +223,7 @@ def _of(some: int, all_of_them: int) -> str:
 
 
 def _none(timeline: Timeline, job: JobFacts, asked: Sought, searched: list[int]) -> str:
-    """Nothing found, in words: what was looked through, and what would have to be read first."""
+    """Sentence for no hits: what was searched, and what would have to be read first."""
     if asked.rank is not None and asked.rank not in searched:
         which = "among the ranks that are shown" if len(searched) < len(job.rank_ids) else "in this run"
         return f"No rank {asked.rank} {which}, only {format_ranks(searched)}"

@@ -96,7 +96,7 @@ def _by_name(timeline: Timeline, lanes: Array, window: Array, selected_ns: Array
 
 
 def _others(kind: Array, calls: Array, total: Array, cuts: Array, left: Array, selected: Array) -> list[dict[str, Any]]:
-    """Fields: what is not listed by name, one row per kind of lane."""
+    """Selected work not listed by name, one row per kind of lane."""
     found = []
     for number in np.unique(kind[left]).tolist():
         mine = left[kind[left] == number]
@@ -120,8 +120,7 @@ def _row(kind: str, name: str, what: str, amounts: _Amounts, of_ns: int) -> dict
 
 
 def _by_cause(timeline: Timeline, ranks: Sequence[int], window: Array) -> list[dict[str, Any]]:
-    """Rows on where the ledger books the selected time of some ranks, the largest first; outside of the steps it books
-    none."""
+    """Ledger causes of the selected time of some ranks, the largest first; the ledger books only steps."""
     index = timeline.index
     lanes = [n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and lane.rank in set(ranks)]
     groups = index.groups_of(np.array(lanes, np.int64))

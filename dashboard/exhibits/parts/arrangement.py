@@ -1,4 +1,4 @@
-"""Orders: how the timeline can arrange ranks: by how late they come, and by the groups in which they work."""
+"""Orders in which the timeline can arrange ranks: by lateness, and by process groups."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _by_role(job: JobFacts, name: str) -> Grouping:
 
 
 def _unusable(groups: Sequence[tuple[int, ...]], ranks: int, called: str) -> str:
-    """Why groups do not divide the ranks; "" where they do."""
+    """Why groups do not partition the ranks; "" where they do."""
     if sum(map(len, groups)) > len(set().union(*groups)):
         return f"the {called} groups overlap"
     if len(groups[0]) == ranks:

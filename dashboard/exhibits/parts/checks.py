@@ -1,4 +1,4 @@
-"""Words on what a check looks for, in a reader's words."""
+"""Phrases for what each check looks for."""
 
 from __future__ import annotations
 

@@ -39,8 +39,9 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
 
 
 def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[Array, list[str]]:
-    """Lines of (lines, columns) with their names for a picture: those that stand out, in order, and one line, their
-    median, for the others where there are more than `FEW_LINES`."""
+    """Lines of (lines, columns) with names for a picture: conspicuous ones in order and, above `FEW_LINES`, one median
+    line for the rest.
+    """
     if len(values) <= FEW_LINES:
         return values, names
     known = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
@@ -171,7 +172,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Flags of members of collectives that run while their rank is in a step, shape (members,)."""
+    """Mask of members of collectives that run while their rank is in a step, shape (members,)."""
     members = job.members
     inside = np.zeros(len(members), bool)
     for position, facts in enumerate(job.ranks):

@@ -21,14 +21,13 @@ _COLUMNS = (
 
 
 def settings_words(tried: Tried) -> str:
-    """Words on what was tried, and on top of what."""
+    """The tried settings, and those below them, in words."""
     beside = f" (beside {' + '.join(tried.beside)})" if tried.beside else ""
     return clean(" + ".join(tried.settings) + beside)
 
 
 def short_names(rows: Sequence[Tried]) -> list[str]:
-    """Lines on what each is called in a picture: the first setting of each fix; all of it where others have the same
-    name."""
+    """Short names for a picture: the first setting of each fix, or all of it where names collide."""
     names = [" + ".join(map(_first, tried.settings)) + (", added" if tried.beside else "") for tried in rows]
     return [clean(n) if names.count(n) == 1 else settings_words(t) for n, t in zip(names, rows, strict=True)]
 
@@ -54,7 +53,7 @@ def _estimate(found: Predicted | MeasuredGain | None) -> Amount | None:
 
 
 def by_gain(rows: Sequence[Tried]) -> list[Tried]:
-    """Order: what is kept first, then the largest measured gain; what was not timed last."""
+    """Trials sorted: kept ones first, then by measured gain; untimed ones last."""
     return sorted(rows, key=lambda t: (t.state != KEPT, -(t.measured.share if t.measured is not None else -math.inf)))
 
 

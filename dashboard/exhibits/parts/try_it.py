@@ -46,8 +46,7 @@ def of_run(opened: OpenRun) -> tuple[Listing, ...]:
 
 
 def of_settings(opened: OpenRun, settings: Sequence[Setting]) -> tuple[Listing, ...]:
-    """Commands: what replays the run with these settings on a command line, and one run of the job with those of them
-    that `ddprof run` can make."""
+    """Commands that replay the run with these settings, and that run the job with those `ddprof run` can apply."""
     found: tuple[Listing, ...] = ()
     if opened.argument:
         command = ["ddprof", "whatif", opened.argument, *_each("--set", [text_of(setting) for setting in settings])]
@@ -71,7 +70,7 @@ def _as_fix(setting: Setting) -> Iterator[WantedFix]:
 
 
 def of_job(opened: OpenRun) -> tuple[Listing, ...]:
-    """Whatever there is to try."""
+    """All commands to try on the job."""
     return _listings(opened, ("Try the fixes of a diagnosis on the job itself", ["ddprof", "tune"]))
 
 
@@ -91,7 +90,7 @@ def _seen_from_there(opened: OpenRun, path: str) -> str:
 
 
 def _listings(opened: OpenRun, *offers: tuple[str, Sequence[str]]) -> tuple[Listing, ...]:
-    """None where the command is not known, or is none that can be copied from a page as it is."""
+    """The commands; none where the job's command is unknown or cannot be copied from a page."""
     launch = opened.launch
     if launch is None:
         return ()

@@ -1,5 +1,4 @@
-"""Exhibit on which host makes the others wait: the blame of its ranks together, and whether it is the host or one rank
-of it."""
+"""Exhibit on late hosts: the blame of each host's ranks together, and whether the host or one rank is late."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def hosts_of(opened: OpenRun) -> dict[str, list[int]]:
 
 
 def by_host(view: View) -> Exhibit | None:
-    """None where fewer than two hosts are known."""
+    """The exhibit; None with fewer than two known hosts."""
     opened = view.opened
     hosts = hosts_of(opened)
     if len(hosts) < 2:
@@ -62,7 +61,7 @@ def by_host(view: View) -> Exhibit | None:
 
 
 def _host_or_rank(opened: OpenRun, positions: list[int], charged_ms: Array) -> str:
-    """Words on whether a finding names all ranks of the host, some, or none."""
+    """Whether a finding names all ranks of the host, some, or none, in words."""
     mine = {opened.job.rank_ids[p] for p in positions}
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         named = sorted(mine & set(finding.ranks))

@@ -29,8 +29,7 @@ _SENT, _RATE = "Which rank sends to which?", "Between which ranks is communicati
 
 @dataclass(frozen=True)
 class MatrixLines:
-    """Record of what the lines of a matrix are: ranks or hosts. `blocks`: the host of each, "" where hosts are not told
-    apart."""
+    """Lines of a matrix: ranks or hosts. `blocks`: the host of each, "" where hosts are not distinguished."""
 
     names: tuple[str, ...]
     unit_of: Array
@@ -39,7 +38,7 @@ class MatrixLines:
 
 
 def pair_exhibits(view: View) -> Iterator[Exhibit]:
-    """The matrices; one sentence where there are too many ranks to compare and no hosts."""
+    """The matrices; one sentence with too many ranks to compare and no hosts."""
     job, units = view.opened.job, _units(view)
     if len(job.rank_ids) < 2:
         return

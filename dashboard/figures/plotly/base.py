@@ -53,12 +53,12 @@ class Drawn:
 
     @property
     def height_px(self) -> int:
-        """Height of the figure, without its legend."""
+        """Height of the figure without its legend."""
         return int(self.layout["height"])
 
     @property
     def figure(self) -> dict[str, Any]:
-        """Fields: what plotly.js is given, with names for colours."""
+        """Input of plotly.js, with names for colours."""
         return {"data": self.data, "layout": self.layout}
 
 
@@ -169,5 +169,5 @@ def _cut(text: str, most: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that plotly shows as it is: it reads some tags of HTML."""
+    """Text escaped for plotly, which interprets some HTML tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

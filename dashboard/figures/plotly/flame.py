@@ -12,7 +12,7 @@ LEAST_CHARS = 3
 
 
 def flame(chart: Flame) -> Drawn:
-    """One bar per frame; its customdata: what to tell of it, the table that lists it, and the words of its row."""
+    """One bar per frame; customdata holds its tooltip, its table, and the text of its row."""
     depth = max((frame.line for frame in chart.frames), default=0) + 1
     whole = max((frame.length for frame in chart.frames), default=0.0) or 1.0
     made = layout(LINE_PX * depth + BELOW_PX, chart.unit)

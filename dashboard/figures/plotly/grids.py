@@ -20,7 +20,7 @@ HEAD_CHARS = 22
 
 
 def heatmap(chart: Heat) -> Drawn:
-    """Lines against columns; the number stands on the cell where there is room."""
+    """Lines against columns; numbers stand on cells where there is room."""
     values, count = chart.values, len(chart.columns)
     is_slanted = count > 2 and max(map(len, chart.columns)) > SHORT_CHARS
     tall = LINE_PX * len(chart.lines) + (BELOW_PX if chart.axis else BELOW_PX - 22) + SLANTED_PX * is_slanted
@@ -59,7 +59,7 @@ def heatmap(chart: Heat) -> Drawn:
 
 
 def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any]:
-    """Fields: what is written on the cells."""
+    """Texts on the cells."""
     digits = cell_digits(values)
     lines, columns = np.nonzero(np.isfinite(values))
     return {
@@ -82,7 +82,7 @@ def _most(chart: Heat) -> str:
 
 
 def _key(chart: Heat) -> tuple[Key, ...]:
-    """Keys to what the colours mean."""
+    """Legend of the colours."""
     unit = "points off the typical peer" if chart.shade is not None else chart.unit
     ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
     ends += [] if chart.diverging else [(_most(chart), 1.0)]

@@ -193,7 +193,7 @@ def forecasts(chart: Forecasts) -> Drawn:
 
 
 def curves(chart: Curves) -> Drawn:
-    """Lines, and a dashed limit where it is known."""
+    """Lines, and a dashed limit where known."""
     made = layout(_TALL_PX, chart.x_title, chart.y_title)
     made["yaxis"]["rangemode"] = "tozero"
     data, key = [], []

@@ -1,4 +1,4 @@
-"""Runs that an assistant may read: those below the folders that the user named at the start, and no others."""
+"""Runs that an assistant may read: only those below the folders that the user named at the start."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Allowed:
         raise NoUsableInput(f"{asked}: no run of that name below {shown}, which is all that may be read")
 
     def runs(self) -> RunNames:
-        """Names of what was recorded below the folders."""
+        """Names of the runs below the folders."""
         written: dict[str, float] = {}
         for folder in self.folders:
             try:

@@ -1,4 +1,4 @@
-"""Answers: what each tool answers, as text or JSON of a bounded length. Paths have been checked (`allowed`)."""
+"""Answers of each tool as text or JSON of bounded length. Paths have been checked (`allowed`)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _KEPT_RUNS = 4  # an assistant asks several things of one run
 
 
 class Answers:
-    """Answers from runs at paths; the last few runs are kept in memory."""
+    """Answers on runs by path; the last few runs stay in memory."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, LoadedRun] = OrderedDict()
 
     def verdict(self, path: str) -> str:
-        """Words on what bounds the step, where its time goes, all findings with their gains."""
+        """The bound of the step, where its time goes, and all findings with their gains."""
         return bounded(render_text(self._report(path), full=True))
 
     def finding(self, path: str, identifier: str) -> str:
@@ -63,7 +63,7 @@ class Answers:
         return bounded("\n".join(prediction_text(predicted, bottleneck(run.pricer, predicted.changes))))
 
     def compare(self, before: str, after: str) -> str:
-        """Words on which cause changed between two runs, by how much, against the noise of their steps."""
+        """Changes between two runs by cause, against the noise of their steps."""
         return bounded(render_comparison(compare_reports(self._report(before), self._report(after))))
 
     def kernels(self, path: str, contains: str, most: int) -> str:
@@ -107,7 +107,7 @@ class Answers:
 
 
 def explain(identifier: str) -> str:
-    """The page of a finding: what it detects, why it costs, how it is priced, how to fix it, its limits."""
+    """The page of a finding: detection, cost, price, fix, limits."""
     return bounded(page(identifier))
 
 

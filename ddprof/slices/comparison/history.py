@@ -1,10 +1,10 @@
-"""Runs in the order of time, and those from which on the step is another one.
+"""Runs in order of time, with the change points of their step.
 
 A run is a change point where its step differs from that of the run before it by 1 % or more, beyond the 95 % interval
 that the steps' own spread allows (as `ddprof compare` has it), and, where three or more runs stand since the last
 change point, also lies outside the 95 % prediction interval of one more run like these (Student's t): the steps of one
-run share its machine and its moment, so their spread alone says nothing of what varies from run to run. A run of
-another size, device or parallelism begins anew: its step cannot be compared.
+run share machine and moment, so their spread does not include variation between runs. A run of another size, device or
+parallelism starts a new series.
 
 Steps that creep, each run by less than that, are a change too: at the run where the straight line of least squares
 through the runs since the last change point has risen or fallen by 1 % or more, and its slope is other than zero by a
@@ -80,8 +80,8 @@ def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_
 
 
 def _crept_us(steps_us: Sequence[float], tail: float) -> float:
-    """Time by which the straight line through these steps rises (falls: below zero) from the first to the last; 0.0
-    where that is less than 1 % or may be chance.
+    """Rise (fall: negative) of the straight line through these steps from first to last; 0.0 where it is less than 1 %
+    or may be chance.
     """
     count = len(steps_us)
     if count < LEAST_TREND:

@@ -35,7 +35,7 @@ _METHOD = (
 
 
 def _has_data(view: View) -> bool:
-    """True where there are runs to put in an order."""
+    """True with at least two runs."""
     return len(view.runs) > 1
 
 

@@ -47,7 +47,7 @@ def shares(entry: PastRun) -> dict[str, float]:
 
 
 def change_words(entry: PastRun) -> str:
-    """Words on what changed at a change point; "" at any other run."""
+    """The change at a change point in words; "" at any other run."""
     if entry.change == "other":
         return entry.why
     if not entry.change or entry.change_us is None:

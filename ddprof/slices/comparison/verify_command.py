@@ -49,7 +49,7 @@ class CommandAfterDashes(click.Command):
     """A command that keeps what stands after `--` apart: the job to run, not an argument."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Arguments as click's own, without the job."""
+        """Parse arguments as click does, up to the job's command."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["job"] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -213,7 +213,7 @@ def _compute_us(report: Report) -> float:
 
 
 def _is_disturbed(before: Report, after: Report, predicted: dict[str, Any]) -> bool:
-    """True where computing changed though the setting does not touch it."""
+    """True where compute changed although the setting does not affect it."""
     if set(predicted["kinds"]) & set(COMPUTE_KINDS) or any(
         f.startswith(COMPUTE_FINDINGS) for f in predicted["findings"]
     ):

@@ -77,7 +77,7 @@ def _ptrace(file: Path) -> Provision:
 
 
 def _folder(out: Path) -> Provision:
-    """Provision: whether a run can be written there, and whether other hosts would see it."""
+    """Whether a run can be written to the folder, and whether other hosts would see it."""
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.is_dir())
     if not os.access(there, os.W_OK):
         return Provision(
@@ -95,7 +95,7 @@ def _folder(out: Path) -> Provision:
 
 
 def _file_system(folder: Path, mounts: Path) -> str | None:
-    """The type of the file system that a folder is on; None where it is not told."""
+    """Type of the file system that holds a folder; None where unknown."""
     try:
         rows = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:

@@ -16,7 +16,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Provision:
-    """`said`: what was found; `remedy`: what to do about it, empty where nothing need be done."""
+    """Result of one check. `said`: what was found; `remedy`: what to do, "" where nothing is needed."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""PyTorch as the training job will see it: asked in a process of its own, by really profiling something."""
+"""PyTorch as the training job will see it, tested by profiling in a separate process."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, 
 
 
 def failed_job(folder: str) -> Hang | None:
-    """Why the job of a run folder, which its manifest says failed or hung, did; None where somebody just ended it.
+    """Why the job of a run folder, which failed or hung by its manifest, did so; None where a user ended it. ¶ Raises
+    NoUsableInput where the folder is not a run folder.
 
     Raises NoUsableInput where the folder is none.
     """
@@ -49,7 +50,7 @@ def _judged(gathered: Gathered) -> Hang:
 
 
 def explain(paths: Sequence[str]) -> Hang:
-    """The verdict. Raises NoUsableInput where nothing that was given says anything of a rank."""
+    """The verdict. Raises NoUsableInput where no input has evidence on a rank."""
     gathered = collect(paths)
     if not gathered.ranks:
         reasons = "; ".join(note.issue for note in gathered.notes[:3])

@@ -25,8 +25,8 @@ NONE = "none"  # nothing that was recorded is stuck
 class Stuck:
     """One collective (or message) that does not end.
 
-    `entered`: ranks that are inside. `missing`: ranks of the group that are not, though something is known of them;
-    `unseen`: those of which nothing is known. `variants`: what the ranks called, where they disagree.
+    `entered`: ranks inside. `missing`: known ranks of the group outside; `unseen`: ranks without evidence. `variants`:
+    the differing calls, where ranks disagree.
     """
 
     group: str
@@ -50,7 +50,7 @@ class Stuck:
 
 @dataclass(frozen=True)
 class Variant:
-    """Record of what some ranks called in place of what the others did."""
+    """A call that some ranks made in place of the others'."""
 
     ranks: tuple[int, ...]
     call: Call
@@ -58,7 +58,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Passed:
-    """A rank that went on without a call that its peers made: the call, and what it made instead."""
+    """A rank that skipped a call of its peers: that call, and its own instead."""
 
     rank: int
     left_out: Call
@@ -68,8 +68,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class RankRow:
-    """Record of what a rank did when it was seen last: `state` in words, the call it is inside, and its line of the
-    script."""
+    """Last known state of a rank: `state` in words, the call it is inside, and its script line."""
 
     rank: int
     host: str
@@ -105,5 +104,5 @@ class Hang:
 
     @property
     def is_found(self) -> bool:
-        """True where anything is stuck or has failed."""
+        """True where something is stuck or failed."""
         return self.kind != NONE

@@ -29,7 +29,7 @@ COUNTERS = f"host.*{COUNTERS_SUFFIX}"
 
 
 def has_data(view: View) -> bool:
-    """True where the run was read from a folder that a job writes to."""
+    """True where the run is read from a folder that a job writes to."""
     return bool(running_ranks(view.opened.folder))
 
 

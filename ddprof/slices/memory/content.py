@@ -112,7 +112,7 @@ class _Reading:
         return rows
 
     def _held(self, segments: Any) -> dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]:
-        """By device: the blocks that are held, and the segments."""
+        """Held blocks and segments by device."""
         found: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = {}
         for segment in self._dicts(segments):
             address, size = one_int(segment.get("address")), one_int(segment.get("total_size"))

@@ -1,4 +1,4 @@
-"""A snapshot to what is said of it: the peak of each device, what it is made of, and what the allocator cannot use."""
+"""Explanation of a snapshot: each device's peak, its composition, and memory the allocator cannot use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTING = "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 
 
 def explain(snapshot: Snapshot) -> SnapshotMemory:
-    """Memory that each device held at its peak. A device that held nothing is left out."""
+    """Memory that each device held at its peak, without devices that held none."""
     told = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
     expandable = bool(snapshot.settings.get("expandable_segments")) or any(
         bool(history.segments["is_expandable"].any()) for history in snapshot.devices
@@ -179,7 +179,7 @@ def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tu
 
 
 def _would_fit(failure: OutOfMemory) -> bool:
-    """True where what lay in pieces, joined with what the device had, is as much as was asked for."""
+    """True where the fragments, joined with the device's free memory, cover the failed request."""
     if failure.trapped_bytes is None:
         return False
     usable = failure.trapped_bytes - PAGE_BYTES + failure.device_free_bytes

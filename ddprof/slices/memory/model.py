@@ -1,4 +1,4 @@
-"""Model of what is said of a memory snapshot."""
+"""Results on a memory snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddprof.slices.memory.snapshot import CodeFrame
 
 @dataclass(frozen=True)
 class Share:
-    """Bytes held at the peak for one purpose, in how many blocks. `is_known`: something tells what they are for."""
+    """Bytes held at the peak for one purpose, and the number of blocks. `is_known`: the purpose is known."""
 
     category: str
     name: str
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """An allocation that failed: when, what it asked for, what the device still had, what was held and reserved."""
+    """A failed allocation: its time, the bytes requested, free on the device, held and reserved."""
 
     at_us: int | None
     asked_bytes: int
@@ -79,7 +79,7 @@ class DeviceMemory:
 
     @property
     def unknown_bytes(self) -> int:
-        """Held at the peak, and nothing tells what for."""
+        """Bytes held at the peak for unknown purposes."""
         return sum(share.size_bytes for share in self.shares if not share.is_known)
 
 

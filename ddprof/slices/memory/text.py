@@ -1,5 +1,4 @@
-"""Words on what is said of snapshots as text: a sentence per device, what its peak is made of, the lines that hold
-most."""
+"""Snapshots as text: a sentence per device, its peak's composition, the largest lines."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def sentence(told: DeviceMemory) -> str:
 
 
 def fragmentation_words(told: DeviceMemory) -> str:
-    """Words on what is reserved and not held at the peak."""
+    """Memory reserved but not held at the peak, in words."""
     if told.trapped_bytes is None or told.empty_bytes is None:
         return f"Reserved and not held at the peak: {format_bytes(max(0, told.reserved_bytes - told.held_bytes))}."
     return (

@@ -1,4 +1,4 @@
-"""Devices and links as a plan assumes them, and what a collective costs on them."""
+"""Devices and links that a plan assumes, and the cost of collectives on them."""
 
 from __future__ import annotations
 

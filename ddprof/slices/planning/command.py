@@ -54,7 +54,7 @@ def command() -> None:
 
 
 def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
-    """Options that every command here takes: a run, what its recording does not say, and the form of the answer."""
+    """Decorate a command with the common options: a run, values its recording lacks, and the output format."""
     now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
     fixes_option = click.option("--fixes", type=click.Path(path_type=Path), help=FIXES_HELP)
     return click.argument("run")(now_option(fixes_option(format_option(reading_options(command)))))
@@ -85,7 +85,9 @@ def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readin
 
 
 def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | float | int | str], same: bool) -> None:
-    """The advice as FIXES.toml, for the lines that make what it is of. Raises UsageError where it is none to apply."""
+    """Write the advice as FIXES.toml for the lines that create its objects. Raises UsageError where it cannot be
+    applied.
+    """
     from ddprof.analyzers.fix_lines import lines_for
     from ddprof.settings.fixes_file import write_fixes
     from ddprof.settings.wanted import WantedFix
@@ -173,7 +175,7 @@ def _change(before_us: float, after_us: float) -> str:
 
 
 def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]:
-    """One line per value: the predicted step, a bar, and what is special about the value."""
+    """One line per value: the predicted step, a bar, and a remark."""
     if not curve.points:
         return []
     most = min(max(point.step_us for point in curve.points), _CLIPPED * curve.best.step_us)

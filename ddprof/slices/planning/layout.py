@@ -1,8 +1,9 @@
-"""One way to lay a model over devices: whether it fits, how long a step takes, and what of it is not computing.
+"""A layout of a model over devices: its memory, its step time, and the part without compute.
 
-Assumptions, all named: products run at `efficiency` of the peak; what is neither product nor fused attention reads and
-writes each activation `PASSES` times; tensor-parallel collectives hide behind nothing, FSDP's behind the neighbouring
-layer, gradient reduction behind the last microbatch's backward; pipelines run 1F1B with interleaved chunks.
+Assumptions, all named: matrix products run at `efficiency` of the peak; other work than these and fused attention reads
+and writes each activation `PASSES` times; tensor-parallel collectives are exposed, FSDP's hidden behind the
+neighbouring layer, gradient reduction behind the last microbatch's backward; pipelines run 1F1B with interleaved
+chunks.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: 
 
 
 def _activation_bytes(shape: Shape, layout: Layout, stage_layers: float, microbatches: int) -> float:
-    """The first stage holds as many microbatches as there are stages (1F1B), chunks add (p - 1) / (p v) of that."""
+    """Activations on the first stage, bytes: one microbatch per stage (1F1B), and (p - 1) / (p v) more with chunks."""
     held = min(layout.pipeline, microbatches)
     extra = 1 + (layout.pipeline - 1) / (layout.pipeline * layout.chunks) if layout.chunks > 1 else 1.0
     kept = shape.layer_activation_bytes(layout.micro, layout.tensor, layout.recompute) * stage_layers * held * extra
@@ -141,13 +142,12 @@ def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
 
 
 def _behind(transfer_s: float, backward_s: float, layers: float) -> float:
-    """Part that shows of a transfer that runs layer by layer behind the backward pass: the last layer's, or the
-    excess."""
+    """Exposed part of a transfer that runs layer by layer beside the backward pass: the last layer's, or the excess."""
     return max(transfer_s / max(layers, 1.0), transfer_s - backward_s)
 
 
 def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
-    """Time that data-parallel communication adds: gradients behind the last backward, FSDP's gathers layer by layer."""
+    """Exposed data-parallel communication, s: gradients after the last backward, FSDP's gathers layer by layer."""
     if layout.data == 1:
         return 0.0
     near = max(1, on.per_node // layout.tensor)

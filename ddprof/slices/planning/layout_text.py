@@ -1,4 +1,4 @@
-"""Words on what plans of layouts say: the best one in a sentence, all as a table, and what was assumed."""
+"""Plans of layouts as text: the best one in a sentence, all in a table, and the assumptions."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _expected_maximum(count: int) -> float:
 
 
 def _jitter_us(prices: Pricer) -> float:
-    """Standard deviation over steps of what one rank computes, without what all ranks share; median over ranks."""
+    """Standard deviation over steps of a rank's compute beyond the ranks' common variation; median over ranks."""
     slowdown = prices.measures.work
     own = slowdown.per_step * (slowdown.time_us / np.maximum(np.nanmean(slowdown.per_step, axis=1), 1e-9))[:, None]
     if own.shape[1] < 3 or not np.isfinite(own).all():

@@ -30,18 +30,18 @@ class Shape:
     optimizer_bytes: float = ADAM_BYTES
 
     def forward_flops(self) -> float:
-        """FLOPs of one sequence: the products of every layer, attention's own, and the output layer."""
+        """FLOPs of one sequence: matrix products of every layer, attention, and the output layer."""
         tokens, h = float(self.seq), float(self.hidden)
         blocks = 2.0 * (self.params - self.vocab * h)  # 2 per parameter and token
         attention = 4.0 * self.layers * self.seq * h
         return tokens * (blocks + attention + 2.0 * self.vocab * h)
 
     def model_flops(self) -> float:
-        """FLOPs of one sequence, forward and backward, nothing counted twice: what MFU is measured by."""
+        """FLOPs of one sequence, forward and backward, without recomputation: the basis of MFU."""
         return 3.0 * self.forward_flops()
 
     def executed_flops(self, recompute: str) -> float:
-        """With what is computed again in backward: all of forward, or (selective) only attention's scores."""
+        """FLOPs including recomputation in backward: all of forward, or (selective) only attention's scores."""
         if recompute == "full":
             return 4.0 * self.forward_flops()
         again = 4.0 * self.layers * self.seq * float(self.seq) * self.hidden if recompute == "selective" else 0.0

@@ -67,7 +67,7 @@ class ShardingPlan:
 
 @dataclass(frozen=True)
 class Compression:
-    """When 16-bit or PowerSGD gradients pay: only if packing takes less than what is no longer exposed (us a step)."""
+    """Break-even of 16-bit or PowerSGD gradients: packing must take less than the exposed time saved (us per step)."""
 
     exposed_us: float
     half_saves_us: float
@@ -130,7 +130,7 @@ def _model(measures: Measures) -> tuple[int, float, float]:
 
 
 def _communicated_bytes(measures: Measures, op: str) -> float:
-    """Bytes per element of what an operation moves, by most of its calls on the first rank."""
+    """Bytes per element in most calls of an operation on the first rank."""
     facts = measures.job.ranks[0]
     mine = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
     names = [facts.strings[int(code)].lower() for code in mine if 0 <= int(code) < len(facts.strings)]
@@ -143,7 +143,7 @@ def _width(dtype: str) -> float:
 
 
 def _cost(measures: Measures) -> TransferCurve:
-    """Time that an all-reduce costs by size: measured, or twice a reduce-scatter's."""
+    """Cost of an all-reduce by size: measured, or twice a reduce-scatter's."""
     found = gradient_curve(measures)
     if found is not None:
         return found
@@ -185,7 +185,7 @@ def _formulas(element: float, optimizer: float, ranks: int) -> list[tuple[str, s
 def _memory(
     measures: Measures, params: float, element: float, optimizer: float, ranks: int, now: str
 ) -> tuple[float | None, float | None]:
-    """Memory of a device, and what the run holds beside its state at its peak; None where not recorded."""
+    """Memory of a device, and the part that the run holds beside its state at the peak; None where not recorded."""
     seen = [f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes")]
     total = measures.settings.device.total_memory_bytes
     total = total or next((m["total_bytes"] for m in seen if m.get("total_bytes")), None)

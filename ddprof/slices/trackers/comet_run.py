@@ -65,5 +65,5 @@ class CometRun:
             self._experiment.log_asset(str(content.html), file_name="ddprof-report.html")
 
     def close(self) -> None:
-        """Upload what is left, or write the archive."""
+        """Upload the rest, or write the archive."""
         self._experiment.end()

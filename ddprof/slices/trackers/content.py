@@ -1,4 +1,4 @@
-"""Summary that a tracker is told of a run: numbers under the same names in each of them, and a few sentences.
+"""Summary of a run for trackers: numbers with equal names in all of them, and a few sentences.
 
 Shares are of the step, 0 to 1; times are milliseconds, as `_ms` says.
 """

@@ -1,4 +1,4 @@
-"""Destination: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`, as options name it."""
+"""Destinations as options name them: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class TensorboardRun:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         self._writer.close()
 
 

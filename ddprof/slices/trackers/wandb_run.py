@@ -57,8 +57,8 @@ class WandbRun:
     def close(self) -> None:
         """Finish writing; in shared mode the run goes on.
 
-        What `finish` returns before is written by the library's own process: its end is awaited, so that the files of
-        an offline run are whole once they are told of. Another run that this process has open keeps it.
+        The library's own process still writes after `finish`; its end is awaited, so that files of an offline run are
+        complete. Another open run of this process keeps it alive.
         """
         self._run.finish()
         if wandb.run is None:

@@ -1,5 +1,6 @@
-"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning): numbers, and no events;
-`ddprof analyze` reads them alone, and beside traces says how long iterations took in the whole run."""
+"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning). `ddprof analyze` reads
+them alone; beside traces they give the iteration times of the whole run.
+"""
 
 from __future__ import annotations
 

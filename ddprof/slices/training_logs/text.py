@@ -31,7 +31,7 @@ def render_log(report: LogReport, next_commands: Sequence[str] = (), width: int 
 
 
 def markdown_log(report: LogReport, next_commands: Sequence[str] = ()) -> str:
-    """The report as one block of Markdown, which nothing in the log can break out of."""
+    """The report as one block of Markdown, which no text in the log can break out of."""
     return f"```text\n{render_log(report, next_commands).replace('```', '???')}```\n"
 
 

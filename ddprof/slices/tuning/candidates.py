@@ -1,4 +1,4 @@
-"""Candidates for a trial: the fixes of a report that can be applied, and other values of the same settings."""
+"""Candidates for a trial: the applicable fixes of a report, and other values of their settings."""
 
 from __future__ import annotations
 

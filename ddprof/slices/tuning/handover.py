@@ -1,4 +1,4 @@
-"""Files that tuning leaves behind: FIXES.toml, the patch, and its predictions with what came of them."""
+"""Files that tuning writes: FIXES.toml, the patch, and its predictions with their outcomes."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ def records(result: TuningAnswer, state: TuneState, folder: Path, compute_us: fl
 
 
 def _is_tested(tried: Tried) -> bool:
-    """Decided, losers that two pairs of runs were enough for among them: without these a prediction that is far too
-    high would never count. One that is still open says nothing about its prediction."""
+    """True for decided settings, including losers after two pairs, without which far too high predictions would never
+    count. An open setting does not test its prediction.
+    """
     return tried.state in _DECIDED and tried.predicted is not None and tried.measured is not None
 
 

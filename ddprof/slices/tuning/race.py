@@ -71,14 +71,16 @@ class Race:
         self._base_failed = ""
 
     def run(self, reserve: int = 0) -> None:
-        """Until everything is decided, or the budget but for `reserve` runs is spent."""
+        """Run pairs until everything is decided, or the budget is spent except `reserve` runs."""
         while self.open and not self.base_failed:
             if not self._one_round(self.open, reserve):
                 return
             self._judge()
 
     def refine(self, entry: Entry) -> None:
-        """More pairs of a winner until its gain is known as closely as findings are told, or the budget is spent."""
+        """Run more pairs of a winner until its gain is known as closely as findings report it, or the budget is
+        spent.
+        """
         while entry.state == WON and len(entry.logs) < MOST_PAIRS and not self.base_failed:
             half = half_width(entry.pairs, entry.error)
             if half is not None and half <= LEAST_GAIN:
@@ -90,12 +92,12 @@ class Race:
 
     @property
     def base_failed(self) -> str:
-        """Why the base cannot be run any more; "" where it can."""
+        """Why the base fails by now; "" where it runs."""
         return self._base_failed if self._base_failures >= _MOST_BASE_FAILURES else ""
 
     @property
     def open(self) -> list[Entry]:
-        """Those that are undecided."""
+        """Undecided entries."""
         return [entry for entry in self.entries if entry.state == OPEN]
 
     def _one_round(self, entries: Sequence[Entry], reserve: int) -> bool:
@@ -110,7 +112,7 @@ class Race:
         return bool(entries)
 
     def _within_budget(self, entries: Sequence[Entry], reserve: int) -> Sequence[Entry]:
-        """Those of which two more rounds can be paid, or else one round of the first."""
+        """Entries for which two more rounds are affordable, or else the first for one round."""
         if not self.journal.affords(2 + reserve):
             return ()
         ahead = sorted(entries, key=_ahead)
@@ -183,8 +185,9 @@ def _why_lost(entry: Entry) -> str:
 
 
 def _is_clearly_better(rival: Entry, entry: Entry) -> bool:
-    """True where the rival, another value of the same setting, was faster in every common round, two at least, and on
-    the whole by more than findings are told for; or where it has won, and this one is no faster."""
+    """True where the rival, another value of the setting, was faster in each of at least two common rounds and by a
+    reportable gain overall; or where it has won and this one is no faster.
+    """
     if rival is entry or rival.candidate.group != entry.candidate.group or rival.state not in (OPEN, WON):
         return False
     both = sorted(set(rival.logs) & set(entry.logs))

@@ -27,8 +27,7 @@ _SKIP = 5
 
 @dataclass
 class Search:
-    """Record of how it went. `chosen`: the entry of the settings to keep, on top of the command as it is; None without
-    any."""
+    """State of a search. `chosen`: the entry of settings to keep, on top of the given command; None without any."""
 
     tried: list[Entry] = field(default_factory=list)
     added: list[Entry] = field(default_factory=list)  # on top of the best one
@@ -46,7 +45,7 @@ class Search:
 
 
 def diagnose(journal: TrialJournal) -> Path:
-    """The first run, traced. Returns its run folder. Raises NoUsableInput where it tells nothing."""
+    """Make the first run, traced; return its run folder. Raises NoUsableInput where it gives no findings."""
     steps = journal.state.options.steps
     plan = RunPlan(WARM_UP, steps)
     window = Window(min(_SKIP, WARM_UP), min(_WINDOW_STEPS, steps))
@@ -130,7 +129,7 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
 
 
 def _is_borne_out(winner: Entry) -> bool:
-    """True where a winner is certain by all of its pairs, those that refined its gain too. One that is not is open."""
+    """True where a winner remains certain over all of its pairs, including those that refined its gain."""
     if winner.state != WON:
         return False
     if winner.gain is not None and winner.gain.low is not None and winner.gain.low > 0:
@@ -142,8 +141,9 @@ def _is_borne_out(winner: Entry) -> bool:
 def affordable(
     journal: TrialJournal, candidates: Sequence[TrialCandidate], reserve: int
 ) -> tuple[list[TrialCandidate], list[TrialCandidate]]:
-    """The candidates that the budget takes to the first look of the test, at least one, and the others: what the
-    findings suggest first, each by predicted gain."""
+    """Candidates that the budget carries to the first look of the test, at least one, and the rest: suggestions of
+    findings first, each by predicted gain.
+    """
     ranked = sorted(candidates, key=lambda candidate: (candidate.is_variant, -candidate.predicted.share))
     runs = int(journal.left_s / journal.usual_s) if journal.usual_s else len(ranked) * 99
     count = len(ranked)
@@ -180,8 +180,9 @@ def _share(entry: Entry) -> float:
 
 
 def _further(first: Entry, winners: Sequence[Entry], tried: Sequence[Entry]) -> list[Entry]:
-    """Entries that may gain beside the best one: the other winners, then what lost alone, as its bottleneck may have
-    been hidden behind the first one; each by its predicted gain."""
+    """Entries that may gain on top of the best: other winners, then losers, whose bottleneck may have been hidden; each
+    by predicted gain.
+    """
 
     def predicted(entry: Entry) -> float:
         return -entry.candidate.predicted.share

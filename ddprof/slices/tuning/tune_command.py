@@ -141,7 +141,7 @@ def _started(out: Path, options: object) -> tuple[Path, TuneState]:
 
 
 def _ask(state: TuneState, yes: bool) -> None:
-    """Say what is going to be run, and wait for a yes."""
+    """Print the planned runs, and wait for a yes."""
     words = shlex.join(state.options.command)
     minutes = state.options.budget_s / 60
     say(f"this runs the command many times, for {minutes:.3g} min at most, and ends each run after some steps: {words}")
@@ -227,7 +227,7 @@ class TuneView:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """The line at the bottom, where somebody watches."""
+        """Show a status line at the bottom of a terminal."""
         if not self._console.is_terminal:
             yield
             return

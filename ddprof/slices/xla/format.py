@@ -1,8 +1,8 @@
 """XPlane profiles (`*.xplane.pb`) of JAX, TensorFlow and torch_xla: planes of hosts and devices, lines of spans.
 
-Of a GPU its streams are work, of a TPU the lines "XLA Ops" and "Async XLA Ops"; other lines of a device tell the same
-once more, by module, step or name scope. Steps are marks with a number on the host, as StepTraceAnnotation of
-jax.profiler makes them, else the device's line "Steps". A file holds one process; each of its devices is a part.
+Work is on a GPU's streams, and on a TPU's lines "XLA Ops" and "Async XLA Ops"; other lines of a device repeat it by
+module, step or name scope. Steps are marks with a number on the host, as StepTraceAnnotation of jax.profiler makes
+them, else the device's line "Steps". A file holds one process; each of its devices is a part.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _device(columns: EventColumns, plane: Plane, has_marks: bool) -> None:
 
 
 def _work(plane: Plane) -> Iterator[tuple[int, tuple[object, str]]]:
-    """(stream, line) of the lines that are work: what says it once more by module, step or scope is none."""
+    """(stream, line) of the lines with work, without those that repeat it by module, step or scope."""
     streams = [(int(found["number"]), one) for one in plane.lines if (found := _STREAM.match(one[1])) is not None]
     yield from streams or [(number, one) for number, one in enumerate(plane.lines) if one[1] in _XLA_OPS]
 
@@ -255,8 +255,7 @@ class Plane:
 
 
 def leaves(spans: Spans) -> Array:
-    """Flags of spans that hold no other of their line: a loop or a call is the operations inside it. In order of
-    starts."""
+    """Mask of spans, in order of starts, without another inside: a loop or a call is the operations inside it."""
     end = spans.start_ns + spans.dur_ns
     holds = np.zeros(len(end), bool)
     holds[:-1] = (spans.start_ns[1:] < end[:-1]) & (end[1:] <= end[:-1])

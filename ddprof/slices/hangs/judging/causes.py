@@ -1,5 +1,4 @@
-"""Judgement of what came first, where several groups are stuck: who waits for whom, followed to where nobody waits any
-more."""
+"""The first cause where several groups are stuck: waits followed to a rank that waits for no other."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ _LAST = 2**63  # when something happened of which nobody knows the time
 
 @dataclass(frozen=True)
 class FirstCause:
-    """Record of what kind it is, the ranks that it begins with, and what is stuck because of it (None: nothing
-    known)."""
+    """The first cause: its kind, the ranks that it begins with, and what is stuck because of it (None: unknown)."""
 
     kind: str
     ranks: tuple[int, ...]
@@ -91,8 +89,9 @@ def _cause_of(
 
 
 def _is_elsewhere(evidence: RankEvidence) -> bool:
-    """True where a rank whose calls nobody knows is in no collective: no signal ended it, because it holds the
-    interpreter, or its innermost line is the user's own."""
+    """True where a rank without recorded calls is in no collective: it holds the interpreter, so that no signal ended
+    it, or its innermost line is the user's own.
+    """
     return evidence.ending.how == "ended" or (bool(evidence.frames) and not is_library(evidence.frames[0]))
 
 

@@ -38,7 +38,9 @@ def stuck_in(job: JobGroup) -> Stuck | None:
 
 
 def difference(calls: Sequence[Call]) -> str:
-    """Words on how calls of one number differ: "operation", "shape", "dtype"; "" where they can be one collective."""
+    """The first difference between calls of one number: "operation", "shape", "dtype"; "" where they can be one
+    collective.
+    """
     first = calls[0]
     for other in calls[1:]:
         if first.op != other.op:

@@ -1,4 +1,4 @@
-"""The process groups of a job: what each rank says of them, put together."""
+"""Process groups of a job, merged from the ranks' statements."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ def job_groups(ranks: Sequence[RankEvidence]) -> list[JobGroup]:
 
 
 def _is_silent(evidence: RankEvidence) -> bool:
-    """True where a rank without a call in a group made none; of a killed one whose numbers are not known it is
-    assumed."""
+    """True where a rank without a call in a group made none; assumed for a killed one without call numbers."""
     return evidence.ending.how == "killed" if evidence.is_partial else evidence.has_calls
 
 
@@ -69,7 +68,7 @@ def _stated_for(rank: int, candidates: set[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _callers(name: str, ranks: Sequence[RankEvidence]) -> tuple[int, ...]:
-    """Members of a group whose ranks nobody states: the whole job where it is the default group, else its callers."""
+    """Members of a group that no rank states: the whole job for the default group, else its callers."""
     if name in ("", "0"):
         worlds = {e.world_size for e in ranks if e.world_size}
         return tuple(range(worlds.pop())) if len(worlds) == 1 else tuple(e.rank for e in ranks)

@@ -53,8 +53,7 @@ def _first_stuck(ends: Ends, sent: dict[int, Call], awaited: dict[int, Call]) ->
 
 
 def _differ(send: Call, receive: Call) -> bool:
-    """True where what is received has another shape; recorders keep the tensor as input of one and output of the
-    other."""
+    """True where the received shape differs; recorders keep the tensor as input of one side and output of the other."""
     given, taken = (call.input_sizes or call.output_sizes for call in (send, receive))
     return bool(given and taken and given != taken)
 

@@ -1,4 +1,4 @@
-"""From what is known of each rank -> the verdict."""
+"""Verdict on a hang or failure from the evidence on each rank."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _STATES = {
 
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
-    """Why the job hangs or has failed. `hang_seen`: it was found to hang while it ran, so that a call that its ranks
-    were inside when they were stopped is no ordinary one."""
+    """Why the job hangs or failed. `hang_seen`: it was seen hanging while it ran, so that a call its ranks were stopped
+    in is not an ordinary one.
+    """
     known = from_stacks(with_failed_calls(with_late_kills(ranks)))
     groups = job_groups(known)
     stuck = [found for job in groups if (found := stuck_in(job)) is not None] + stuck_messages(known)
@@ -70,7 +71,7 @@ def _timeout_s(cause: FirstCause, ranks: Sequence[RankEvidence]) -> float | None
 
 
 def _frame(cause: FirstCause, blamed: RankEvidence | None) -> StackFrame | None:
-    """The line that the cause is at: of the call that was made, or of what the rank does instead."""
+    """The line of the cause: that of its call, or of what the rank does instead."""
     stuck = cause.stuck
     if stuck is not None and stuck.passed:
         return user_frame(stuck.passed[0].instead.frames)
@@ -81,8 +82,7 @@ def _frame(cause: FirstCause, blamed: RankEvidence | None) -> StackFrame | None:
 
 
 def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
-    """True where ranks that were stopped from outside had waited longer than is usual; others are judged as they
-    are."""
+    """True where ranks stopped from outside had waited longer than usual; True for any others."""
     inside = [e for e in ranks if e.rank in stuck.entered]
     failed = any(e.ending.how in ("error", "killed", "finished") for e in ranks)
     if failed or stuck.differs or any(e.seen_ns is None for e in inside):

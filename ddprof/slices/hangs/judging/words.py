@@ -16,7 +16,7 @@ _SHOWN = 160  # characters of an exception's message
 
 
 def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    """Words on what came first and who waits because of it. `of`: what is known, by rank; `groups`: by name."""
+    """The first cause and who waits because of it, in one sentence. `of`: evidence by rank; `groups`: by name."""
     return _SAY[cause.kind](cause, of, groups)
 
 
@@ -49,7 +49,7 @@ def group_words(name: str, groups: Mapping[str, Group]) -> str:
 
 
 def where_of(evidence: RankEvidence | None) -> str:
-    """Words on where a rank was when it was seen last: "is in train.py:31 in load()"; "" where nobody knows."""
+    """Last position of a rank: "is in train.py:31 in load()"; "" where unknown."""
     line = line_words(user_frame(evidence.frames)) if evidence is not None else ""
     return f"is at {line}{_workers(evidence)}" if line and evidence is not None else ""
 
@@ -77,7 +77,7 @@ def _who(ranks: tuple[int, ...]) -> str:
 
 
 def _waiters(stuck: Stuck | None, groups: Mapping[str, Group], but: tuple[int, ...] = ()) -> str:
-    """ "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" where nobody waits."""
+    """ "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" where none waits."""
     ranks = () if stuck is None else tuple(rank for rank in stuck.entered if rank not in but)
     if stuck is None or not ranks:
         return ""

@@ -1,4 +1,4 @@
-"""From what the user named to what is known of each rank: run folders, folders of dumps and stacks, single files."""
+"""Evidence on each rank from the user's paths: run folders, folders of dumps and stacks, single files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LARGEST_TEXT_BYTES = 4 << 20  # of a file of stacks: ten thousand threads
 
 @dataclass
 class _Gathered:
-    """Record of what was found of one rank so far; of a restarted rank only its last life."""
+    """Evidence on one rank so far; of a restarted rank only its last life."""
 
     restart: int = 0
     left: Left | None = None
@@ -52,8 +52,9 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence of each rank, in rank order. `hang_seen`: the job was found to hang while it ran. `end`: of
-    the job, as its manifest tells it; None without one."""
+    """Evidence on each rank, in rank order. `hang_seen`: the job was seen hanging while it ran. `end`: of the job by
+    its manifest; None without one.
+    """
 
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
@@ -62,7 +63,7 @@ class Gathered:
 
 
 def collect(paths: Sequence[str]) -> Gathered:
-    """Record of what is known of each rank. Raises NoUsableInput where a path is none."""
+    """Evidence on each rank. Raises NoUsableInput where a path does not exist or is not readable."""
     notes: list[HealthNote] = []
     found: dict[int, _Gathered] = {}
     for path in _files(paths, notes):
@@ -84,7 +85,7 @@ def collect(paths: Sequence[str]) -> Gathered:
 
 
 def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
-    """Files that may tell something, texts included, which no analysis of traces looks at."""
+    """Files that may be evidence, including texts that no trace analysis reads."""
     for path in paths:
         if is_url(path):
             yield from _stored(path)
@@ -184,7 +185,7 @@ def _rank(name: str) -> int | None:
 
 
 def _of(rank: int | None, name: str, found: dict[int, _Gathered]) -> _Gathered | None:
-    """Place to put what a file says; None where its rank is not known, or has begun again since."""
+    """The rank's evidence to extend; None where the rank is unknown, or has restarted since."""
     if rank is None:
         return None
     restarted = _RESTART.match(name)
@@ -227,25 +228,26 @@ def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
 
 
 def _told_last(of: _Gathered, asked: Left) -> tuple[StackFrame, ...]:
-    """The stack of the training thread as it was told last: by the rank itself, or by a file of stacks."""
+    """The training thread's latest stack: from the rank itself, or from a file of stacks."""
     answered = frames_of(asked.frames)
     return answered if answered and (asked.at_ns or 0) > of.frames_ns else of.frames or answered
 
 
 def _alive_ns(of: _Gathered, asked: Left) -> int | None:
-    """The last sign of life of a rank that could not say how it ended."""
+    """Last sign of life of a rank without a recorded end; None without any."""
     return max(asked.at_ns or 0, of.frames_ns, of.sampled.seen_ns if of.sampled else 0) or None
 
 
 def _seen_after(calls: tuple[Call, ...], sampled: WorkerEvidence | None) -> tuple[StackFrame, ...]:
-    """The stack that was sampled last, unless a later call tells better where the rank was."""
+    """The last sampled stack, unless a later call shows better where the rank was."""
     last_ns = max((call.entered_ns or 0 for call in calls), default=0)
     return sampled.frames if sampled is not None and sampled.seen_ns > last_ns else ()
 
 
 def _is_latest(asked: Left, of: _Gathered) -> bool:
-    """True where the calls that a rank told while its job hung are of its last step: as its ranks are ended one by one,
-    gloo counts calls as ended that were cut off."""
+    """True where the calls reported during the hang are of the rank's last step. While ranks are ended one by one, gloo
+    counts calls that were cut off as ended.
+    """
     if of.left is None or of.recorded is None or asked.steps_total is None:
         return True
     return of.left.steps_total is not None and of.left.steps_total - asked.steps_total <= 1

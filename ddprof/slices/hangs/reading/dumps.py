@@ -44,7 +44,7 @@ def groups_in(dump: CallDump) -> dict[str, Group]:
 
 
 def calls_in(dump: CallDump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
-    """The calls in the order in which they were made. `groups` tell which ranks exchange a message."""
+    """Calls in the order in which they were made. `groups`: give the ranks of a message."""
     messages: Counter[tuple[str, str, int, int]] = Counter()
     found: list[tuple[RecordedCall, Call]] = []
     from_the_start = not dump.entries or not dump.entries[0].record_id  # else messages cannot be counted
@@ -112,14 +112,14 @@ def _call(entry: RecordedCall, group: str, number: int, op: str, done: bool, pee
 
 
 def _done(entry: RecordedCall) -> bool:
-    """NCCL says so; what it retired without completing has timed out. Gloo only retires what has ended."""
+    """True for calls that NCCL completed (a call that it retired otherwise has timed out), or gloo retired."""
     if _is_gloo(entry):
         return bool(entry.retired)
     return entry.state == "completed" or entry.time_discovered_completed_ns is not None
 
 
 def _ends(entry: RecordedCall) -> tuple[str, int, int] | None:
-    """("send" or "recv", own number in the group, the other's); None of what closes a batch of messages."""
+    """("send" or "recv", own number in the group, the other's); None for the record that closes a batch of messages."""
     found = _MESSAGE.search(entry.profiling_name or "")
     return (found[1], int(found[2]), int(found[4])) if found else None
 

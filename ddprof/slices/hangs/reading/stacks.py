@@ -22,7 +22,7 @@ MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
 
 @dataclass(frozen=True)
 class ThreadStack:
-    """One thread, its frames innermost first; `is_main` None where the text does not say."""
+    """One thread, its frames innermost first; `is_main` is None where the text does not state it."""
 
     name: str
     frames: tuple[StackFrame, ...]
@@ -38,13 +38,13 @@ class StackText:
 
 
 def has_stacks(head: str) -> bool:
-    """True where a text begins as one of the two does."""
+    """True where a text begins as one of the two formats."""
     lines = head.splitlines()
     return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
 
 
 def parse_stacks(text: str) -> StackText:
-    """The last dump of the text: a process may have been asked several times."""
+    """The last dump in the text, as a process may have been dumped several times."""
     threads: list[tuple[str, bool | None, list[StackFrame]]] = []
     fatal = ""
     seen: set[str] = set()

@@ -31,7 +31,7 @@ def rows_of(calls: Sequence[LoggedCalls], sizes: Mapping[str, int]) -> tuple[Cal
 
 
 def findings_of(straggling: Sequence[LoggedStraggling], iterations: IterationSummary | None) -> Iterator[LogFinding]:
-    """Time that the writing rank waited for others, where most of its communication is that."""
+    """Findings on waits of the writing rank for others, where these are most of its communication."""
     beyond, transfer = sum(row.beyond_ms for row in straggling), sum(row.transfer_ms for row in straggling)
     whole = beyond + transfer
     if whole <= 0 or beyond < _MOSTLY_WAITING * whole:
@@ -69,8 +69,9 @@ def _row(call: LoggedCalls, members: int | None) -> CallRow:
 
 
 def _factor(call: LoggedCalls, members: int | None) -> float | None:
-    """Factor that the logged size is multiplied with to be what a rank's link carries; None where the group's size is
-    needed and unknown, or the log's own rate does not say what was logged."""
+    """Factor from the logged size to the bytes on a rank's link; None where the group's size is needed and unknown, or
+    the log's own rate does not show which size was logged.
+    """
     found = _VERB.match(call.op)
     if found is None:
         return 1.0

@@ -34,7 +34,7 @@ def explain_log(source: Source) -> LogReport:
 
 
 def said_aside(source: Source) -> str | None:
-    """Words on what a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
+    """A log's statement on the whole run, beside traces, in one line; None where it holds no number."""
     try:
         log = read_training_log(source)
     except NoUsableInput:
@@ -85,7 +85,7 @@ def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
 
 
 def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
-    """Times that their lines print and that cannot be of one iteration: a note, and the clock is believed."""
+    """Findings on printed times that cannot be of one iteration; the clock is used instead."""
     if not log.means:
         return
     number, printed_ms, ms = log.means[0]

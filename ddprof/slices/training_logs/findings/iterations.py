@@ -1,4 +1,4 @@
-"""Time that an iteration takes and how evenly, from the lines about iterations."""
+"""Time and spread of iterations, from the lines about iterations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
 
 
 def _usual_ms(iterations: Sequence[LoggedIteration]) -> float:
-    """Time that takes longer is an outlier."""
+    """Upper limit of a usual iteration, ms; longer ones are outliers."""
     times = [iteration.mean_ms for iteration in iterations]
     middle = median(times)
     return middle + OUTLIER * median(abs(time - middle) for time in times)

@@ -1,4 +1,4 @@
-"""Nesting: which timer is part of which: what lies inside another must not be added to it.
+"""Nesting of timers: a timer inside another must not be added to it.
 
 Megatron-LM (training/training.py, core/pipeline_parallel/schedules.py, core/distributed/finalize_model_grads.py):
 `forward-backward` holds the passes and the messages between stages, and, since the schedule finishes the gradients
@@ -24,7 +24,7 @@ def parent(name: str, known: Collection[str]) -> str | None:
 
 
 def depth(name: str, known: Collection[str]) -> int:
-    """Number of timers that lie around it."""
+    """Number of timers around it."""
     of = parent(name, known)
     return 0 if of is None else 1 + depth(of, known)
 

@@ -1,9 +1,9 @@
-"""Timers of named ranks -> who is slow, iteration after iteration.
+"""Slow ranks by timers of named ranks, iteration by iteration.
 
-Ranks of one tensor-parallel group wait for each other inside a pass, so that it is groups that are compared, each by
-its shortest rank; and only groups of one pipeline stage, which do the same work. Megatron numbers ranks tensor-parallel
-first and pipeline stages last (`--use-tp-pp-dp-mapping` aside). With context or expert parallelism passes hold
-collectives across those groups, and nobody is named.
+Ranks of one tensor-parallel group wait for each other inside a pass, so groups are compared, each by its shortest rank,
+within a pipeline stage, where they do the same work. Megatron numbers ranks tensor-parallel first and pipeline stages
+last (`--use-tp-pp-dp-mapping` aside). With context or expert parallelism passes hold collectives across those groups,
+and nobody is named.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Timers -> one row each, typical of an iteration, with its share of it; and what the rows show."""
+"""Typical timers of an iteration, one row each with its share, and findings on them."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
 
 
 def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | None) -> bool:
-    """True where shares are of the iteration: not where the timers are longer, as those are that count several."""
+    """True where shares are of the iteration; False for longer timers, which count several iterations."""
     outermost = sum(row.longest_ms for row in rows if row.depth == 0)
     return iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
 
 
 def findings_of(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator[LogFinding]:
-    """Loading, communication outside computation, and ranks that are far apart. `whole`: what the shares are of."""
+    """Findings on loading, exposed communication, and unequal ranks. `whole`: the base of the shares."""
     yield from _loading(rows, whole)
     yield from _synchronising(rows, whole)
     yield from _apart(rows, whole, stages)

@@ -1,4 +1,4 @@
-"""Progress bars of tqdm and rich, as Hugging Face's Trainer and Lightning draw them: how far, and for how long.
+"""Progress bars of tqdm and rich, as drawn by Hugging Face's Trainer and Lightning: steps done and elapsed time.
 
   1%|▏         | 10/1000 [00:21<35:12,  2.13s/it]
 Epoch 0:  93% 1586/1702 [12:50<00:56,  2.06it/s, loss=0.158, v_num=0]

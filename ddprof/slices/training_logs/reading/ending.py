@@ -1,4 +1,4 @@
-"""End of a log: with a traceback, or out of memory, and after which iteration."""
+"""End of a log: a traceback or out of memory, and the last iteration before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a log line: "key: value | key: value", or with "=", as iteration lines and timers are written."""
+"""Key-value pairs of a log line: "key: value | key: value", or with "=", as in lines of iterations and timers."""
 
 from __future__ import annotations
 

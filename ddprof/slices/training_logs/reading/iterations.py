@@ -46,7 +46,7 @@ _MOST_MS = 1e9  # twelve days: no iteration
 
 
 class LoggedRecord(NamedTuple):
-    """Record of what a line says of an iteration. `ms`: None where only the line's clock tells how long it took."""
+    """An iteration from one line. `ms`: None where only the line's clock gives its time."""
 
     number: int
     ms: float | None

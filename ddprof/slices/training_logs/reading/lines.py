@@ -1,4 +1,4 @@
-"""Lines of a text log, whoever wrote and collected it: who a line is from, and its text without colours and prefixes.
+"""Lines of a text log: the writer of each, and its text without colours and prefixes.
 
 Launchers mark lines with their rank (torchrun `[default0]:` and `[rank0]:`, `srun --label`, `mpirun --tag-output`, the
 host name that DeepSpeed's pdsh puts there), collectors with a time. Most of a log is settings, warnings and lines of
@@ -30,7 +30,7 @@ _FROM = re.compile(
 
 
 class LogLine(NamedTuple):
-    """One line: its writer as the launcher marks it, what the launcher and collector put before it, and the rest."""
+    """One line: its writer as the launcher marks it, the prefix of launcher and collector, and the rest."""
 
     who: str
     prefix: str
@@ -55,7 +55,7 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
 
 
 def wanted(text: bytes, reads_on: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
-    """The lines that hold one of `WORDS`; every line while `reads_on` says so."""
+    """Lines with one of `WORDS`; every line while `reads_on` is true."""
     found = {word: at for word in WORDS if (at := text.find(word)) >= 0}
     at = 0
     while at < len(text):

@@ -18,8 +18,7 @@ from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines,
 
 
 def read_training_log(source: Source) -> TrainingLog:
-    """Record of what a log says, framework by framework. Raises NoUsableInput where no line of it holds a number we
-    know."""
+    """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
     timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
     sizes: dict[str, int] = {}

@@ -106,7 +106,7 @@ class TimerLines:
         return found is not None
 
     def _flat(self, who: str, text: str, found: re.Match[str]) -> None:
-        """DeepSpeed's timers of micro steps are parts of those of the step, which it logs as well."""
+        """Add timers of one line; DeepSpeed's of micro steps are parts of those of the step, which it logs too."""
         marked = _WHO.search(text)
         rank = one_rank(found["rank"] or (marked["rank"] if marked else None))
         keys = [key.strip() for key in re.findall(r"([\w/ -]{1,100}):", found["rest"])]
@@ -123,7 +123,7 @@ class TimerLines:
 
 
 def without_microsteps(readings: list[TimerReading]) -> list[TimerReading]:
-    """The readings without those of micro steps where the same timer is there for the whole step."""
+    """Readings without micro-step timers that exist for the whole step too."""
     names = {reading.name for reading in readings}
     parts = {name for name in names if name.endswith(_MICROSTEP) and name.removesuffix(_MICROSTEP) in names}
     return [reading for reading in readings if reading.name not in parts]

@@ -1,4 +1,4 @@
-"""Time that iterations took, from what their lines say: the time printed, held against the clock of the lines.
+"""Times of iterations from their lines: the printed time, checked against the lines' clock.
 
 Several programs print the mean since the start in their first lines, and some in all of them. No iteration takes longer
 than lies between its line and the one before it, so that a time which does is such a mean, and the clock decides; a
@@ -70,7 +70,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
 
 
 def by_clock(records: Sequence[LoggedRecord]) -> Timed:
-    """Iterations of lines that have a clock alone: each span is long enough to be told by it."""
+    """Iterations of lines with only a clock, in spans long enough for its resolution."""
     timed = Timed()
     anchor: LoggedRecord | None = None
     for record in records:

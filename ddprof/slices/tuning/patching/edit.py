@@ -15,7 +15,7 @@ _EXCLUDES = {"fused": "foreach", "foreach": "fused"}
 
 
 class NotEdited(Exception):
-    """A call that cannot be edited with certainty; the message says why."""
+    """A call that cannot be edited safely; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _without_comment(libcst: Any, space: Any) -> Any:
 
 
 def _check(before: str, after: str) -> None:
-    """Nothing but one call may differ, and no comment may be gone. Raises NotEdited."""
+    """Raise NotEdited where more than one call differs, or a comment is gone."""
     try:
         ast.parse(after)
     except SyntaxError:
@@ -157,8 +157,9 @@ def _check(before: str, after: str) -> None:
 
 @dataclass(frozen=True)
 class EditableCall:
-    """A constructor or function of torch: the packages from which it is imported, its names, and how many arguments
-    may be given by position without reaching one that is set by name."""
+    """A constructor or function of torch: its packages and names, and the number of positional arguments that do not
+    reach one set by name.
+    """
 
     package: str
     names: tuple[str, ...]
@@ -186,7 +187,7 @@ BY_OTHER_NAMES = {(FSDP1, "reshard_after_forward"), (FSDP1, "backward_prefetch")
 
 
 def is_call_of(qualified: str, target: str) -> bool:
-    """True where a qualified name, as the imports of a script give it, is what makes objects of a kind."""
+    """True where a qualified name from a script's imports creates objects of a kind."""
     editable = EDITABLE.get(target)
     if editable is None:
         return False

@@ -1,4 +1,4 @@
-"""A unified diff of the scripts for several fixes, as `git apply` takes it, and what it leaves to people."""
+"""A unified diff of the scripts for several fixes, for `git apply`, and the fixes left to people."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _text(path: Path) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as git counts them: a form feed or a carriage return ends none."""
+    """Lines as git counts them: form feeds and carriage returns do not end one."""
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 

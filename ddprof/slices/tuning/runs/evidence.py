@@ -1,4 +1,4 @@
-"""Record of what one run left in its folder: step times of the job, what each rank had trained, why it failed."""
+"""Evidence in a run's folder: step times of the job, each rank's trained state, reason of a failure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RankLeft(Struct):
 
 
 class AppliedOutcome(Struct):
-    """Record of what became of one setting, over all ranks."""
+    """Outcome of one setting over all ranks."""
 
     setting: str
     applied: bool
@@ -88,7 +88,7 @@ def ranks_left(folder: Path) -> list[RankLeft]:
 
 
 def applied_rows(folder: Path) -> tuple[AppliedOutcome, ...]:
-    """Outcome of the settings of a run; () where it is not known."""
+    """Outcomes of a run's settings; () where unknown."""
     return _manifest(folder).applied
 
 
@@ -132,8 +132,7 @@ def run_step_us(steps_us: Sequence[float]) -> float | None:
 
 
 def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
-    """Fields: what each rank had trained as the run was ended after the planned number of steps; values of the first
-    ranks."""
+    """Each rank's trained state when the run was ended after the planned steps; values of the first ranks."""
     return {
         str(rank.rank): Held(
             rank.trial.parameters.digest,
@@ -157,7 +156,7 @@ def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
 
 
 def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) -> str:
-    """Why a fix is not in force, where none of its settings was applied anywhere; "" where one was, or nobody says."""
+    """Why a fix has no effect: none of its settings was applied anywhere; "" where one was, or it is unknown."""
     mine = [row for row in rows if row.setting in wanted]
     if not mine or any(row.applied for row in mine):
         return ""
@@ -165,7 +164,7 @@ def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) ->
 
 
 def reason(log: Path, code: int | None) -> str:
-    """Why a run failed, in a line, from the end of what it printed."""
+    """Why a run failed, in a line, from the end of its output."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG_BYTES))

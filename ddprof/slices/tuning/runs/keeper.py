@@ -54,7 +54,7 @@ class Family:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def end(self) -> int:
-        """End what is still there, gently first. Returns how many processes were left after the first one had ended."""
+        """End remaining processes, gently first. Returns the number left when the first one had ended."""
         if self.code is None:
             _send(self._root.pid, signal.SIGTERM)
             self._until(lambda: self.code is not None, _TERM_S)
@@ -131,7 +131,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def main() -> None:
-    """Run the command to its end, or until told."""
+    """Run the command to its end, or until told to stop."""
     timeout_s, log, *command = sys.argv[1:]
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)

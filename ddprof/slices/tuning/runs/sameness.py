@@ -56,7 +56,7 @@ def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:
 
 
 def _distance(first: Mapping[str, Held], second: Mapping[str, Held]) -> float:
-    """Distance of the sampled values: the length of their difference over their own."""
+    """Relative distance of the sampled values: norm of their difference over their own."""
     apart, size = 0.0, 0.0
     for rank in set(first) & set(second):
         a, b = first[rank].sample, second[rank].sample

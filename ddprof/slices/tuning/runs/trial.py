@@ -38,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """Record of what is to be run: in which folder, with which candidates applied, for how long at most."""
+    """A run to make: its folder, the candidates to apply, and its time limit."""
 
     label: str
     folder: Path

@@ -15,12 +15,10 @@ from ddprof.slice import all_slices
 
 @dataclass(frozen=True)
 class FailureAnswer:
-    """A slice's answer on failed jobs; both functions raise NoUsableInput where they can read no evidence. ¶
+    """A slice's answer on failed jobs; both functions raise NoUsableInput where they can read no evidence.
+
     `of_ended`: on the job of a run folder whose manifest says that it failed or hung; None where a person ended it.
     `of_paths`: on any job's files, even while it runs.
-
-    `of_ended`: of the job of a run folder, which its manifest says failed or hung; None where somebody just ended it.
-    `of_paths`: of what any job left, be it that it still runs.
     """
 
     of_ended: Callable[[str], Failure | None]

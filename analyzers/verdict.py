@@ -24,10 +24,9 @@ MAINLY_COMPUTE = (
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
-    """The headline: the first finding above info, else the largest cause of the ledger. ¶ `steps`: of the report; where
-    unprofiled steps differ, a gain is said to be of a traced step.
+    """The headline: the first finding above info, else the largest cause of the ledger.
 
-    `steps`: of the report that it heads: a gain is of a traced step where one without the profiler is clearly another.
+    `steps`: of the report; where unprofiled steps differ, a gain is said to be of a traced step.
     """
     serious = [f for f in diagnosis.findings if severity_of(f, measures.step_us) != "info"]
     if serious:

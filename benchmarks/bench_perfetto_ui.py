@@ -51,7 +51,7 @@ class _Handler(SimpleHTTPRequestHandler):
         super().__init__(*args, **more)
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Serve the UI's files and the trace."""
         if self.path.endswith(("vizviewer_info", "file_info")):
             self._answer(b"{}", "application/json")
         elif self.path.endswith("localtrace"):
@@ -67,7 +67,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: requests are not worth a line each."""
+        """Log nothing."""
 
 
 def write_trace(slices: int, ranks: int, path: Path) -> int:

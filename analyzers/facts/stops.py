@@ -93,10 +93,9 @@ def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) 
 
 
 def _fallback(trace: RankTrace, place: Array, owner: Array) -> Array:
-    """Second key of the stretch after each bound but the last, for rare pairs of bounds; NULL for none. ¶ A stretch at
-    the beginning of a compiled call belongs to that call, any other to the surrounding code.
+    """Second key of the stretch after each bound but the last, for rare pairs of bounds; NULL for none.
 
-    A stretch at the beginning of a compiled call is of that call, whatever follows. Any other is of the code around.
+    A stretch at the beginning of a compiled call belongs to that call, any other to the surrounding code.
     """
     begins_call = (place % 2 == 0) & of_kinds(trace.events["kind"], CALLS)[owner]
     return np.asarray(np.where(begins_call, place, NULL)[:-1])

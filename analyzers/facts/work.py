@@ -25,8 +25,7 @@ def host_work(facts: RankFacts) -> Intervals:
 
 
 def free_host(facts: RankFacts) -> Intervals:
-    """Intervals in which the host is free to run: not blocked, loading, collecting, allocating or saving. ¶ On a CPU
-    rank: time between operators that is booked to host_launch.
+    """Intervals in which the host is free to run: not blocked, loading, collecting, allocating or saving.
 
     On a CPU rank: time between operators that is booked to host_launch.
     """
@@ -72,10 +71,9 @@ def step_compute_ns(facts: RankFacts) -> Array:
 
 @remembered
 def step_of_launch(facts: RankFacts) -> Array:
-    """Position of the step that launched each device operation; -1 outside all steps. Needs at least one step. ¶ Work
-    launched before the recording belongs to no step, although it runs in the first ones.
+    """Position of the step that launched each device operation; -1 outside all steps. Needs at least one step.
 
-    What was launched before the recording is of no step, though it runs while the host is in the first ones.
+    Work launched before the recording belongs to no step, although it runs in the first ones.
     """
     issued = issued_ns(facts.device_ops)
     step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
@@ -135,11 +133,10 @@ def called_ns(facts: RankFacts) -> Array:
 
 
 def blocked_launches(ops: Table) -> Array:
-    """Mask of operations whose launch call waited for room in the queue; shape (device_ops,). ¶ Such an operation has a
-    full queue before it; one that starts at once met an idle device. The call of a copy may wait for the copy itself.
+    """Mask of operations whose launch call waited for room in the queue; shape (device_ops,).
 
-    Such an operation has all that fills the queue before it: one that starts at once met an idle device. The call of a
-    copy may wait for the copy itself.
+    Such an operation has a full queue before it; one that starts at once met an idle device. The call of a copy may
+    wait for the copy itself.
     """
     return np.asarray(_long_launches(ops) & ~stalled_launches(ops))
 

@@ -27,10 +27,9 @@ DEAREST_LAUNCH_NS = 1_000_000
 
 @dataclass(frozen=True)
 class Starved:
-    """Idle time of one device before launches still to come, by reason; disjoint, own clock. ¶ `interval_ns`: the
-    rank's usual time between two launches; 0 with fewer than two.
+    """Idle time of one device before launches still to come, by reason; disjoint, own clock.
 
-    `interval_ns`: the usual time between two launches of the rank; 0 where fewer than two are known.
+    `interval_ns`: the rank's usual time between two launches; 0 with fewer than two.
     """
 
     launching: Intervals

@@ -96,11 +96,10 @@ def _copied_bytes(facts: RankFacts) -> float:
 
 def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
     """Time of the passes over the optimizer's, relative to the typical rank, shape (ranks,). None where shapes tell
-    more, or the optimizer is not marked or too short. ¶ Ranks hold equal shares of parameters: a slow CPU prolongs
-    optimizer and passes alike, a larger batch only the passes.
+    more, or the optimizer is not marked or too short.
 
-    The optimizer works on parameters, of which ranks have equal shares: a slow CPU takes longer for them and for the
-    passes alike, a larger batch for the passes only.
+    Ranks hold equal shares of parameters: a slow CPU prolongs optimizer and passes alike, a larger batch only the
+    passes.
     """
     found = []
     for facts in ranks:

@@ -128,12 +128,10 @@ def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
 
 
 def _step_label(facts: RankFacts, when: Array) -> Array:
-    """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside. ¶
+    """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside.
+
     0 where the profiler marks no steps. Outside the steps of a file that recorded some in part, order means nothing:
     the label is one that no other rank has.
-
-    0 for all instants where steps are not marked by the profiler. Outside of the steps of a file that recorded some in
-    part only, the order says nothing: a label that no other rank has.
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)

@@ -94,11 +94,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
-    """Candidates for CPU ranks whose threads compete for cores. ¶ The cost of the waits lies between nothing (cores
-    were never idle) and all of them (an operator waits for its last thread); the price is the middle.
+    """Candidates for CPU ranks whose threads compete for cores.
 
-    What the waits cost lies between nothing (the cores were never idle) and all of them (threads of an operator wait
-    for the last one of theirs): the price is the middle.
+    The cost of the waits lies between nothing (cores were never idle) and all of them (an operator waits for its last
+    thread); the price is the middle.
     """
     over = oversubscribed(measures.job.ranks)
     waited = traced_shares(measures.job.ranks).waited

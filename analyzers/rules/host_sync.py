@@ -80,11 +80,10 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
 
 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
-    """True where most idle time around blocking calls may be waits for unmatched peers. ¶ A host that refills the queue
-    launches; an idle host waits or runs Python. A file analyzed alone has peers if it is named for its rank.
+    """True where most idle time around blocking calls may be waits for unmatched peers.
 
-    A host that refills the queue launches; one of which nothing is recorded waits, or runs Python. A file that is
-    analyzed alone has peers where it is named for its rank, whether or not anything connects it to their files.
+    A host that refills the queue launches; an idle host waits or runs Python. A file analyzed alone has peers if it is
+    named for its rank.
     """
     job = measures.job
     has_peers = len(job.ranks) > 1 or job.ranks[0].identity.source == "file name"

@@ -28,10 +28,9 @@ from ddprof.units import format_ranks, format_share, format_us
 
 
 def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
-    """Work of each stage at its peers' pace, us per step, without the excess of slow devices. ¶ The typical replica's
-    where the stage has several.
+    """Work of each stage at its peers' pace, us per step, without the excess of slow devices.
 
-    Of the typical replica where the stage has several.
+    The typical replica's where the stage has several.
     """
     slow = slow_devices(measures)
     own = [us / slow.get(p, 1.0) for p, us in enumerate(measures.stage_work_us.tolist())]

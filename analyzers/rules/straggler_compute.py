@@ -63,10 +63,9 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
 
 
 def slowed_down(measures: Measures) -> dict[int, Onset]:
-    """Positions of ranks whose devices became slow during the recording and stayed so, with the onset. ¶ Equal kernels
-    are compared, so their work did not change; no other rank may show such a step.
+    """Positions of ranks whose devices became slow during the recording and stayed so, with the onset.
 
-    The same kernels are compared, so that these ranks have no other work; the rest of the ranks must show no such step.
+    Equal kernels are compared, so their work did not change; no other rank may show such a step.
     """
     slowdown, least = measures.compute, execution_of(measures.job).limits.min_compute_excess
     usable = np.isfinite(slowdown.per_step).all(axis=1) & (slowdown.coverage >= MIN_COVERAGE)

@@ -167,10 +167,9 @@ def _times(factor: float) -> str:
 
 
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:
-    """Candidate for one rank that is last far more often than chance by its host, although no host is slow overall. ¶
-    `sure_share`: share of all waiting that must be charged to such a rank.
+    """Candidate for one rank that is last far more often than chance by its host, although no host is slow overall.
 
-    `sure_share`: of all waiting, what must be charged to a rank that is last more often than chance.
+    `sure_share`: share of all waiting that must be charged to such a rank.
     """
     job = measures.job
     found = latest_rank(job, HOST_CAUSES)

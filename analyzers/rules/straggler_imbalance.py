@@ -63,13 +63,10 @@ def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[
 
 
 def burdened(measures: Measures, least: float) -> Array:
-    """Positions that compute longer than their peers in nearly every step, beyond their pace. ¶ Pace is the time of
-    equal kernels. Ranks with larger batches, or with work that their peers do not have, count as having their peers'
-    pace. Where batches are larger in every step, most steps suffice, as the machine disturbs some.
+    """Positions that compute longer than their peers in nearly every step, beyond their pace.
 
-    Pace: how long the same kernels take. A rank that is fed more has its peers' pace, whatever its kernels take, and so
-    has one that runs what its peers do not. Where a rank is fed that much more in every step, that it computes longer
-    in most of them will do: what else the machine runs disturbs a step here and there.
+    Pace is the time of equal kernels. Ranks with larger batches, or with work that their peers do not have, count as
+    having their peers' pace. Where batches are larger in every step, most steps suffice, as the machine disturbs some.
     """
     pace = measures.compute.factor.copy()
     pace[list(measures.alone)] = 1.0

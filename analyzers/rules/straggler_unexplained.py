@@ -115,11 +115,10 @@ def _waited_us(measures: Measures, blame: Table) -> float:
 
 def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> Array:
     """Mask of rows that a finding explains: it names the culprit, or is of the whole job and covers the cause of the
-    delay. ¶ A rank that idles for covered causes while its peers wait has no second reason to be late: ranks that began
-    apart stay apart, and all that the last one does while others wait is charged to it.
+    delay.
 
-    A rank that idles for the covered causes while its peers wait for it has no second reason to be late: ranks that
-    began apart stay apart, and whatever the last one does while the others wait is charged to it.
+    A rank that idles for covered causes while its peers wait has no second reason to be late: ranks that began apart
+    stay apart, and all that the last one does while others wait is charged to it.
     """
     explained = np.zeros(len(blame), bool)
     for candidate in found:

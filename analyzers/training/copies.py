@@ -77,10 +77,9 @@ def _is_whole(model: ReplicatedModel) -> bool:
 
 
 def sums_every_gradient(job: JobFacts) -> bool:
-    """True where all ranks sum, in every step, tensors of every gradient's size or of all together. ¶ Sums of
-    activations (manual tensor parallelism) or of some gradients (experts owned by ranks) do not count.
+    """True where all ranks sum, in every step, tensors of every gradient's size or of all together.
 
-    Sums of activations (tensor parallelism by hand) and of some gradients only (experts that ranks own) are not that.
+    Sums of activations (manual tensor parallelism) or of some gradients (experts owned by ranks) do not count.
     """
     steps = min((len(facts.steps) for facts in job.ranks), default=0)
     counts = _summed_sizes(job)

@@ -95,10 +95,9 @@ def places(
     bins: int,
     ranks: Numbers | None = None,
 ) -> dict[str, Any]:
-    """Places of hits in a window of some lanes: their rows, and the bins with hits, by lane and by rank. ¶ `ranks`:
-    further ranks with bins.
+    """Places of hits in a window of some lanes: their rows, and the bins with hits, by lane and by rank.
 
-    `ranks`: further ranks to tell the bins of.
+    `ranks`: further ranks with bins.
     """
     index = timeline.index
     shown = {timeline.lanes[lane].rank for lane in lanes}

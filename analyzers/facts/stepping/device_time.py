@@ -97,10 +97,9 @@ def _first_of(ops: Table, track: int) -> int:
 
 
 def _is_held_up(ops: Table, row: int, mark_ns: int) -> bool:
-    """True where the operation was queued for longer than a launch takes, and for most of the time since the mark. ¶
-    Queueing begins when its call has returned; time inside the call (loading code, staging a copy) is the host's.
+    """True where the operation was queued for longer than a launch takes, and for most of the time since the mark.
 
-    It is in the queue once its call has returned: what happens inside (loading code, staging a copy) is the host's.
+    Queueing begins when its call has returned; time inside the call (loading code, staging a copy) is the host's.
     """
     start, returned = int(ops["start_ns"][row]), int(ops["launch_end_ns"][row])
     return returned != NULL and start - returned > max(MAX_LAUNCH_LATENCY_NS, returned - mark_ns)

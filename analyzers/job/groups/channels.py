@@ -46,10 +46,9 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
 
 def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
     """(track, sorted ends, step number of each) of every stream with nameless collectives, sorted by kinds of
-    operations, their number in the usual step, and stream order. ¶ Numbers are NULL outside all steps and where the
-    profiler has not numbered them.
+    operations, their number in the usual step, and stream order.
 
-    The number is NULL outside of all steps and where the profiler has not numbered them.
+    Numbers are NULL outside all steps and where the profiler has not numbered them.
     """
     comms = facts.comms
     nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
@@ -91,12 +90,10 @@ def _shared(channels: Sequence[tuple[Array, Array]]) -> list[Array]:
 
 
 def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
-    """Clusters of ranks whose ends (shape (ranks, operations)) differ by a constant, 0 on one host. ¶ The closest join
-    first, and every member must fit every other: of two ranks on another host at a constant distance, only one leaves
-    at the same time.
+    """Clusters of ranks whose ends (shape (ranks, operations)) differ by a constant, 0 on one host.
 
-    The closest join first, and every member must be together with every other: of two ranks of another host that both
-    keep a constant distance, only one leaves at the same time.
+    The closest join first, and every member must fit every other: of two ranks on another host at a constant distance,
+    only one leaves at the same time.
     """
     left = list(range(len(ends)))
     clusters = []

@@ -91,12 +91,10 @@ def _places(part: Array, at_ns: Array) -> Array:
 
 def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
     """Each rank's kernels against its typical peer's (lower median over ranks of the mean over steps), where most
-    ranks, at least two, ran them alike. ¶ A rank whose launches of a kernel differ in number from most ranks' has other
-    places: it is compared by name if its whole step repeats that many times. Where most ranks differ among themselves,
-    none is compared.
+    ranks, at least two, ran them alike.
 
-    Where a rank launches a kernel more or less often than most do in a step, its places are not theirs: it is compared
-    by name if it runs all of the step so many times as often. Where most do not launch it equally often, nobody is.
+    A rank whose launches of a kernel differ in number from most ranks' has other places: it is compared by name if its
+    whole step repeats that many times. Where most ranks differ among themselves, none is compared.
     """
     numbers = {name: at for at, name in enumerate(dict.fromkeys(name for own in ranks for name in own.names))}
     names = [np.array([numbers[name] for name in own.names], np.int64)[own.name] for own in ranks]
@@ -131,13 +129,10 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
 
 
 def _in_each_step(found: Sequence[Compared]) -> list[Compared]:
-    """Comparisons with the expected time of each kernel scaled to the typical rank's time in the same step. ¶ Some
-    steps' batches are longer on all ranks, which only shapes would show. And where two ranks each lack another launch
-    record, all places after it hold other work, of which the shorter passes for typical: both would seem slow.
+    """Comparisons with the expected time of each kernel scaled to the typical rank's time in the same step.
 
-    Batches of one step are longer than those of another on all ranks, and where shapes were not recorded nothing else
-    says so. And of two ranks that each lack the record of another launch, every place after it holds other work, of
-    which the shorter is called typical: both seem slow.
+    Some steps' batches are longer on all ranks, which only shapes would show. And where two ranks each lack another
+    launch record, all places after it hold other work, of which the shorter passes for typical: both would seem slow.
     """
     if not found:
         return []

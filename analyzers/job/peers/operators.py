@@ -41,11 +41,10 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
 
 def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     """Elements of operators' tensors per step, without tensors that all ranks have (weights); float, shape (ranks,
-    steps). ¶ None where ranks differ clearly in the operators they run, or all have equal shapes. Enlarging a batch may
-    add an operator.
+    steps).
 
-    None where ranks run operators of a good part of their time more often than others do, or all of them have the same
-    shapes. What makes a batch larger may be an operator more.
+    None where ranks differ clearly in the operators they run, or all have equal shapes. Enlarging a batch may add an
+    operator.
     """
     steps = min((len(facts.steps) for facts in ranks), default=0)
     ran = [operators_run(facts, steps) for facts in ranks]

@@ -172,10 +172,9 @@ class _Search:
     def _member(
         self, place: int, position: int, at_ns: int, after_ns: int, within_ns: float, on_host: bool
     ) -> _Member | None:
-        """A rank's part when others resumed and reached the place at `at_ns` (reference clock), `after_ns` later. ¶ It
-        resumed with them or, for device operations, had ended earlier and stood still; otherwise None.
+        """A rank's part when others resumed and reached the place at `at_ns` (reference clock), `after_ns` later.
 
-        It resumed with them, or, of operations on devices, it had ended before and stood still. None for all else.
+        It resumed with them or, for device operations, had ended earlier and stood still; otherwise None.
         """
         own, clock = self._standstills[position], self._clocks.at(position, place)
         if clock is None:

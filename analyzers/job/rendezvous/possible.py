@@ -39,10 +39,9 @@ def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
 
 
 def _is_impossible(compared: ClockDifference) -> bool:
-    """True where no offset and drift of the clocks lets every member arrive before any left. ¶ Uses operations whose
-    length both ranks know, as a flight recorder may know no end.
+    """True where no offset and drift of the clocks lets every member arrive before any left.
 
-    Of operations whose length both ranks know: a flight recorder may know no end.
+    Uses operations whose length both ranks know, as a flight recorder may know no end.
     """
     known = (compared.most_ns > compared.difference_ns) & (compared.difference_ns > compared.least_ns)
     if not known.any():

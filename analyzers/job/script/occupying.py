@@ -36,9 +36,9 @@ MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, 
 
 def occupying_line(facts: RankFacts, cause: str) -> str | None:
     """The script function, in words, with most of a cause's host spans; None where recorded ranges hold most of them,
-    or no frames were recorded. ¶ A library's function is shown with the script line that called it.
+    or no frames were recorded.
 
-    A library's function is told with the line of the script that called it.
+    A library's function is shown with the script line that called it.
     """
     if not has_frames(facts):
         return None

@@ -54,11 +54,10 @@ def _moved(facts: RankFacts, shift: int) -> RankFacts:
 
 
 def _shift(reference: Array, reference_place: Array, start: Array, place: Array) -> int | None:
-    """Number of steps by which `start` begins after `reference`; None where most steps disagree. ¶ `place`: steps from
-    its rank's first to each. Ranks are in step at the last steps; the first ones depend on when a recording began.
+    """Number of steps by which `start` begins after `reference`; None where most steps disagree.
 
-    `place`: how many steps after its rank's first each begins. The last steps begin with all ranks in step, the first
-    where a rank's recording does.
+    `place`: steps from its rank's first to each. Ranks are in step at the last steps; the first ones depend on when a
+    recording began.
     """
     half = float(np.median(np.diff(reference))) / 2
     after = np.clip(np.searchsorted(reference, start), 1, len(reference) - 1)

@@ -30,10 +30,9 @@ class CpuShares:
         return np.asarray(self.waited / np.maximum(self.on_cpu, 1e-9))
 
     def own(self, position: int, noise: float) -> float:
-        """A rank's share of its own excess compute, CPU waits included, rather than the machine's. ¶ `noise`: relative
-        excess below which computing longer is not the rank's own, as caches and cores are shared.
+        """A rank's share of its own excess compute, CPU waits included, rather than the machine's.
 
-        `noise`: computing longer by less than this, relative, is none of its own: caches and cores are shared.
+        `noise`: relative excess below which computing longer is not the rank's own, as caches and cores are shared.
         """
         others = np.delete(self.on_cpu, position)
         usual = float(np.median(others)) if len(others) else 0.0

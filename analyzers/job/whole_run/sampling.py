@@ -60,8 +60,7 @@ def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
 
 
 def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
-    """True where the first batches of all ranks contain an equal tensor; None where a rank has no fingerprints. ¶ One
-    equal tensor is enough: inputs may be augmented at random, labels are not.
+    """True where the first batches of all ranks contain an equal tensor; None where a rank has no fingerprints.
 
     One equal tensor is enough: inputs may be augmented at random, labels are not.
     """

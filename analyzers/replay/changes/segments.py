@@ -44,10 +44,9 @@ def scaled_to_peers(
 
 def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]) -> Array | None:
     """Factor, at most 1, for each operation of the first rank's device that brings its segment's compute to the other
-    ranks' typical time in that segment and step; None as in `scaled_to_peers`. ¶ `issued_ns`, `dur_ns`: of each rank's
-    operations; other work than compute has duration 0.
+    ranks' typical time in that segment and step; None as in `scaled_to_peers`.
 
-    `issued_ns`, `dur_ns`: of each rank's operations; what is no compute has a duration of 0.
+    `issued_ns`, `dur_ns`: of each rank's operations; other work than compute has duration 0.
     """
     places = _places(ranks)
     if places is None:

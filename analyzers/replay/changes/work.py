@@ -43,10 +43,9 @@ def _as_peers(change: Change, rank: RankGraph, graph: Graph, measures: Measures)
 
 
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """In every step each rank computes for the mean time of all ranks (OSDI'25: the mean for compute). ¶ CPU ranks do
-    so in every segment, where segments are comparable, so that equal work (an optimizer) stays.
+    """In every step each rank computes for the mean time of all ranks (OSDI'25: the mean for compute).
 
-    CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
+    CPU ranks do so in every segment, where segments are comparable, so that equal work (an optimizer) stays.
     """
     balanced = _balanced_hosts(graph, measures)
     if balanced is not None:

@@ -184,10 +184,9 @@ def _doubt(measures: Measures, traffic: Traffic) -> str | None:
 
 
 def _moves_at_one_rate(traffic: Traffic) -> bool:
-    """True where the transfers take little more in total than at the rate of the fastest calls. ¶ The rest would be
-    waiting. A single call has no rate to compare with.
+    """True where the transfers take little more in total than at the rate of the fastest calls.
 
-    One call has no rate to be held against.
+    The rest would be waiting. A single call has no rate to compare with.
     """
     timed = traffic.times_us > 0
     if timed.sum() < 2:

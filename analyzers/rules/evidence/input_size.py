@@ -15,9 +15,8 @@ from ddprof.units import format_ranks
 
 def fed_longer(measures: Measures, time_us: Array) -> Array:
     """Mask of ranks whose larger batches explain their excess over the typical rank in a time of each; shape (ranks,).
-    ¶ A device's host launches the same kernels for any batch size, so there the device must take longer too.
 
-    The host of a device launches the same kernels, however large: there the device must take longer, too.
+    A device's host launches the same kernels for any batch size, so there the device must take longer too.
     """
     usable = np.isfinite(time_us) & (time_us > 0)
     if not usable.any():
@@ -30,10 +29,9 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
 
 
 def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """The fix for batches with more samples on some ranks; None where they have not, or were not counted. ¶ `position`:
-    the rank with the largest batches.
+    """The fix for batches with more samples on some ranks; None where they have not, or were not counted.
 
-    `position`: of the rank with the largest.
+    `position`: the rank with the largest batches.
     """
     words = batch_words(measures.job.ranks, position)
     if words is None or "samples" not in words:

@@ -39,10 +39,9 @@ def ranks_of_stage(measures: Measures, positions: Sequence[int]) -> tuple[int, .
 
 
 def unknown_peers(measures: Measures) -> str:
-    """Why ranks cannot be compared, "" where they can. ¶ Kernels of devices are compared by name and shape across
-    stages; CPU ranks by all that they do.
+    """Why ranks cannot be compared, "" where they can.
 
-    Kernels of devices are compared by name and shape, whatever stage they are of; CPU ranks by all that they do.
+    Kernels of devices are compared by name and shape across stages; CPU ranks by all that they do.
     """
     job = measures.job
     if job.pipeline is not None or execution_of(job).peers_by_kernel or not unmatched_messages(measures):

@@ -79,7 +79,7 @@ class Way:
 class Exhibit:
     """One chart. `id` names it in addresses; without a chart the sheet is the exhibit. `listings` end it.
 
-    `ways`: where it leads, in the dashboard, which alone can show it.
+    `ways`: links, for the dashboard only.
 
     `follows`: which of the filters ("ranks", "steps") choose what it shows; under any other it says that it does not.
     """

@@ -66,11 +66,10 @@ def _now() -> tuple[int, Counters]:
 
 def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
     """Elapsed wall time, CPU time of the training thread, the longest wait for a CPU among it and the threads that
-    compute with it, and threads of the script that compute; ns. ¶ Libraries start the threads that compute with it.
-    Operators do not wait for threads of the script, whose spinning would pass for a busy machine.
+    compute with it, and threads of the script that compute; ns.
 
-    Libraries start the threads that compute with it. No operator waits for one that the script started: with a thread
-    that spins, that would pass for a busy machine.
+    Libraries start the threads that compute with it. Operators do not wait for threads of the script, whose spinning
+    would pass for a busy machine.
     """
     now, later = _now()
     spent = {

@@ -67,10 +67,9 @@ def end(
 
 
 def last_line(path: Path, summary: RunSummary, first_window_step: int | None) -> str:
-    """The closing line of `ddprof run`: what was captured, its cost, and the next command. ¶ `first_window_step`: where
-    the first window was planned, None without one.
+    """The closing line of `ddprof run`: what was captured, its cost, and the next command.
 
-    `first_window_step` is where the first window was planned, None where none was.
+    `first_window_step`: where the first window was planned, None without one.
     """
     shown = os.path.relpath(path)
     shown = str(path) if shown.startswith("..") else shown

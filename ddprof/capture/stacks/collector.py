@@ -49,9 +49,9 @@ class Phases(Protocol):
 
 class ThreadCollector:
     """Samples the thread `thread` every `period_ns` (0: never) while `collect` runs in its own thread and is not
-    `paused`. ¶ `spent_ns`: training-thread time spent on samples.
+    `paused`.
 
-    `spent_ns`: what the samples took of the training thread's time.
+    `spent_ns`: training-thread time spent on samples.
     """
 
     def __init__(self, tracker: Phases) -> None:

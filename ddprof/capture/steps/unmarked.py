@@ -26,11 +26,9 @@ _MAX_MODULES = 64  # counted while the root module is not known
 
 
 class UnmarkedSteps:
-    """Marks steps by batches, module calls and backward passes until an optimizer steps. Its callers are guarded. ¶
-    `mark()` ends a step; `may_mark(kind)` must allow a kind before it marks steps; `root_found(module)` receives the
-    module whose calls count.
+    """Marks steps by batches, module calls and backward passes until an optimizer steps. Its callers are guarded.
 
-    `mark()` ends a step; `may_mark(kind)` is asked as a kind begins to mark steps; `root_found(module)` is told of the
+    `mark()` ends a step; `may_mark(kind)` must allow a kind before it marks steps; `root_found(module)` receives the
     module whose calls count.
     """
 

@@ -133,7 +133,7 @@ def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
 
 
 def redacted_data(data: Something, key: bytes, names: Mapping[str, str] | None = None) -> Something:
-    """Plain data outside any report, redacted. ¶ `names`: further secrets -> their kind.
+    """Plain data outside any report, redacted.
 
     `names`: further secrets -> their kind.
     """

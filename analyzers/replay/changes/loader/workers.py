@@ -73,12 +73,10 @@ def _most_on_a_host(measures: Measures) -> int:
 
 
 def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step_us: float) -> float:
-    """Least step that the host's cores allow, as training and loading share them, us. ¶ `step_us`: the step with every
-    batch ready, in which ranks train on their share of the cores (longer operators waited for one). 0 where the cores
-    or the loader's CPU share are unknown.
+    """Least step that the host's cores allow, as training and loading share them, us.
 
-    `step_us`: the step with every batch ready; ranks train no longer than that, each on its share of the cores (what
-    operators take beyond was waiting for one). 0 where the number of cores or the loader's CPU share is unknown.
+    `step_us`: the step with every batch ready, in which ranks train on their share of the cores (longer operators
+    waited for one). 0 where the cores or the loader's CPU share are unknown.
     """
     known = [c.mean_ns * c.cpu_share for c in costs if c.cpu_share is not None]
     if not cores or not known:

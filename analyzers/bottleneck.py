@@ -36,7 +36,7 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     largest = max(mean, key=lambda cause: mean[cause])
     if largest != "compute" and any(change.kind != "scale_compute" for change in changes):
         largest = "compute"  # the ledger is the recorded run's: what was changed there says nothing about now
-    return Bottleneck(largest, f"{CAUSES[largest].words}; no rule knows a further fix above 3 %", None)
+    return Bottleneck(largest, f"{CAUSES[largest].words}; no further fix above 3 % found", None)
 
 
 def _candidates(measures: Measures) -> list[Candidate]:

@@ -32,7 +32,7 @@ def unmatched_words(measures: Measures) -> str:
         return ""
     return (
         f"in {format_us(lost_us)} of communication per step the partner was not traced: waiting and transfer cannot be "
-        "told apart"
+        "separated"
     )
 
 

@@ -41,5 +41,5 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
     mine, usual = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
     return (
         f"{format_ranks(candidate.ranks)} takes {format_us(float(mine))} per step without its waits, the other ranks "
-        f"{format_us(float(usual))}: it makes nobody wait"
+        f"{format_us(float(usual))}: no rank waits for it"
     )

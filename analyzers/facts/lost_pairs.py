@@ -33,7 +33,7 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
     if lost < MIN_LOST * max(len(steps) - 1, 1) or lost <= LOST_SHARE * launches:
         return []
     issue = f"{trace.path}: {format_share(lost / launches)} of the operators that launch work did so in one step only"
-    return [HealthNote(issue, "launches are missing: no finding about the host rests on this time", "error")]
+    return [HealthNote(issue, "launches are missing, so no finding about the host uses this time", "error")]
 
 
 def _calls(trace: RankTrace, steps: Table) -> list[tuple[Array, Array]]:

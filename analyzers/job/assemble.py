@@ -195,7 +195,7 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.append(
             HealthNote(
-                f"{len(missing)} of {world_size} ranks were not traced: {shown}",
+                f"{len(missing)} of {world_size} ranks {'was' if len(missing) == 1 else 'were'} not traced: {shown}",
                 "waits for them are charged to no rank; if their node wrote to another folder, give both folders",
             )
         )

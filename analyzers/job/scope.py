@@ -15,7 +15,7 @@ MOST = 0.5  # of the recording: what is left is the smaller part, and start-up g
 LEAST_NS = 10_000
 COMMUNICATION_ONLY = "the trace records communication only"
 NOTHING_COMPUTED = "nothing is computed in the one step that was recorded; record later steps"
-ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
+ONE_STEP_LEFT = "one step is left of a damaged recording; it may be one-off work, such as a first batch"
 
 
 @remembered
@@ -38,7 +38,7 @@ def start_up_only(job: JobFacts) -> str | None:
     """Why no part of the job is known to recur (one-off work, or mostly start-up); None where some is."""
     if none_is_steady(job.ranks, job.left_out):
         told = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
-        return f"all that the ranks recorded in common occurred once ({told}); record later steps"
+        return f"all steps that the ranks have in common are one-off ({told}); record later steps"
     starting = [intervals.length(start_up(f.once, f.steps)) for f in job.ranks]
     walls = [int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks]
     if sum(starting) <= MOST * sum(walls):

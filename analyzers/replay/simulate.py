@@ -137,7 +137,7 @@ def _program(graph: Graph, scenario: Scenario) -> Program:
     kind, links = program.kind, program.links
     if scenario.dissolved:
         links = [tuple(i for i in met if i not in scenario.dissolved) for met in links]
-    if scenario.on_time:  # nobody waits for these ranks: they arrive, and it does not count
+    if scenario.on_time:  # no rank waits for these ranks: they arrive, and it does not count
         early = _of_ranks(graph, program, scenario.on_time)
         links = [
             () if is_early and node == Node.POST else met

@@ -36,7 +36,7 @@ from ddprof.findings import Abstention, Alters, Candidate, Change, Evidence, Fix
 from ddprof.units import format_bytes, format_share, format_us
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
-_HIDDEN = "compute can hide them only where it does not need their data at once"
+_HIDDEN = "compute can hide a transfer only if it does not need the data at once"
 _WAITED_FOR = "compute needs their data at once, so only a faster link helps"
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
@@ -50,7 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         traffic = exposure.traffic
         yield Candidate(
             id=RULE.id,
-            summary=f"{_volume(traffic.total_bytes)}{traffic.op} per step saturates the link",
+            summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
@@ -74,8 +74,10 @@ def _fix(role: str, hook: str) -> Fix:
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),
-            suggested="keep these groups inside NVLink; check the NCCL transport, and the bandwidth it reaches",
-            why=f"their purpose was not recorded; {_HIDDEN}" if role.startswith(_UNKNOWN) else _WAITED_FOR,
+            suggested="keep these groups inside NVLink; check the NCCL transport and its bandwidth",
+            why=f"the purpose of these groups was not recorded; {_HIDDEN}"
+            if role.startswith(_UNKNOWN)
+            else _WAITED_FOR,
             source="ml-engineering",
         )
     if not hook:
@@ -83,7 +85,7 @@ def _fix(role: str, hook: str) -> Fix:
             setting="how often gradients are reduced",
             suggested="once for two batches, whose gradients are accumulated",
             patch="with model.no_sync():  # the first of every two batches\n    loss(first).backward()",
-            why="half the bytes per batch; in 16 bit they would take longer, because cores cast and add them",
+            why="half the bytes per batch; 16-bit gradients would take longer, as cores cast and add them",
             source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
             alters=Alters.UPDATES,
         )
@@ -99,7 +101,7 @@ def _fix(role: str, hook: str) -> Fix:
 
 
 def _volume(size_bytes: float) -> str:
-    return f"{format_bytes(size_bytes)} of " if size_bytes else "the volume of "
+    return f" ({format_bytes(size_bytes)} per step)" if size_bytes else ""
 
 
 def _link_of(role: str) -> str:

@@ -59,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{words} calls per step hold the ranks for {format_us(lost_us)} "
+                f"{words} calls per step block the ranks for {format_us(lost_us)} "
                 f"({format_share(lost_us / measures.step_us)} of the step)"
             ),
             *_longest(measures, worst),
@@ -114,8 +114,8 @@ def _fix(calls: set[str]) -> Fix:
             setting="barriers in the training loop",
             current=", ".join(sorted(calls)),
             suggested="none",
-            patch="# dist.barrier()  # the gradients' all-reduce orders the ranks already",
-            why="every rank stops until the last one has come, although no data is exchanged",
+            patch="# dist.barrier()  # the gradients' all-reduce synchronizes the ranks already",
+            why="every rank waits for the last one, although no data is exchanged",
             source="torch.distributed.barrier documentation",
             alters=Alters.ORDER,
         )

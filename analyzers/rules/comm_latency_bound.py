@@ -83,9 +83,9 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
     latency = f"{format_us(costs.latency.ns / 1e3)} of a call is latency ({format_share(costs.latency.share)})"
     sized = any(e.traffic.total_bytes for e in found)
     why = (
-        "all messages have one size, if the link is a fast one"
+        "assuming a fast link, as all messages have one size"
         if sized
-        else "no sizes were recorded: the shortest call"
+        else "the shortest call, as no sizes were recorded"
     )
     guess = "" if measured else f" at most ({why})"
     yield Candidate(
@@ -128,8 +128,8 @@ def _fix(measures: Measures) -> Fix:
     buckets = _zero_buckets(measures) if measures.settings.deepspeed.zero_stage else _ddp_buckets(measures)
     if is_new(buckets):
         return buckets
-    why = f"{buckets.setting} is {buckets.suggested} already, so these calls are not of buckets"
-    return _joined("collectives beside the buckets", why)
+    why = f"{buckets.setting} is {buckets.suggested} already, so these calls are not buckets"
+    return _joined("collectives outside the buckets", why)
 
 
 def _joined(setting: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:

@@ -87,8 +87,8 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
         evidence=(
             Evidence(
                 f"{format_us(sum(e.traffic.exposed_us for e in found))} of gathers and reductions per step is exposed: "
-                f"in {passes}, {_held(costs)}; compute that would have hidden {format_us(costs.prefetchable_us)} of "
-                "the gathers is over by then, and reductions hold up the gathers behind them"
+                f"in {passes}, {_held(costs)}; compute that could have hidden {format_us(costs.prefetchable_us)} of "
+                "the gathers has ended by then, and reductions delay the gathers behind them"
             ),
             *exposed_transfer(measures, found[0].traffic),
         ),
@@ -107,13 +107,13 @@ def _earlier(measures: Measures, costs: UnitCosts, ahead: Fix) -> tuple[Fix, ...
 
 def _held(costs: UnitCosts) -> str:
     if costs.host_is_ahead:
-        return "the host launches the gathers early enough, but the device holds them until the unit before is computed"
-    return "the host launches each gather only when the device has computed the unit before"
+        return "the host launches gathers early enough, but the device runs them only after the previous unit"
+    return "the host launches each gather only after the device has computed the previous unit"
 
 
 def _let_ahead() -> Fix:
     return Fix(
-        setting="what keeps the host from being ahead",
+        setting="calls that keep the host from running ahead",
         suggested="no .item(), no copy to the host and no synchronisation inside the passes; compiled blocks",
         why="FSDP launches a gather when the host reaches its unit, so a host that runs ahead prefetches",
         source="torch.distributed.fsdp documentation",
@@ -134,7 +134,7 @@ def _fix(measures: Measures, suggested: str) -> Fix:
         return buckets
     return Fix(
         setting="when gradients are reduced",
-        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
         patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
         why=f"buckets hold {suggested} MiB already, so their size does not delay the reduction",
         source="PyTorch DDP (VLDB'20)",
@@ -160,7 +160,7 @@ def gather_ahead(measures: Measures, forward: bool, backward: bool) -> Fix:
         suggested=BACKWARD_PRE if fsdp.version == 1 and backward and not forward else "gather each unit one unit ahead",
         applies=applies,
         patch=patch,
-        why="the next unit's parameters travel while this one computes; memory for one more gathered unit",
+        why="the next unit is gathered while this one computes; needs memory for one more gathered unit",
         source="torch.distributed.fsdp documentation",
     )
 

@@ -94,7 +94,7 @@ def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
         evidence=(
             Evidence(
                 f"between ranks {words}: {format_us(links.slow_us)} per message against {format_us(links.peer_us)}, "
-                "once both ranks are there",
+                "after both ranks have arrived",
                 numbers[0],
             ),
             *of_ranks(measures, numbers),

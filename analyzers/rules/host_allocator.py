@@ -100,7 +100,7 @@ def _fix(measures: Measures, position: int) -> Fix:
 
 def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:
     worst = sorted(retried, key=lambda rank: -retried[rank])[:4]
-    text = "the allocator freed its whole cache and tried again {} times in this run"
+    text = "the allocator emptied its cache and retried {} times in this run"
     return [Evidence(text.format(retried[rank]), rank) for rank in worst]
 
 
@@ -108,8 +108,8 @@ def _retrying(retried: Mapping[int, int]) -> Candidate:
     """Candidate for retries outside the traced steps, each of which synchronises the device and empties the cache."""
     return Candidate(
         id=RULE.id,
-        summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache and tried "
-        f"again, up to {max(retried.values())} times in the run",
+        summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache "
+        f"and retried, up to {max(retried.values())} times in the run",
         ranks=tuple(sorted(retried)),
         lost_us=0.0,
         changes=(),

@@ -32,13 +32,13 @@ from ddprof.units import format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
 LEAST_US = 1.0  # per step: less is the rounding of a difference
-ONE_STEP = "the one recorded step saves state: how often the job does, and what a step takes without it, is not known"
+ONE_STEP = "the only recorded step saves state, so the frequency of saves and the usual step are unknown"
 FIX = Fix(
     setting="checkpointing",
     current="synchronous",
     suggested="asynchronous, sharded, less often",
     patch="torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path)",
-    why="the copy to host memory is short; serialising and writing can run beside the next steps",
+    why="the copy to host memory is short; serialising and writing can overlap the next steps",
     source="torch.distributed.checkpoint.async_save documentation",
 )
 
@@ -90,7 +90,7 @@ def _doing(line: str | None) -> str:
 def _evaluation(line: str) -> Fix:
     return Fix(
         setting=line,
-        suggested="evaluate on all ranks at once (sharded), less often, or in a job of its own",
+        suggested="evaluate on all ranks at once (sharded), less often, or in a separate job",
         patch="sampler = DistributedSampler(validation, shuffle=False)  # each rank its part; then all_reduce the sums",
         why="ranks that do not evaluate wait for those that do in the next collective",
         source="torch.utils.data.distributed.DistributedSampler documentation",

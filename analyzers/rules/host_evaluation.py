@@ -72,7 +72,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _alone(line: str) -> Fix:
     return Fix(
         setting=line or "evaluation",
-        suggested="evaluate on all ranks at once (sharded), less often, or in a job of its own",
+        suggested="evaluate on all ranks at once (sharded), less often, or in a separate job",
         patch="sampler = DistributedSampler(validation, shuffle=False)  # each rank its part; then all_reduce the sums",
         why="ranks that do not evaluate wait for those that do in the next collective",
         source="torch.utils.data.distributed.DistributedSampler documentation",
@@ -82,7 +82,7 @@ def _alone(line: str) -> Fix:
 def _less(line: str) -> Fix:
     return Fix(
         setting=line or "evaluation",
-        suggested="less often, on fewer batches, under torch.inference_mode(), or in a job of its own",
+        suggested="less often, on fewer batches, under torch.inference_mode(), or in a separate job",
         patch="if step % N == 0:\n    with torch.inference_mode(): ...",
         why="nothing is trained meanwhile",
         source="torch.autograd.grad_mode.inference_mode documentation",

@@ -80,7 +80,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", numbers, target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(float(pauses[worst]))} per step", measures.job.rank_ids[worst]),
+            Evidence(f"collections take {format_us(float(pauses[worst]))} per step", measures.job.rank_ids[worst]),
             *seen.evidence,
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),

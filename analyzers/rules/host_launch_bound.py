@@ -70,7 +70,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(typical)} per step ({format_share(typical / measures.step_us)}) on the typical rank"),
+            Evidence(
+                f"the device waits {format_us(typical)} per step ({format_share(typical / measures.step_us)}) "
+                "on the typical rank"
+            ),
             Evidence(
                 f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average; half of the launches come "
                 f"{format_us(interval_us)} or more after the one before"

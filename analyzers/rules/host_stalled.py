@@ -160,7 +160,7 @@ def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:
 
 def _range(counts: Array) -> str:
     low, high = (f"{count:.0f}" if count >= 2 else f"{count:.2g}" for count in (counts.min(), counts.max()))
-    return f"{low} times" if low == high else f"{low} to {high} times"
+    return f"{low} stalls" if low == high else f"{low} to {high} stalls"
 
 
 def _span(lengths_us: Array) -> str:

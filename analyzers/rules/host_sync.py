@@ -129,7 +129,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(
             Fix(
-                setting="synchronising calls",
+                setting="synchronizing calls",
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read values every N steps",
                 patch=_patch(lines) if lines or (practice.is_pytorch and practice.trains) else None,

@@ -50,7 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         changes=(Change("hide_copies"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(float(copies.max()))} per step", measures.job.rank_ids[worst]),
+            Evidence(f"copies take {format_us(float(copies.max()))} per step", measures.job.rank_ids[worst]),
             *largest_gap(measures, worst, "memcpy"),
         ),
         fixes=(
@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 suggested="True, with non_blocking copies",
                 applies=(("pin_memory", True),),
                 patch="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
-                why="pinned memory is copied at bus speed beside kernels and does not block the host",
+                why="pinned memory copies at bus speed during kernels, without blocking the host",
                 source="PyTorch performance tuning guide; torch.utils.data documentation",
             ),
         ),
@@ -91,7 +91,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
         setting="host memory and bus of " + format_ranks(numbers),
         suggested="the PCIe link at full width and speed, ranks pinned to the NUMA node of their device",
         patch="nvidia-smi -q | grep -A 12 'GPU Link Info'; nvidia-smi topo -m; numactl --cpunodebind=N --membind=N",
-        why="the same bytes take far longer there than on the peers",
+        why="the same bytes take far longer there than on its peers",
         source="nvidia-smi documentation: PCIe generation and link width",
     )
 

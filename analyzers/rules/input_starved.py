@@ -39,8 +39,9 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import whose
 
-UNSEEN = "no DataLoader ranges in the trace, so fetching cannot be told from other host work"
-READY = "the loader's workers make the batches of a step in less than a step: what a fetch takes is the hand-over"
+UNSEEN = "no DataLoader ranges in the trace, so fetching cannot be separated from other host work"
+READY = "the loader's workers make a step's batches in less than a step; fetch time is the hand-over"
+LEAST_WAIT_US = 1.0  # per step: less is the rounding of a difference
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: how long the longest fetch of the others may be
 CLEAR_FACTOR = 10.0  # or this many times the slowest mean of the others: a longer fetch of theirs is then chance
@@ -48,8 +49,8 @@ OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 _LIMITS = {
     "": "",
     "cores": "; the cores of this host cannot make a batch per step: make the batch cheaper too",
-    "turns": "; its workers fetch one after the other: give each a file or connection of its own, or drop the lock",
-    "processes": "; not even these deliver a batch per step: fetch samples of a batch side by side, or from nearer by",
+    "turns": "; its workers fetch one at a time: give each its own file or connection, or drop the lock",
+    "processes": "; even these deliver less than a batch per step: fetch samples in parallel, or from closer storage",
 }
 PERSISTENT_FIX = Fix(
     setting="persistent_workers",
@@ -57,7 +58,7 @@ PERSISTENT_FIX = Fix(
     suggested="True",
     patch="DataLoader(..., persistent_workers=True)",
     applies=(("persistent_workers", True),),
-    why="processes that live on have their data set, and the first batches of an epoch, ready",
+    why="persistent workers keep their data set and prefetch the first batches of an epoch",
     source="torch.utils.data.DataLoader documentation",
 )
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
@@ -166,14 +167,16 @@ def _has_unknown_workers(measures: Measures) -> bool:
 def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None) -> Fix:
     """More workers: enough for a batch per step without waiting where capture timed them; else twice as many."""
     workers = measures.settings.loader.num_workers
-    why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches beside compute"
+    why = "workers prepare batches during compute"
+    if waited_us >= LEAST_WAIT_US:
+        why = f"each step waits {format_us(waited_us)} for its batch; {why}"
     arguments = execution_of(measures.job).loader_arguments
     if _has_unknown_workers(measures):
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, up to the number of cores",
             patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor=4, persistent_workers=True{arguments})",
-            why=why + "; the present number is not in the trace",
+            why=why + "; the trace lacks the present number",
             source="torch.utils.data.DataLoader documentation",
         )
     if needs is None:
@@ -240,12 +243,12 @@ def _own_files(cost: FetchCost) -> Fix:
     """The fix for a lock: separate files per worker. More workers would only wait longer for it."""
     ranks = cost.timed.turn_ranks
     owner = "every worker" if ranks < 2 else "every worker of every rank"
-    gain = f"more workers win nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
+    gain = f"more workers gain nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
     if cost.timed.alone_ns:
-        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for a turn"
+        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for the lock"
     return Fix(
         setting="dataset",
-        suggested=f"a file, connection or shard of its own for {owner}, no shared lock",
+        suggested=f"a separate file, connection or shard for {owner}, no shared lock",
         patch="DataLoader(..., worker_init_fn=lambda worker: get_worker_info().dataset.open())  # not in __init__",
         why=gain,
         source="timed inside the loader by ddprof",
@@ -300,7 +303,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.RECORDED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            Evidence(f"{format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
+            Evidence(f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst])),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
@@ -323,7 +326,7 @@ def _remade_workers(measures: Measures) -> Candidate | None:
     in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
     if starts.share < in_loader / 2:
         return None
-    summary = f"the loader's worker processes are made again for every epoch: {format_share(starts.share)} of the run"
+    summary = f"the loader's workers are restarted every epoch: {format_share(starts.share)} of the run"
     return over_the_run(RULE.id, summary, measures, starts, "starts of workers", PERSISTENT_FIX)
 
 
@@ -368,7 +371,7 @@ def _loader_fix(line: str) -> Fix:
         current="runs in the training loop",
         suggested="runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
         patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
-        why="the device waits while the training thread prepares its batch; workers prepare it beside the step before",
+        why="the device waits while the training thread prepares its batch; workers do so during the previous step",
         source="torch.utils.data.DataLoader documentation",
     )
 

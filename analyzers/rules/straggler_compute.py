@@ -116,7 +116,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, unknown)
         return
     if execution_of(job).computes_on_host and any(facts.torn_steps or len(facts.steps) == 1 for facts in job.ranks):
-        yield Abstention(RULE.id, "one step, or what is left of a damaged file, shows no slow core: chance is as large")
+        yield Abstention(RULE.id, "a single step, or a damaged file, cannot show a slow core beyond chance")
         return
     slow = slow_devices(measures)
     if not np.isfinite(slowdown.factor).any() and not np.isfinite(measures.pace.factor).any():
@@ -142,7 +142,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"same {execution.work_noun}, {max(factors):.2f}x the typical peer's time {_when(measures, worst)}",
+                f"the same {execution.work_noun} take {max(factors):.2f}x the typical peer's time "
+                f"{_when(measures, worst)}",
                 measures.job.rank_ids[worst],
             ),
             *said,
@@ -178,7 +179,7 @@ def _fed(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting="what " + format_ranks(numbers) + (" is fed" if len(numbers) == 1 else " are fed"),
         suggested="as much as the other ranks: samples of like lengths in each batch",
-        why="how much the ranks are fed was not recorded, and the same operators take longer for longer samples, too",
+        why="batch sizes were not recorded, and the same operators also take longer for longer samples",
         source="torch.utils.data.distributed.DistributedSampler documentation; OSDI'25 section 5",
     )
 

@@ -120,17 +120,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
     worst = int(chosen[int(np.argmax(factors))])
+    whose = f"hosts of {format_ranks(numbers)} take" if len(numbers) > 1 else f"host of {format_ranks(numbers)} takes"
     yield Candidate(
         id=RULE.id,
-        summary=f"the host of {format_ranks(numbers)} takes {_times(max(factors))} as long as its peers "
-        "to launch a step",
+        summary=f"the {whose} {_times(max(factors))} as long as {'their' if len(numbers) > 1 else 'its'} peers to launch a step",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"{format_us(float(measures.host.time_us[worst]))} of host time per step against {format_us(typical)}",
+                f"host time per step: {format_us(float(measures.host.time_us[worst]))}, "
+                f"on the typical rank {format_us(typical)}",
                 numbers[0],
             ),
             *largest_gap(measures, worst, "host_launch"),
@@ -147,9 +148,9 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
     if held is not None and held[2] >= MOST_SHARE * excess_us:
         before, after, more_us = held
         return Fix(
-            setting=f"what {format_ranks(numbers)} runs after {before} and before {after}",
+            setting=f"code of {format_ranks(numbers)} between {before} and {after}",
             suggested="find what its peers do not run there: Python code, a sleep, a lock, a file or a socket",
-            why=f"it stays there {format_us(more_us)} longer than its peers, per step",
+            why=f"it takes {format_us(more_us)} per step longer there than its peers",
             source="OSDI'25 section 5",
         )
     return Fix(

@@ -102,7 +102,7 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
     most, least = int(np.argmax(fed[:, step])), int(np.argmin(fed[:, step]))
     ratio = float(fed[most, step] / fed[least, step])
     if ratio < 1 + MIN_FED_SPREAD:
-        yield Evidence("the loaders hand every rank equally many elements: what is done with them differs")
+        yield Evidence("all ranks get equally large batches, but process them differently")
         return
     turns = len(np.unique(np.argmax(fed, axis=0)))
     text = f"its batch held {ratio:.2f}x the elements of rank {measures.job.rank_ids[least]}'s in one step; "

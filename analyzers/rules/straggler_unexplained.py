@@ -51,7 +51,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     nobody = blame["culprit"] == NULL
     if _waited_us(measures, blame.take(nobody)) >= floor:
         words = (
-            f"{format_us(_waited_us(measures, blame.take(nobody)))} per step is waiting that can be charged to no rank"
+            f"{format_us(_waited_us(measures, blame.take(nobody)))} of waiting per step cannot be charged to any rank"
         )
         yield Abstention(RULE.id, words)
     left = blame.take(~nobody & ~_explained(measures, blame, found))

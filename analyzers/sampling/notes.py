@@ -67,7 +67,9 @@ def _waited_for(job: JobFacts, unread: Sequence[int]) -> NextRank | None:
     alike = tuple(rank for rank, ns in sorted(by_rank.items()) if ns == most)
     which = "" if len(alike) == 1 else f" (or another of {format_ranks(alike)})"
     longer = f"{format_us(most / steps / 1e3)} per step longer than those of groups of its kind"
-    why = f"collectives of its groups last {longer}, and nobody who was read came last{which}: it, or whom it waits for"
+    why = (
+        f"collectives of its groups last {longer}, and no rank that was read came last{which}: it, or whom it waits for"
+    )
     return NextRank(alike[0], why)
 
 

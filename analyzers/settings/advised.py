@@ -90,7 +90,7 @@ _BESIDE = {
     ),
     "bucket_cap_mb": Fix(
         setting="when gradients are reduced",
-        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
         patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
         why="replayed with buckets of other sizes, the step is not clearly shorter",
         source="PyTorch DDP (VLDB'20); ddprof plan buckets",

@@ -260,17 +260,17 @@ KNOBS: tuple[Knob, ...] = (
         lacks=lambda m: "" if m.kernels_per_step.any() else "no kernel is launched in the recorded steps",
     ),
     Knob(
-        "copies", "Copies beside compute", "pageable host-device copies block nobody", "hidden",
+        "copies", "Copies beside compute", "pageable host-device copies do not block", "hidden",
         _plain("hide_copies"), is_switch=True, mends=("input.pageable_copy",),
         lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy from pageable memory in the recorded steps",
         says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(
-        "late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
+        "late", "Ranks on time", "no rank waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
         needs_ranks=True, mends=("straggler.unexplained",),
     ),
     Knob(
-        "device", "Ranks replaced", "device, host and loader of these ranks are their typical peer's", "replaced",
+        "device", "Ranks replaced", "device, host and loader of these ranks equal their typical peer's", "replaced",
         _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=("straggler.compute", "straggler.host"),
     ),
     Knob(
@@ -290,7 +290,7 @@ KNOBS: tuple[Knob, ...] = (
         says=recorded.span_time("checkpoint", "saving, logging and evaluating"),
     ),
     Knob(
-        "allocator", "No allocation", "the driver is never asked for memory inside a step", "off",
+        "allocator", "No allocation", "no memory is requested from the driver inside a step", "off",
         _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=("host.allocator",),
         lacks=recorded.has_spans("allocator", "allocation by the driver"),
         says=recorded.span_time("allocator", "in allocations"),

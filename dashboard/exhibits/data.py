@@ -131,4 +131,4 @@ def _abstentions(view: View) -> Exhibit:
         f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not "
         "judged."
     )
-    return Exhibit("checks", "What was looked for?", reading, sheet(("check", "what it is", "outcome", "why"), rows))
+    return Exhibit("checks", "What was checked?", reading, sheet(("check", "what it is", "outcome", "why"), rows))

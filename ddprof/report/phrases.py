@@ -178,10 +178,10 @@ def cost_words(report: Report, finding: Finding) -> str:
         others = "other ranks are" if finding.ranks else "other work is"
         return f"{cost}; the fix saves nothing: {others} just as late"
     if gain_us > (1 + ALIKE) * cost_us:
-        more = "other work of these ranks" if finding.waited_us else "the delay that it causes elsewhere"
-        return f"{cost}; the fix saves more: {more} shrinks too"
+        more = "other work of these ranks shrinks" if finding.waited_us else "waits that it causes elsewhere shrink"
+        return f"{cost}; the fix saves more: {more} too"
     if gain_us < (1 - ALIKE) * cost_us:
-        return f"{cost}; the fix saves less: part of it stays or overlaps with other work"
+        return f"{cost}; the fix saves less: part of it remains or is hidden by other work"
     return ""
 
 
@@ -289,14 +289,14 @@ def nothing_found_words(report: Report) -> str:
     if not report.checked:
         return "No cause could be checked."
     if report.failure is not None:
-        return "In the steps before the job failed, nothing was found that costs it time."
+        return "No cause of lost time was found in the steps before the job failed."
     if report.verdict.bound == "none":
-        return "Nothing was found, but the job could not be judged."
+        return "No cause was found, but the job could not be judged."
     lost = _lost_words(report)
     if lost:
         also = f" {not_judged_count(report)} could not be judged." if report.abstentions else ""
         return f"No specific fix found; {lost}.{also}"
-    return "Nothing that was checked costs this job time."
+    return "No cause that was checked costs this job time."
 
 
 def _lost_words(report: Report) -> str:
@@ -374,6 +374,6 @@ def clock_words(report: Report) -> str:
         return ""
     errors = [h.error_us for h in hosts.values() if h.error_us is not None]
     if len(errors) < 2:  # the reference alone
-        return f"clocks of {len(hosts)} hosts not aligned: nothing that was recorded connects them"
+        return f"clocks of {len(hosts)} hosts not aligned: no recorded operation connects them"
     within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
     return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")

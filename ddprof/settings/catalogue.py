@@ -106,7 +106,7 @@ def _plain(value: Value) -> Value:
     return text
 
 
-_RANDOM = "random numbers are drawn elsewhere where the data set, or the order of its samples, draws them"
+_RANDOM = "data sets and samplers that draw random numbers draw them in another process"
 _FEW = "sums of gradients over more than two ranks may round differently"
 _LAST_BIT = "another kernel may round the last bit differently"
 _BIG = 1 << 40
@@ -173,14 +173,14 @@ _SETTINGS = (
         (PREFETCHING,),
         _whole(1, 64),
         Effect.SAME,
-        "the parameters of so many units more are in memory; in the order of the model's modules",
+        "parameters of as many more units are in memory; in the order of the model's modules",
     ),
     ApplicableSetting(
         "backward_prefetch_units",
         (PREFETCHING,),
         _whole(1, 64),
         Effect.SAME,
-        "the parameters of so many units more are in memory; against the order of the model's modules",
+        "parameters of as many more units are in memory; against the order of the model's modules",
     ),
     ApplicableSetting("fused", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
     ApplicableSetting("foreach", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
@@ -230,7 +230,7 @@ _SETTINGS = (
         (COMPILE,),
         _only_on,
         Effect.NUMBERS,
-        "fused kernels round otherwise, random numbers are drawn otherwise; the first steps compile",
+        "fused kernels round and draw random numbers differently; the first steps compile",
     ),
 )
 # NCCL's own settings that are known to change speed alone. None loads a library, opens a file or names a network.

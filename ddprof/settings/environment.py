@@ -33,7 +33,7 @@ def differs(name: str, value: Value, environment: Mapping[str, str]) -> str | No
         there = environment.get(variable)
         if there != text:
             is_ = "not set" if there is None else there[:60]
-            return f"{variable} is {is_} in this process: the launcher did not hand it on, or the command sets it"
+            return f"{variable} is {is_} in this process: the launcher did not pass it on, or the command sets it"
     return ""
 
 

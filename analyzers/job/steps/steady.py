@@ -64,7 +64,7 @@ MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
-OPENED_APART = "ranks started recording apart by"
+OPENED_APART = "ranks started recording {} apart"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
 
@@ -159,7 +159,7 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: 
     again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
     if any(step.why.startswith(MOSTLY) for step in left_out):
         mean = format_us((step_ns * kept + sum(again)) / (kept + len(again)) / 1e3)
-        effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
+        effect += f"; if it recurs as often, a step takes {mean}: record more steps"
     return [HealthNote(told, "no other step is left to judge" if is_all else effect, "info")]
 
 
@@ -328,8 +328,8 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
         held.append((OPENED_APART, float(walls.apart[step])))
     if not any(ns for _, ns in held) and _pauses_once(walls, step, others):
         held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
-    shown = [f"{words} {format_us(ns / 1e3)}" for words, ns in held if ns >= WORTH_SAYING * usual_ns]
-    return ", ".join(shown)
+    shown = [(words, format_us(ns / 1e3)) for words, ns in held if ns >= WORTH_SAYING * usual_ns]
+    return ", ".join(words.format(time) if "{}" in words else f"{words} {time}" for words, time in shown)
 
 
 def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:

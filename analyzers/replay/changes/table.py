@@ -103,7 +103,7 @@ _ROWS = (
                ledger=Booked(booked.less_script), doubt=0.25),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
-    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
+    ChangeKind("on_time", "no rank waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,
                ledger=Booked(booked.starved(lambda measures: measures.launching_us)), doubt=0.25),

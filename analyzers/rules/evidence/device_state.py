@@ -54,15 +54,15 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
     if reason is not None:
         beside = f", the typical peer's in {format_share(_typical_share(peers, reason))}" if peers else ""
         held, of = format_share(state.throttled[reason]), state.busy_samples
-        found.append(f"its GPU was held back by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
+        found.append(f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
     if state.clock_mhz and typical_mhz and state.clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
         found.append(
             f"its GPU ran at {state.clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
         )
     elif reason is None and state.clock_mhz and typical_mhz:
         found.append(
-            f"its GPU's clock ({state.clock_mhz:.0f} MHz) is its peers' and nothing throttled it more than them in "
-            f"{state.busy_samples} busy seconds: look for a neighbour on the device, or memory errors"
+            f"its GPU runs at its peers' clock ({state.clock_mhz:.0f} MHz), throttled no more than they are in "
+            f"{state.busy_samples} busy seconds: look for another process on the device, or memory errors"
         )
     limit = _limit_gap(state, peers)
     if limit is not None:

@@ -180,7 +180,7 @@ def _doubt(measures: Measures, traffic: Traffic) -> str | None:
         return None
     # No rank is missing where the files of some lack the record.
     who = {0: "ranks that did not record it", 1: "1 missing rank"}.get(count, f"{count} missing ranks")
-    return f"communication has members among {who}: waiting for them and moving data look alike"
+    return f"communication includes {who}: waiting and transfer cannot be separated"
 
 
 def _moves_at_one_rate(traffic: Traffic) -> bool:

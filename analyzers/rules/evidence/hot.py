@@ -13,8 +13,8 @@ MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
 
 def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
     """The beginning of the summary."""
-    what = "table rows" if shard.kind == "embedding tables" else "tokens"
-    return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x the {what} of their peers"
+    what = "lookups" if shard.kind == "embedding tables" else "tokens"
+    return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x their peers' {what}"
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
@@ -36,7 +36,7 @@ def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
             suggested="re-shard: split the hot table by rows or columns, or place tables by the lookups they get",
             patch='constraints = {"hot_table": ParameterConstraints(sharding_types=["row_wise", "column_wise"])}\n'
             "planner = EmbeddingShardingPlanner(topology=topology, constraints=constraints)",
-            why="all ranks wait for its lookups: its device is not slower, its tables are used more",
+            why="all ranks wait for its lookups; its tables are used more, its device is not slower",
             source="TorchRec documentation: planner and sharding types",
         )
     return Fix(

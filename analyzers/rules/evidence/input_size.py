@@ -40,6 +40,6 @@ def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> 
         setting="batch size of " + format_ranks(numbers),
         suggested="the same on every rank: shards of equal size, and one batch size",
         patch="DataLoader(data, batch_size=B, sampler=DistributedSampler(data))  # one data set, split evenly",
-        why=f"{words}: to fetch, collate and compute more takes longer, and the others wait",
+        why=f"{words}: larger batches take longer to fetch, collate and compute, and the others wait",
         source="PyTorch documentation: torch.utils.data.distributed.DistributedSampler",
     )

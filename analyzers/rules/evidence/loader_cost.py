@@ -76,9 +76,9 @@ def evidence(cost: FetchCost, rank: int) -> Evidence:
 def _who_in_turn(timed: TimedFetches) -> str:
     turn_us = (timed.turn_ns or 0) / 1e3
     if timed.turn_ranks < 2:
-        return f"workers fetch one after the other, {format_us(turn_us)} each"
+        return f"workers fetch one at a time, {format_us(turn_us)} each"
     each = format_us(turn_us / timed.turn_ranks)
-    return f"the workers of {timed.turn_ranks} ranks of the host fetch one after the other, {each} each"
+    return f"the workers of {timed.turn_ranks} ranks of the host fetch one at a time, {each} each"
 
 
 def line_of(cost: FetchCost) -> WorkerLine | None:
@@ -105,10 +105,10 @@ def line_evidence(cost: FetchCost, rank: int, facts: RankFacts) -> tuple[Evidenc
     """Script line and call that make a batch, and how long they take, in one sentence."""
     line, own = line_of(cost), own_line(facts)
     if line is None and own is not None:
-        return (Evidence(f"the training thread sits in {own[0]} ({own[1]} samples of its fetches)", rank),)
+        return (Evidence(f"the training thread is in {own[0]} ({own[1]} samples of its fetches)", rank),)
     if line is None:
         return ()
     call = f", {line.call}" if line.call else ""
     where = f"{written(line.file, line.line, line.function)}{call}"
     spent = f"{format_us(line.share * cost.fetch_us)} of {format_us(cost.fetch_us)}"
-    return (Evidence(f"each worker sits in {where}, {spent} per batch ({line.samples} samples)", rank),)
+    return (Evidence(f"each worker is in {where} for {spent} per batch ({line.samples} samples)", rank),)

@@ -29,7 +29,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     known = [f.memory for f in measures.job.ranks if f.memory.get("total_bytes") and _peak(f.memory)]
     if len(known) < len(measures.job.ranks):
-        yield Abstention(RULE_ID, "memory is not known of every rank" + recompute_words(measures))
+        yield Abstention(RULE_ID, "memory of some ranks is unknown" + recompute_words(measures))
         return
     kept = [memory.get("kept_bytes") for memory in known]
     fullest = max(known, key=lambda memory: _peak(memory) / memory["total_bytes"])
@@ -44,7 +44,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
     used = f"memory is {format_share(share)} used"
     yield Candidate(
         id=RULE_ID,
-        summary=f"the backward pass computes {format_us(cost_us)} of forward kernels again per step (activation "
+        summary=f"the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
         f"checkpointing) while {used}",
         ranks=(),
         lost_us=cost_us,
@@ -66,7 +66,7 @@ def recompute_words(measures: Measures) -> str:
     if cost_us < WARNING_SHARE * measures.step_us:
         return ""
     return (
-        f"; the backward pass computes {format_us(cost_us)} of forward kernels again per step (activation "
+        f"; the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
         "checkpointing), and whether keeping activations would fit cannot be told"
     )
 
@@ -119,7 +119,7 @@ def _fix(fits: float) -> Fix:
             current="on",
             suggested="off",
             patch="model.gradient_checkpointing_disable()  # or call blocks without torch.utils.checkpoint.checkpoint",
-            why="the activations fit into memory, and the backward pass need not compute them again",
+            why="the activations fit in memory, so the backward pass need not recompute them",
             source="PyTorch documentation of torch.utils.checkpoint",
         )
     blocks = max(2, round(1 / max(1 - fits, 1e-3)))
@@ -130,6 +130,6 @@ def _fix(fits: float) -> Fix:
         patch=f"checkpointed = [block for number, block in enumerate(blocks) if number % {blocks} == 0]"
         if fits >= HALF_FULL
         else f"kept = [block for number, block in enumerate(blocks) if number % {max(2, round(1 / fits))} == 0]",
-        why="part of the activations fits into memory: those blocks need not be computed again",
+        why="part of the activations fits in memory; those blocks need no recomputation",
         source="PyTorch documentation of torch.utils.checkpoint; selective activation checkpointing",
     )

@@ -16,8 +16,8 @@ def unknown_stages(rule_id: str, measures: Measures) -> list[Abstention]:
     if not unmatched_messages(measures):
         return []
     if any((facts.messages["peer"] != NULL).any() for facts in measures.job.ranks):
-        return [Abstention(rule_id, "the ranks that these send to were not traced, or left out: stages cannot be told")]
-    return [Abstention(rule_id, "sends and receipts name no peer: stages cannot be told")]
+        return [Abstention(rule_id, "the receiving ranks were not traced, or were left out, so stages are unknown")]
+    return [Abstention(rule_id, "sends and receives name no peer, so stages are unknown")]
 
 
 def unmatched_messages(measures: Measures) -> bool:

@@ -38,11 +38,11 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     order = "every epoch comes" if every else f"{first.repeated} of {first.begun} passes over the data come"
     yield Remark(
         id=CHECK.id,
-        summary=f"{order} in the order of the one before: set_epoch is not called on the DistributedSampler",
+        summary=f"{order} in the order of the previous one: set_epoch is not called on the DistributedSampler",
         ranks=() if everywhere else tuple(sorted(found)),
         severity="warning",
         evidence=(
-            Evidence(f"{first.repeated} of {first.begun} passes over the data began as the one before them had"),
+            Evidence(f"{first.repeated} of {first.begun} passes over the data began like the previous one"),
             *at_line("iterated", first.line),
         ),
         fixes=(

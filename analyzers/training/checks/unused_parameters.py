@@ -55,7 +55,7 @@ def _unused(uses: Sequence[OptimizerGradients]) -> Iterator[Remark]:
                 setting="unused parameters",
                 suggested="use them in the loss, freeze them or remove them",
                 patch="for parameter in layer.parameters():\n    parameter.requires_grad_(False)  # before wrapping",
-                why="they stay what they were at the start; without them find_unused_parameters is not needed",
+                why="they keep their initial values; without them find_unused_parameters is not needed",
                 source="DistributedDataParallel documentation",
             ),
         ),

@@ -97,8 +97,8 @@ def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) ->
         for candidate in candidates:
             yield from _look(candidate, root, late, notes)
     if late.left_bytes <= HEAD_BYTES:
-        issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files begin with something else than a trace"
-        notes.append(HealthNote(issue, "of further files the beginning alone was looked at", "warning", where=root))
+        issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files do not begin as a trace"
+        notes.append(HealthNote(issue, "only the beginning of further files was searched", "warning", where=root))
 
 
 @dataclass

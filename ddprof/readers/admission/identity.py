@@ -38,8 +38,8 @@ def _swapped_notes(result: Sequence[Identity], paths: Sequence[str]) -> list[Hea
     odd = [at for at, rank in enumerate(named) if rank != held[at]]
     if not odd or None in named or len(set(named)) < len(named) or Counter(named) != Counter(held):
         return []
-    issue = f"{len(odd)} files are named for other ranks than they state: {file_name(paths[odd[0]])} is of rank"
-    return [HealthNote(f"{issue} {held[odd[0]]}", "ranks are those that the files state")]
+    issue = f"{len(odd)} file names contradict the ranks that the files state: {file_name(paths[odd[0]])} is of rank"
+    return [HealthNote(f"{issue} {held[odd[0]]}", "the stated ranks are used")]
 
 
 def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:

@@ -201,9 +201,9 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
         "events without a usable duration": "counted as zero length; time in them is missing",
         "durations beyond a day (overflow)": "counted as zero length; time in them is missing",
         "events without a usable timestamp": "left out",
-        "events more than 30 days from most others": "left out: they cannot be of the same recording",
+        "events more than 30 days from most others": "left out, as they cannot belong to this recording",
         "rows of the wrong type": "left out",
-        "collectives whose group has no usable name": "their group is told by its ranks, where they are stated",
+        "collectives whose group has no usable name": "their group is identified by its ranks, where stated",
         "events of an unknown phase": "left out",
         "begin/end events, which Kineto does not write": "left out",
     }
@@ -238,7 +238,7 @@ def lengthless_note(events: Table, label: str) -> list[HealthNote]:
     if not is_device.any() or events["dur_ns"][is_device].any():
         return []
     issue = f"{label}: none of {int(is_device.sum())} device operations has a length"
-    return [HealthNote(issue, "device time of this rank is not known")]
+    return [HealthNote(issue, "device time of this rank is unknown")]
 
 
 def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:

@@ -26,10 +26,10 @@ class UnsafePickle(Exception):
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise UnsafePickle(f"the pickle asks for {module}.{name}: refused")
+        raise UnsafePickle(f"the pickle needs {module}.{name}: refused")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise UnsafePickle("the pickle asks for an outside object: refused")
+        raise UnsafePickle("the pickle needs an external object: refused")
 
 
 def load_plain(content: bytes) -> Any:

@@ -47,7 +47,7 @@ def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
 class Budget:
     """Limit of what the members of an archive may unpack to together: that of one file of its size."""
 
-    words = f"its files unpack to more than {MAX_RATIO} times its size: the rest is not read"
+    words = f"its files unpack to over {MAX_RATIO} times its size; the rest is not read"
 
     def __init__(self, packed_bytes: int) -> None:
         self._packed_bytes, self._given, self._total = packed_bytes, dict[str, int](), 0
@@ -116,7 +116,7 @@ class ByteStream:
             is_empty = block.startswith(b"\0") and not block.strip(b"\0")
             empty_bytes = empty_bytes + len(block) if is_empty else 0
             if empty_bytes > MAX_HOLE_BYTES:
-                self.damage = f"{MAX_HOLE_BYTES >> 20} MiB of zeros in place of text: the rest is not read"
+                self.damage = f"{MAX_HOLE_BYTES >> 20} MiB of zeros instead of text; the rest is not read"
                 return
             yield block
 
@@ -158,7 +158,7 @@ class ByteStream:
                 unpacked_bytes += len(block)
                 member_bytes += len(block)
                 if is_bomb(packed_bytes, unpacked_bytes):
-                    self.damage = f"it unpacks to more than {MAX_RATIO} times its size: the rest is not read"
+                    self.damage = f"it unpacks to over {MAX_RATIO} times its size; the rest is not read"
                     return
             if unpacker.eof:
                 data = unpacker.unused_data.lstrip(b"\0")

@@ -71,7 +71,7 @@ def read_dump(source: Source) -> RankTrace:
         issue = f"{source.label}: {len(dump.entries) - len(issued)} of {len(dump.entries)} collectives have no time"
         notes.append(HealthNote(issue, "left out"))
     if not timed:
-        effect = "late ranks can be judged, the length of collectives cannot"
+        effect = "late ranks are judged, durations of collectives are not"
         notes.append(HealthNote(f"{source.label}: no start and completion times (backend without them)", effect))
     trace = finish(
         source, columns, identity, Device("cuda" if is_nccl else "cpu"), notes, 0, {"records": "communication"}

@@ -80,7 +80,7 @@ def read_nccl_inspector(source: Source) -> RankTrace:
         raise NoUsableInput(f"{source.label}: a log of NCCL Inspector without a collective")
     if not timed:
         raise NoUsableInput(
-            f"{source.label}: a log of NCCL Inspector that does not say when its {len(stated)} collectives ran: record "
+            f"{source.label}: a log of NCCL Inspector without the times of its {len(stated)} collectives ran: record "
             "with NCCL_INSPECTOR_DUMP_VERBOSE=1"
         )
     near = near_each_other(np.array([done.start_ns for done in timed], np.int64))

@@ -26,7 +26,7 @@ MAX_ENTRIES = 1 << 17  # frames, stacks or threads: twice what capture keeps
 MAX_ROWS = 1 << 21  # counts or samples: more than fit a file
 _START_UP = "start-up"  # the phase of samples before the third step
 _TRAINING = 0  # number of the training thread, as in capture/stacks/totals.py
-_EFFECT = "what was seen there is missing from the lines of the script"
+_EFFECT = "samples in it are missing from the lines of the script"
 
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 31)]
 _Time: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]

@@ -210,12 +210,12 @@ def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
     for label, report in (("before", before), ("after", after)):
         if report.steps.count < LEAST_STEPS:
             notes.append(
-                f"{label}: only {report.steps.count} step(s), so the noise is not known; trace {LEAST_STEPS} or more"
+                f"{label}: only {report.steps.count} step(s), so the noise is unknown; trace {LEAST_STEPS} or more"
             )
         if report.run.missing_ranks:
             notes.append(f"{label}: {len(report.run.missing_ranks)} of {report.run.world_size} ranks are missing")
     if before.steps.source != after.steps.source:
-        notes.append(f"steps were found differently: {before.steps.source} against {after.steps.source}")
+        notes.append(f"steps were identified differently: {before.steps.source} against {after.steps.source}")
     if not (step_causes(before) and step_causes(after)):
         notes.append("the steps of a run are not stored by cause, so only the step's own noise is known")
     return notes

@@ -31,7 +31,7 @@ def comparison_headline(comparison: Comparison) -> str:
     if step.outcome == "unknown":
         return f"The step changed by {size}, but too few steps were traced to tell it from noise"
     if step.outcome == "disagree":
-        return "Not judged: the timers of the whole run and the traced steps say the contrary of one another"
+        return "Not judged: the timers of the whole run contradict the traced steps"
     return f"No change of the step beyond the noise: {size}"
 
 

@@ -58,7 +58,7 @@ def _findings(report: Report) -> Markup:
         more = tag(
             "details", tag("summary", f"{len(rest)} more"), *(card(report, f, n) for n, f in enumerate(rest, last))
         )
-    words = "By the step time that fixing them saves. Gains overlap: they are not to be added."
+    words = "By the step time that fixing them saves. Gains overlap; never add them."
     cards = [card(report, finding, number) for number, finding in enumerate(shown, 1)]
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 

@@ -7,7 +7,7 @@ SLICE = Slice(
     commands={
         "doctor": Command(
             "ddprof.slices.doctor.command",
-            "Say what works here, what is missing, and how to get it.",
+            "Check what works here, what is missing, and how to get it.",
             "Watch and debug",
         )
     },

@@ -77,7 +77,7 @@ def _line(part: Provision) -> str:
 
 def _summary(missing: Sequence[Provision]) -> str:
     names = ", ".join(part.name for part in missing)
-    return f"To get, if you want it: {names}." if missing else "Nothing is missing that could be installed or set."
+    return f"Optional: {names}." if missing else "Nothing is missing that could be installed or set."
 
 
 def installation() -> Iterator[Provision]:

@@ -6,7 +6,7 @@ _GROUP = "Watch and debug"
 SLICE = Slice(
     "live",
     commands={
-        "status": Command("ddprof.slices.live.status", "Show who is behind in a running job.", _GROUP),
+        "status": Command("ddprof.slices.live.status", "Show which rank is behind in a running job.", _GROUP),
         "trigger": Command("ddprof.slices.live.trigger", "Open a trace window on a running job.", _GROUP),
         "stop": Command("ddprof.slices.live.stop", "End capture in a running job; the job goes on.", _GROUP),
     },

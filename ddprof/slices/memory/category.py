@@ -26,9 +26,9 @@ WORDS: dict[str, tuple[str, str]] = {
     COMMUNICATION: ("communication", "buffers of torch.distributed: buckets, gathered shards"),
     INPUTS: ("inputs", "as the file states"),
     TEMPORARY: ("temporary", "as the file states"),
-    BEFORE: ("before the recording", "allocated before the first event, its stack not kept"),
+    BEFORE: ("before the recording", "allocated before the first event, without a stack"),
     NO_STACK: ("no stack", "allocated by a thread that had no frames, as autograd's where C++ frames are not recorded"),
-    OTHER: ("other", "no frame of its stack tells"),
+    OTHER: ("other", "no frame of its stack shows it"),
 }
 _TOLD = {  # torch.profiler._memory_profiler.Category
     "input": INPUTS,

@@ -79,7 +79,7 @@ def render_memory_page(files: Sequence[SnapshotMemory]) -> str:
     data = join(embedded(memory_document(files)), library())
     return page(
         f"ddprof: memory of {names}",
-        "Memory snapshots: no steps, so nothing is said of time",
+        "Memory snapshots: no steps, so they hold no times",
         sections,
         data,
         joined(".css", "shared", "onefile"),

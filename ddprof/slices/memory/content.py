@@ -201,7 +201,7 @@ def _check(content: bytes) -> None:
         op = content[at]
         made += 1
         if op in _CODE:
-            raise UnsafePickle("the pickle asks for a class or function: refused")
+            raise UnsafePickle("the pickle needs a class or function: refused")
         if op in _FIXED:
             at += 1 + _FIXED[op]
         elif op in _COUNTED:

@@ -39,7 +39,7 @@ def _peak(told: DeviceMemory) -> Exhibit:
     unused = max(0, told.reserved_bytes - told.held_bytes)
     parts.append(Part("unused", "reserved and not held", "line", [unused / GIB]))
     unknown = (
-        f" Nothing tells what {format_share(told.unknown_bytes / told.held_bytes)} is for."
+        f" The purpose of {format_share(told.unknown_bytes / told.held_bytes)} is unknown."
         if (told.unknown_bytes and told.held_bytes)
         else ""
     )

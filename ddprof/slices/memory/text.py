@@ -32,7 +32,7 @@ def _device(told: DeviceMemory) -> Iterator[str]:
     rows = [(s.name, format_bytes(s.size_bytes), _share(s.size_bytes, told), s.how) for s in told.shares]
     yield from _table((("what", "at the peak", "share", "how it is told"), *rows))
     if told.unknown_bytes:
-        yield f"Nothing tells what {_share(told.unknown_bytes, told)} of it is for."
+        yield f"The purpose of {_share(told.unknown_bytes, told)} of it is unknown."
     if told.lines:
         yield ""
         rows = [

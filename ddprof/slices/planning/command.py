@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ddprof.analyzers.settings.present import Present
 
 _KINDS = {
-    "cpu": "bound by the CPU (decoding, transforms): more workers help as far as there are cores",
+    "cpu": "bound by the CPU (decoding, transforms): more workers help up to the number of cores",
     "wait": "mostly waiting (storage, network): more workers help beyond the cores too",
-    "collate": "mostly putting samples together: collate in fewer copies, or batch in the data set",
+    "collate": "mostly collating: collate in fewer copies, or batch in the data set",
     "mixed": "part CPU, part waiting",
 }
 _SOURCES = {
@@ -139,9 +139,9 @@ def loader_text(plan: LoaderPlan) -> list[str]:
     """The plan in words."""
     same = plan.workers.now == plan.advised_workers
     advice = f"keep num_workers={plan.advised_workers}" if same else f"num_workers={plan.advised_workers}"
-    kind = _KINDS[plan.kind] if plan.kind else "whether it computes or waits was not recorded"
+    kind = _KINDS[plan.kind] if plan.kind else "computing or waiting: not recorded"
     if plan.turn_us:
-        kind = "waiting for the other workers' turns is not counted"
+        kind = "waiting for other workers is not counted"
     share = "" if plan.cpu_share is None else f", {format_share(plan.cpu_share)} of it on the CPU"
     lines = [
         f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
@@ -156,8 +156,8 @@ def loader_text(plan: LoaderPlan) -> list[str]:
     ]
     if plan.turn_us:
         lines.append(
-            "workers fetch one after the other (a lock, or one file or connection): a rank gets a batch every "
-            f"{format_us(plan.turn_us)}, and more of them win nothing until that goes"
+            "workers fetch one at a time (a lock, or one file or connection): a rank gets a batch every "
+            f"{format_us(plan.turn_us)}, and more workers gain nothing until that is fixed"
         )
     if plan.cores is None:
         lines.append("the number of cores is not recorded: state it with --now cores=N to bound the plan")

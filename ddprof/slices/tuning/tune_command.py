@@ -47,7 +47,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time for all runs together.")
 @click.option("--steps", default=40, show_default=True, type=click.IntRange(10), help="Timed steps of each run.")
 @click.option("--only", multiple=True, metavar="SETTING", help="Try only this setting (num_workers, ...). Repeatable.")
-@click.option("--yes", is_flag=True, help="Do not ask before the command is run.")
+@click.option("--yes", is_flag=True, help="Run the command without asking.")
 @click.option(
     "--dry-run", is_flag=True, help="End after the diagnosis: show what would be tried, with predicted gains."
 )
@@ -148,7 +148,7 @@ def _ask(state: TuneState, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("tune: nobody is there to be asked; --yes runs the command")
+        raise UsageError("tune: no terminal to confirm; --yes runs the command")
     if not click.confirm("Go on?", err=True):
         raise click.Abort
 

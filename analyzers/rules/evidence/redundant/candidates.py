@@ -134,7 +134,7 @@ def _unused(measures: Measures, told: Told) -> str:
 
 
 def _metrics(measures: Measures, told: Told) -> str:
-    return f"the script gathers values in every step that no pass needs{told.where}"
+    return f"every step gathers values that training does not use{told.where}"
 
 
 def _norms(measures: Measures, told: Told) -> str:

@@ -24,7 +24,7 @@ def accumulation(measures: Measures, passes: int) -> Fix:
         current=f"in each of {passes} backward passes",
         suggested="in the last one before the optimizer",
         patch=patch,
-        why=f"the sum over ranks is the same when it is taken once, of accumulated gradients{memory}",
+        why=f"the result is the same when accumulated gradients are reduced once{memory}",
         source=source,
         alters=Alters.REDUCTIONS,
     )
@@ -53,7 +53,7 @@ def unused(measures: Measures, _: int) -> Fix:
         suggested="False",
         applies=(("find_unused_parameters", False),),
         patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
-        why="nothing is found, and without the search buckets are put in the order in which gradients come",
+        why="the search finds nothing; without it DDP orders buckets as gradients arrive",
         source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",
     )
 
@@ -66,7 +66,7 @@ def metrics(measures: Measures, _: int) -> Fix:
         suggested="added up on each rank, reduced every N steps",
         patch="total += loss.detach()  # and counts, such as (logits.argmax(-1) == labels).sum(), not the logits\n"
         "if step % 100 == 0:\n    dist.all_reduce(total)  # one tensor for all values",
-        why="ranks meet there in every step, and the host waits for the values",
+        why="ranks synchronize there in every step, and the host waits for the values",
         source="PyTorch performance tuning guide",
         alters=Alters.VALUES,
     )

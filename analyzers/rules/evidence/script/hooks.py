@@ -28,7 +28,7 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
     start, end = int(hooks["start_ns"][longest]), int(hooks["end_ns"][longest])
     return Candidate(
         id=rule_id,
-        summary=f"a communication hook in Python holds the backward pass for {format_share(cost_us / measures.step_us)}"
+        summary=f"a Python communication hook delays the backward pass by {format_share(cost_us / measures.step_us)}"
         f" of each step, in {words}",
         ranks=(),
         lost_us=cost_us,

@@ -49,14 +49,14 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
         basis=Basis.TIMED,
         evidence=(
             Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
-            Evidence(f"{seen[words]:.0f} of {sum(seen.values()):.0f} samples of the script's own are in {words}"),
+            Evidence(f"{seen[words]:.0f} of {sum(seen.values()):.0f} samples of the script are in {words}"),
         ),
         fixes=(
             Fix(
                 setting=words,
                 current="Python",
                 suggested="less often, for all tensors at once, or outside the training thread",
-                why=f"the longest rank of a step is waited for: {format_share(timed.cost)} of the mean step",
+                why=f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step",
                 source="PyTorch performance tuning guide",
                 alters=Alters.CHORE,
             ),

@@ -156,7 +156,7 @@ def _abstained(
         yield "Slow ranks: with context or expert parallelism ranks wait for each other inside every timer."
     elif rows and len({reading.rank for reading in log.by_rank}) < 2:
         if any(row.of_all_ranks for row in rows):
-            yield "Slow ranks: these timers name none (`--timing-log-option all`)."
+            yield "Slow ranks: these timers name no rank (`--timing-log-option all`)."
         else:
             yield "Slow ranks: the timers are of one rank."
     longest = {

@@ -59,7 +59,7 @@ class Evidence:
 
 
 class Alters(str, Enum):
-    """What a fix may change beside the speed, so that training may give another result (analyzers/same_result.py)."""
+    """Possible effect of a fix on the trained result, beside its speed (analyzers/same_result.py)."""
 
     REDUCTIONS = "reductions"  # gradients of several backward passes are reduced once
     UPDATES = "updates"  # more samples for each update
@@ -117,7 +117,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What a rule found before it is priced: a cause, its ranks, the evidence and the fixes.
+    """Unpriced result of a rule: a cause, its ranks, the evidence and the fixes.
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
     know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).

@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class Slice:
-    """What one capability adds to the core, as module names: nothing is imported yet.
+    """One capability's additions to the core, as module names: nothing is imported yet.
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
     `ddprof analyze` says of input that is no run. `failures`: modules that end in `FAILURE`, why a job failed or hangs.

@@ -1,4 +1,4 @@
-"""JobFacts: what comparing the facts of all ranks yields.
+"""JobFacts: the result of comparing the facts of all ranks.
 
 RankFacts keep their own clocks; `JobFacts.clock` maps them onto one. Rows of MEMBERS point into COMMS of their rank.
 """

@@ -1,4 +1,4 @@
-"""Prices: what changes gain, by replaying the recorded run under them; never a sum of gains.
+"""Prices of changes by replaying the recorded run under them; gains are never summed.
 
 Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that errors common to
 both replays cancel.

@@ -120,10 +120,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
     worst = int(chosen[int(np.argmax(factors))])
-    whose = f"hosts of {format_ranks(numbers)} take" if len(numbers) > 1 else f"host of {format_ranks(numbers)} takes"
+    whose, their = ("hosts of {} take", "their") if len(numbers) > 1 else ("host of {} takes", "its")
+    whose = whose.format(format_ranks(numbers))
     yield Candidate(
         id=RULE.id,
-        summary=f"the {whose} {_times(max(factors))} as long as {'their' if len(numbers) > 1 else 'its'} peers to launch a step",
+        summary=f"the {whose} {_times(max(factors))} as long as {their} peers to launch a step",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),

@@ -77,8 +77,8 @@ def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
 
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
-    """The same from stops of CPU ranks; None where it stands. A rank late by no more than its excess of stops is late
-    by chance; a rank that alone is stopped stands.
+    """Why it is withdrawn by stops of CPU ranks; None where it stands. A rank late by no more than its excess of stops
+    is late by chance; a rank that alone is stopped stands.
     """
     stops, job = measures.cpu_stops, measures.job
     if stops is None or candidate.id.startswith("comm."):  # operators do not tell when the threads that send wait

@@ -32,7 +32,7 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
-    """What the timers show against a rank's lateness, in words; None for nothing. Where the traced steps are too few
+    """Evidence of the timers against a rank's lateness, in words; None without any. Where the traced steps are too few
     for a test (not `is_tested`), the timers must confirm it.
     """
     ranks = measures.job.ranks

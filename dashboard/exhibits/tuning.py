@@ -101,7 +101,7 @@ def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
 
 
 def _of_kept(answer: TuningAnswer) -> Iterator[str]:
-    """Whether training with the kept settings gives the same result, from their last run, in words."""
+    """A sentence on whether training with the kept settings gives the same result, from their last run."""
     kept = [tried for tried in answer.tried if tried.state == KEPT]
     if kept:
         yield _sentence(phrases.results_words(kept[-1].results))

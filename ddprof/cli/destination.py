@@ -20,9 +20,9 @@ Send = Callable[["Report", Path, str | None], None]
 
 @dataclass(frozen=True)
 class Destination:
-    """Where reports can be sent. `sender(option, names)` returns the function that sends to `names` and raises
-    UsageError for an unknown one; `follower` is the module that runs beside a job, with its folder and the names, until
-    stdin closes.
+    """Destination of reports. `sender(option, names)` returns the function that sends to `names` and raises UsageError
+    for an unknown one; `follower` is the module that runs beside a job, with its folder and the names, until stdin
+    closes.
     """
 
     sender: Callable[[str, Sequence[str]], Send]

@@ -130,7 +130,7 @@ def distinct(records: Iterable[Record]) -> list[Record]:
 
 
 def like(records: Iterable[Record], findings: Sequence[str], kinds: Sequence[str]) -> Calibration:
-    """How earlier predictions of these findings, or of these kinds of change, fared."""
+    """Calibration from earlier predictions of these findings, or of these kinds of change."""
     mine = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
     mine = [r for r in mine if r.outcome != "disturbed"]
     return Calibration(sum(r.outcome == "inside" for r in mine), len(mine))

@@ -137,7 +137,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How earlier predictions of one kind fared: `inside` of `total` measured steps were in the predicted range."""
+    """Outcomes of earlier predictions of one kind: `inside` of `total` measured steps were in the predicted range."""
 
     inside: int
     total: int

@@ -117,7 +117,7 @@ def run_words(report: Report) -> str:
 
 
 def trust_words(report: Report) -> str:
-    """How far the verdict can be trusted: confidence of the leading finding, spread of steps, replay error."""
+    """Trust in the verdict: confidence of the leading finding, spread of steps, replay error."""
     facts, finding = [], leading(report)
     spread = step_spread(report)
     if spread is not None:
@@ -226,7 +226,7 @@ def unprofiled_words(report: Report, finding: Finding) -> str:
 
 
 def calibration_words(known: Calibration | None) -> str:
-    """How earlier predictions of this kind fared, as the end of a sentence; "" where none was verified."""
+    """Outcomes of earlier predictions of this kind, as the end of a sentence; "" where none was verified."""
     if known is None or not known.total:
         return ""
     were = "prediction was" if known.total == 1 else "predictions were"

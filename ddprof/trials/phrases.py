@@ -52,7 +52,7 @@ def measured_words(measured: MeasuredGain, predicted: Predicted | None) -> str:
 
 
 def results_words(results: Results) -> str:
-    """Whether training with the settings gives the same result, in words."""
+    """A sentence on whether training with the settings gives the same result."""
     mine = "an unknown part" if results.distance is None else f"{results.distance:.2g}"
     own = "an unknown part" if results.baseline_distance is None else f"{results.baseline_distance:.2g}"
     loss = f"; loss of the last step {results.loss[0]:.6g}, without {results.loss[1]:.6g}" if results.loss else ""

@@ -12,7 +12,10 @@ OLD_VOICE = re.compile(
     r"goes to what|numbers keep fewer bits|so that little can|how often it comes again|of it exposed"
 )
 TREES = ("ddprof", "analyzers", "dashboard", "workloads", "sample_traces")
-OPENING = re.compile(r"(What|Which|Whether|How|Where|Of|As|The same)\b")
+OPENING = re.compile(
+    r"(What|Which|Whether|How|Where|Of|As|The same|Those|That of|Fields: what|Flags of|None where|"
+    r"(Record|Evidence) of (what|which|how|where)|(Words|Lines|Rows|Notes) on (what|which|how|where|whether))\b"
+)
 
 
 def _constants(tree: ast.AST) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Anchors: where the host blocked, and the operation that released it.
+"""Anchors: points at which the host blocked, with the operation that released it.
 
 The host blocks in synchronising calls, in launches into a full queue, in the loader while its workers make a batch, and
 in communication (CPU ranks, and rendezvous that left no collective in the trace). An anchor holds the operation whose

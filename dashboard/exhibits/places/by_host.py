@@ -61,7 +61,7 @@ def by_host(view: View) -> Exhibit | None:
 
 
 def _host_or_rank(opened: OpenRun, positions: list[int], charged_ms: Array) -> str:
-    """Whether a finding names all ranks of the host, some, or none, in words."""
+    """A sentence on whether a finding names all ranks of the host, some, or none."""
     mine = {opened.job.rank_ids[p] for p in positions}
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         named = sorted(mine & set(finding.ranks))

@@ -53,8 +53,8 @@ def is_library(file: str) -> bool:
 
 
 def is_library_at(file: str, short: str) -> bool:
-    """The same with a known absolute path (`short`: without its sys.path prefix): the standard library is where Python
-    was installed, so a script with one of its names elsewhere is the user's.
+    """`is_library` with a known absolute path (`short`: without its sys.path prefix): the standard library is where
+    Python was installed, so a script with one of its names elsewhere is the user's.
     """
     return is_installed(file) or is_installed(short) or _top(short) in _listed()
 

@@ -268,7 +268,7 @@ def scaling_words(found: Scaling) -> str:
 
 
 def batch_words(before: Report, after: Report) -> str:
-    """How the global batch changes where the numbers of ranks differ; "" where they do not or it is unknown."""
+    """Change of the global batch where the numbers of ranks differ, in words; "" where they do not or it is unknown."""
     first, second = before.training, after.training
     old, new = first.samples_per_step, second.samples_per_step
     if before.run.world_size == after.run.world_size or not old or not new:

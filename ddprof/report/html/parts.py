@@ -22,7 +22,7 @@ def render_summary(report: Report) -> str:
 
 
 def verdict(report: Report, heading: Markup | None = None) -> list[Markup]:
-    """What makes the result doubtful, the verdict as the heading (or `heading`), and the confidence."""
+    """Doubts about the result, the verdict as the heading (or `heading`), and the confidence."""
     trust = phrases.trust_words(report)
     confidence = (
         tag("p", tag("strong", "Confidence: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")

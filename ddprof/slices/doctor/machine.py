@@ -77,7 +77,7 @@ def _ptrace(file: Path) -> Provision:
 
 
 def _folder(out: Path) -> Provision:
-    """Whether a run can be written to the folder, and whether other hosts would see it."""
+    """Check that a run can be written to the folder, and whether other hosts would see it."""
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.is_dir())
     if not os.access(there, os.W_OK):
         return Provision(

@@ -32,7 +32,7 @@ class TrackedRun(Protocol):
 
     @property
     def link(self) -> str:
-        """Where to look at it: a URL, or the folder that it was written to."""
+        """Place to look at it: a URL, or the folder that it was written to."""
 
     def log(self, content: Content, step: int) -> None:
         """Write it, as of this training step."""

@@ -11,12 +11,12 @@ from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity_of
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
-UNSHARDED = "input.unsharded"
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 MAINLY_COMPUTE = (
     0.5  # of the step: nor does an upper bound that is less than critical beside more compute than the rest
@@ -63,7 +63,9 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | 
 
 def _samples(diagnosis: Diagnosis) -> str:
     """Sentence on repeated samples: their price is 0, but of N ranks that read the same N - 1 work in vain."""
-    unsharded = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
+    unsharded = next(
+        (f for f in diagnosis.findings if f.id == INPUT_UNSHARDED and f.basis == Basis.RECORDED.value), None
+    )
     return f"; {unsharded.summary}" if unsharded else ""
 
 

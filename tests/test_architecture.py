@@ -18,7 +18,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
-BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose"}
+BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose", "finding_ids"}
 VOCABULARY = BASIS | {"findings"}
 ROOMS = "facts job attribution execution rules replay settings trust workers kernel_table"
 PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
@@ -29,8 +29,12 @@ PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    **{unit: set() for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "causes", "intervals")},
+    **{
+        unit: set()
+        for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "finding_ids", "intervals")
+    },
     "significance": set(),
+    "causes": {"finding_ids"},
     "slice": {"untrusted"},
     **{unit: set() for unit in ("units", "_version", "workloads", "sample_traces", "slices")},
     "flight_recorder": {"sidecar"},
@@ -55,7 +59,18 @@ ALLOWED: dict[str, set[str]] = {
     JOB: BASIS | {FACTS},
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
+    RULES: {
+        "findings",
+        "finding_ids",
+        "whose",
+        "causes",
+        "averages",
+        "units",
+        "model",
+        "sidecar",
+        "tables",
+        "intervals",
+    }
     | {FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY, TRUST},

@@ -11,10 +11,11 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
+from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate
 from ddprof.units import format_ranks, format_us
 
-_BY_OWN_TIME = ("input.straggler", "straggler.unexplained")
+_BY_OWN_TIME = (INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED)
 
 
 def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:

@@ -32,6 +32,7 @@ from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
+from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
 from ddprof.findings import Abstention, Alters, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
@@ -108,4 +109,4 @@ def _link_of(role: str) -> str:
     return f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups"
 
 
-RULE = Rule("comm.bandwidth_bound", "Traffic saturates the link", detect, bound="communication", reads_traffic=True)
+RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic saturates the link", detect, bound="communication", reads_traffic=True)

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us, meeting_spans
 from ddprof.analyzers.rules.evidence.redundant.lines import meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
+from ddprof.finding_ids import COMM_BARRIER
 from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -130,4 +131,4 @@ def _fix(calls: set[str]) -> Fix:
     )
 
 
-RULE = Rule("comm.barrier", "Barriers and collectives of Python objects", detect, bound="communication")
+RULE = Rule(COMM_BARRIER, "Barriers and collectives of Python objects", detect, bound="communication")

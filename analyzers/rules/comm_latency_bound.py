@@ -38,6 +38,7 @@ from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.redundant.lines import lines_that_call
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.finding_ids import COMM_LATENCY_BOUND
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
@@ -172,5 +173,5 @@ def _each(traffic: Traffic) -> str:
 
 
 RULE = Rule(
-    "comm.latency_bound", "Many small collectives are latency-bound", detect, bound="communication", reads_traffic=True
+    COMM_LATENCY_BOUND, "Many small collectives are latency-bound", detect, bound="communication", reads_traffic=True
 )

@@ -29,6 +29,7 @@ from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.finding_ids import COMM_NO_OVERLAP
 from ddprof.findings import Abstention, Applies, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
@@ -166,7 +167,7 @@ def gather_ahead(measures: Measures, forward: bool, backward: bool) -> Fix:
 
 
 RULE = Rule(
-    "comm.no_overlap",
+    COMM_NO_OVERLAP,
     "Communication starts too late to be hidden",
     detect,
     bound="communication",

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
 from ddprof.analyzers.job.traffic.stage_links import SlowLinks, stage_links
 from ddprof.analyzers.rules.evidence.examples import slowest_message, slowest_transfer
 from ddprof.analyzers.rules.evidence.transport import of_ranks
+from ddprof.finding_ids import COMM_SLOW_LINK
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
@@ -135,7 +136,7 @@ def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups])
 
 
 RULE = Rule(
-    "comm.slow_link",
+    COMM_SLOW_LINK,
     "A link is slower than its peers",
     detect,
     bound="communication",

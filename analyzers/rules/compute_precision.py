@@ -19,6 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.finding_ids import COMPUTE_PRECISION
 from ddprof.findings import Alters, Applies, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
@@ -74,4 +75,4 @@ def _remedy(device: Device) -> tuple[str, str, Applies]:
     return "bf16 autocast", autocast, (("autocast", "bf16"),)
 
 
-RULE = Rule("compute.precision", "Matrix products run in fp32", detect, bound="compute")
+RULE = Rule(COMPUTE_PRECISION, "Matrix products run in fp32", detect, bound="compute")

@@ -19,6 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
 from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.finding_ids import COMPUTE_UNFUSED_OPTIMIZER
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
@@ -58,4 +59,4 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     )
 
 
-RULE = Rule("compute.unfused_optimizer", "The optimizer is not fused", detect, bound="compute")
+RULE = Rule(COMPUTE_UNFUSED_OPTIMIZER, "The optimizer is not fused", detect, bound="compute")

@@ -22,6 +22,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_span
+from ddprof.finding_ids import HOST_ALLOCATOR
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
@@ -120,4 +121,4 @@ def _retrying(retried: Mapping[int, int]) -> Candidate:
     )
 
 
-RULE = Rule("host.allocator", "Memory is allocated inside steps", detect, bound="host")
+RULE = Rule(HOST_ALLOCATOR, "Memory is allocated inside steps", detect, bound="host")

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
+from ddprof.finding_ids import HOST_CHECKPOINT
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -153,4 +154,4 @@ def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
     return (worst, seen) if share[worst] >= TIMES_PEERS * others.max() else None
 
 
-RULE = Rule("host.checkpoint", "Saving state blocks the job", detect, bound="host", tells_line=True)
+RULE = Rule(HOST_CHECKPOINT, "Saving state blocks the job", detect, bound="host", tells_line=True)

@@ -23,6 +23,7 @@ from ddprof.analyzers.job.script.occupying import line_that_evaluates
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
 from ddprof.analyzers.rules.evidence.spans import run_evidence
+from ddprof.finding_ids import HOST_EVALUATION
 from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -89,4 +90,4 @@ def _less(line: str) -> Fix:
     )
 
 
-RULE = Rule("host.evaluation", "Evaluation takes a part of the training", detect, bound="host")
+RULE = Rule(HOST_EVALUATION, "Evaluation takes a part of the training", detect, bound="host")

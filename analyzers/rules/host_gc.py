@@ -26,6 +26,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_evidence
+from ddprof.finding_ids import HOST_GC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -126,4 +127,4 @@ def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
     return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures, line), is_chance)
 
 
-RULE = Rule("host.gc", "Garbage collection pauses ranks", detect, bound="host", tells_line=True)
+RULE = Rule(HOST_GC, "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

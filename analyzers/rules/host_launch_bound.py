@@ -26,6 +26,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.finding_ids import HOST_LAUNCH_BOUND
 from ddprof.findings import WARNING_SHARE, Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -140,4 +141,4 @@ def _compile(current: str, suggested: str, effect: str) -> Fix:
     return Fix("torch.compile", suggested, WHY, SOURCE, current, patch, applies=applies)
 
 
-RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host", upper_bound=True)
+RULE = Rule(HOST_LAUNCH_BOUND, "The host launches too slowly", detect, bound="host", upper_bound=True)

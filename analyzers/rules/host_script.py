@@ -40,6 +40,7 @@ from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
+from ddprof.finding_ids import HOST_SCRIPT
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.intervals import overlap
 from ddprof.tables import NULL, Array
@@ -209,4 +210,4 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
     )
 
 
-RULE = Rule("host.script", "Python code of the script delays the device", detect, bound="host")
+RULE = Rule(HOST_SCRIPT, "Python code of the script delays the device", detect, bound="host")

@@ -30,6 +30,7 @@ from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
 from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.finding_ids import HOST_STALLED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array, Table
 from ddprof.units import format_name, format_ranks, format_share, format_us
@@ -201,4 +202,4 @@ def _name(facts: RankFacts, name: int) -> str:
     return "Python between calls" if name == NO_STRING else facts.strings[name]
 
 
-RULE = Rule("host.stalled", "The host stalls in calls that are normally instant", detect, bound="host", tells_line=True)
+RULE = Rule(HOST_STALLED, "The host stalls in calls that are normally instant", detect, bound="host", tells_line=True)

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
+from ddprof.finding_ids import HOST_SYNC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
 from ddprof.units import format_share, format_us
@@ -140,4 +141,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("host.sync", "Synchronizing calls drain the device queue", detect, bound="host")
+RULE = Rule(HOST_SYNC, "Synchronizing calls drain the device queue", detect, bound="host")

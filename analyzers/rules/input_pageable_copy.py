@@ -24,6 +24,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
+from ddprof.finding_ids import INPUT_PAGEABLE_COPY
 from ddprof.findings import WARNING_SHARE, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array
 from ddprof.units import format_ranks, format_us
@@ -96,4 +97,4 @@ def _look(numbers: tuple[int, ...]) -> Fix:
     )
 
 
-RULE = Rule("input.pageable_copy", "Copies block from pageable memory", detect, bound="input")
+RULE = Rule(INPUT_PAGEABLE_COPY, "Copies block from pageable memory", detect, bound="input")

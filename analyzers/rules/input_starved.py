@@ -34,6 +34,7 @@ from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_R
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
+from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -376,4 +377,4 @@ def _loader_fix(line: str) -> Fix:
     )
 
 
-RULE = Rule("input.starved", "Every rank waits for its data loader", detect, bound="input")
+RULE = Rule(INPUT_STARVED, "Every rank waits for its data loader", detect, bound="input")

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.sampling import Overlap, overlap, same_contents, shares_replica
+from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.sidecar import SamplerSettings
 from ddprof.units import format_ranks, format_share
@@ -137,4 +138,4 @@ def _uneven(lengths: dict[int, int]) -> Candidate:
     )
 
 
-RULE = Rule("input.unsharded", "Ranks read the same samples", detect, bound="input")
+RULE = Rule(INPUT_UNSHARDED, "Ranks read the same samples", detect, bound="input")

@@ -21,6 +21,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.recompute import FULL, needless_recompute, recompute_words
+from ddprof.finding_ids import MEMORY_HEADROOM
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share
 
@@ -69,4 +70,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("memory.headroom", "Device memory is nearly full", detect, bound="memory")
+RULE = Rule(MEMORY_HEADROOM, "Device memory is nearly full", detect, bound="memory")

@@ -22,6 +22,7 @@ from ddprof.analyzers.job.pipelines.bubble import bubble_share, schedule_of
 from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
+from ddprof.finding_ids import PIPELINE_BUBBLE
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_count, format_share, format_us
 
@@ -132,5 +133,5 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 RULE = Rule(
-    "pipeline.bubble", "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True, compares_ranks=True
+    PIPELINE_BUBBLE, "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True, compares_ranks=True
 )

@@ -22,6 +22,7 @@ from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import ranks_of_stage, unknown_stages
 from ddprof.analyzers.rules.straggler_compute import slow_devices
+from ddprof.finding_ids import PIPELINE_IMBALANCE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -86,4 +87,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("pipeline.imbalance", "One pipeline stage is slower", detect, bound="pipeline", compares_ranks=True)
+RULE = Rule(PIPELINE_IMBALANCE, "One pipeline stage is slower", detect, bound="pipeline", compares_ranks=True)

@@ -31,6 +31,7 @@ from ddprof.analyzers.job.steps.onset import Onset, onset
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
+from ddprof.finding_ids import STRAGGLER_COMPUTE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
@@ -202,4 +203,4 @@ def _look(numbers: tuple[int, ...], computes_on_host: bool) -> Fix:
     )
 
 
-RULE = Rule("straggler.compute", "Some ranks' devices are slower", detect, bound="straggler", compares_ranks=True)
+RULE = Rule(STRAGGLER_COMPUTE, "Some ranks' devices are slower", detect, bound="straggler", compares_ranks=True)

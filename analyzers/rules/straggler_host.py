@@ -36,6 +36,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, large
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
+from ddprof.finding_ids import STRAGGLER_HOST
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_count, format_ranks, format_share, format_us
@@ -120,11 +121,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
     worst = int(chosen[int(np.argmax(factors))])
-    whose, their = ("hosts of {} take", "their") if len(numbers) > 1 else ("host of {} takes", "its")
-    whose = whose.format(format_ranks(numbers))
     yield Candidate(
         id=RULE.id,
-        summary=f"the {whose} {_times(max(factors))} as long as {their} peers to launch a step",
+        summary=_summary(numbers, max(factors)),
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
@@ -140,6 +139,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(_fix(measures, numbers, worst),),
     )
+
+
+def _summary(numbers: tuple[int, ...], factor: float) -> str:
+    whom, times = format_ranks(numbers), _times(factor)
+    if len(numbers) > 1:
+        return f"the hosts of {whom} take {times} as long as their peers to launch a step"
+    return f"the host of {whom} takes {times} as long as its peers to launch a step"
 
 
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
@@ -225,7 +231,7 @@ def _charged_words(found: LatestRank) -> str:
 
 
 RULE = Rule(
-    "straggler.host",
+    STRAGGLER_HOST,
     "Some ranks' hosts are slower",
     detect,
     bound="straggler",

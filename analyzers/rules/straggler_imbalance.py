@@ -32,6 +32,7 @@ from ddprof.analyzers.rules.evidence.input_size import feeding_fix
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
+from ddprof.finding_ids import STRAGGLER_IMBALANCE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
@@ -280,7 +281,7 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
 
 
 RULE = Rule(
-    "straggler.imbalance",
+    STRAGGLER_IMBALANCE,
     "Ranks get unequal work",
     detect,
     bound="straggler",

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, comes_again, recurring
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
+from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
@@ -224,7 +225,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 
 
 RULE = Rule(
-    "straggler.unexplained",
+    STRAGGLER_UNEXPLAINED,
     "Ranks are late without a known cause",
     detect,
     bound="straggler",

@@ -25,6 +25,23 @@ from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
 from ddprof.errors import UsageError
+from ddprof.finding_ids import (
+    COMPUTE_PRECISION,
+    COMPUTE_UNFUSED_OPTIMIZER,
+    HOST_ALLOCATOR,
+    HOST_CHECKPOINT,
+    HOST_GC,
+    HOST_LAUNCH_BOUND,
+    HOST_SYNC,
+    INPUT_PAGEABLE_COPY,
+    INPUT_STARVED,
+    INPUT_STRAGGLER,
+    PIPELINE_IMBALANCE,
+    STRAGGLER_COMPUTE,
+    STRAGGLER_HOST,
+    STRAGGLER_IMBALANCE,
+    STRAGGLER_UNEXPLAINED,
+)
 from ddprof.findings import Change
 from ddprof.settings.catalogue import ASKED_AS
 from ddprof.units import MIB
@@ -239,59 +256,59 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
-        _plain("instant_loader"), is_switch=True, for_ranks=True, mends=("input.starved", "input.straggler"),
+        _plain("instant_loader"), is_switch=True, for_ranks=True, mends=(INPUT_STARVED, INPUT_STRAGGLER),
         lacks=recorded.has_spans("dataloader", "time in a DataLoader"),
         says=recorded.span_time("dataloader", "in the loader"),
     ),
     Knob(
         "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
-        _plain("balance_compute"), is_switch=True, mends=("straggler.imbalance",),
+        _plain("balance_compute"), is_switch=True, mends=(STRAGGLER_IMBALANCE,),
         lacks=recorded.has_peers,
     ),
     Knob(
         "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
-        "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=("host.sync",),
+        "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=(HOST_SYNC,),
         lacks=recorded.has_spans("host_sync", "blocking call"),
         says=recorded.span_time("host_sync", "in blocking calls"),
     ),
     Knob(
         "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
-        _plain("graph_launch"), is_switch=True, for_ranks=True, mends=("host.launch_bound",),
+        _plain("graph_launch"), is_switch=True, for_ranks=True, mends=(HOST_LAUNCH_BOUND,),
         lacks=lambda m: "" if m.kernels_per_step.any() else "no kernel is launched in the recorded steps",
     ),
     Knob(
         "copies", "Copies beside compute", "pageable host-device copies do not block", "hidden",
-        _plain("hide_copies"), is_switch=True, mends=("input.pageable_copy",),
+        _plain("hide_copies"), is_switch=True, mends=(INPUT_PAGEABLE_COPY,),
         lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy from pageable memory in the recorded steps",
         says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(
         "late", "Ranks on time", "no rank waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
-        needs_ranks=True, mends=("straggler.unexplained",),
+        needs_ranks=True, mends=(STRAGGLER_UNEXPLAINED,),
     ),
     Knob(
         "device", "Ranks replaced", "device, host and loader of these ranks equal their typical peer's", "replaced",
-        _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=("straggler.compute", "straggler.host"),
+        _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=(STRAGGLER_COMPUTE, STRAGGLER_HOST),
     ),
     Knob(
         "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
-        _plain("balance_stages"), is_switch=True, mends=("pipeline.imbalance",),
+        _plain("balance_stages"), is_switch=True, mends=(PIPELINE_IMBALANCE,),
         lacks=lambda m: "" if m.job.pipeline else "no pipeline stages found in this run", says=recorded.stages,
     ),
     Knob(
         "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
-        is_switch=True, for_ranks=True, mends=("host.gc",),
+        is_switch=True, for_ranks=True, mends=(HOST_GC,),
         lacks=recorded.has_spans("gc", "garbage collection"), says=recorded.span_time("gc", "in collections"),
     ),
     Knob(
         "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
-        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=("host.checkpoint",),
+        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=(HOST_CHECKPOINT,),
         lacks=recorded.has_spans("checkpoint", "saving, logging or evaluation"),
         says=recorded.span_time("checkpoint", "saving, logging and evaluating"),
     ),
     Knob(
         "allocator", "No allocation", "no memory is requested from the driver inside a step", "off",
-        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=("host.allocator",),
+        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=(HOST_ALLOCATOR,),
         lacks=recorded.has_spans("allocator", "allocation by the driver"),
         says=recorded.span_time("allocator", "in allocations"),
     ),
@@ -319,12 +336,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "precision", "Matrix products in 16 bit",
         f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
-        "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
+        "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=(COMPUTE_PRECISION,),
         says=recorded.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
     ),
     Knob(
         "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
-        "fused", _optimizer, is_switch=True, mends=("compute.unfused_optimizer",),
+        "fused", _optimizer, is_switch=True, mends=(COMPUTE_UNFUSED_OPTIMIZER,),
         says=recorded.per_step(lambda m: m.optimizer_us, "on the device"),
     ),
     Knob(

@@ -10,6 +10,17 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
+from ddprof.finding_ids import (
+    COMM_BANDWIDTH_BOUND,
+    COMM_LATENCY_BOUND,
+    COMM_NO_OVERLAP,
+    HOST_STALLED,
+    INPUT_STRAGGLER,
+    STRAGGLER_COMPUTE,
+    STRAGGLER_HOST,
+    STRAGGLER_IMBALANCE,
+    STRAGGLER_UNEXPLAINED,
+)
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -17,10 +28,10 @@ from ddprof.units import format_ranks, format_share, format_us
 _BUSY = "the machine is busy"
 MOST = 0.5  # of a rank's lateness: waiting for a CPU that is more than this explains it
 SURE = 2.0  # standard deviations: chance exceeds them once in 44 times
-ON_HOSTS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "host.stalled", "input.straggler")
+ON_HOSTS = (STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED, HOST_STALLED, INPUT_STRAGGLER)
 # There operators wait for a CPU as well, and so do the threads that send and receive, one after another. What need not
 # be called at all is told by its calls, whatever the machine does.
-ON_CPU_RANKS = (*ON_HOSTS, "straggler.compute", "comm.latency_bound", "comm.bandwidth_bound", "comm.no_overlap")
+ON_CPU_RANKS = (*ON_HOSTS, STRAGGLER_COMPUTE, COMM_LATENCY_BOUND, COMM_BANDWIDTH_BOUND, COMM_NO_OVERLAP)
 LATE_FACTOR = 2.0  # as of a loader that is late, not starved (rules/input_starved.py)
 NEEDLESS = ("drop_needless", "drop_meetings")  # kinds of changes
 
@@ -46,7 +57,7 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     apart = {*measures.alone, *threads_alone(job.ranks), *np.flatnonzero(measures.compute.has_more).tolist()}
     if positions and all(p in apart for p in positions):
         return None
-    if candidate.id == "input.straggler" and positions and _batches_cost_more(measures, positions):
+    if candidate.id == INPUT_STRAGGLER and positions and _batches_cost_more(measures, positions):
         return None
     if not np.isfinite(traced.waited).all():
         return _explained_by_stops(candidate, positions, measures)

@@ -17,6 +17,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
 from ddprof.dashboard.figures.charts import Part, Stacked, StageChart, TimeBlock
 from ddprof.dashboard.runs.view import View
+from ddprof.finding_ids import STRAGGLER_COMPUTE
 from ddprof.intervals import Intervals
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -83,7 +84,7 @@ def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:
     slow = max(stages, key=lambda s: s.work_us)
     mean = sum(s.work_us for s in stages) / len(stages)
     excess = slow.work_us / mean - 1 if mean > 0 else 0.0
-    late = [f for f in view.opened.report.findings if f.id == "straggler.compute"]
+    late = [f for f in view.opened.report.findings if f.id == STRAGGLER_COMPUTE]
     but = f"; the slow device of {format_ranks(late[0].ranks)} has its part in that" if late else ""
     return (
         f"{_bubble_words(view, pipeline)} Stage {slow.number} ({slow.ranks}) has most of the work: "

@@ -11,6 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.memory import recompute_time, recomputed
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import at
+from ddprof.finding_ids import MEMORY_HEADROOM
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_share, format_us
@@ -18,7 +19,6 @@ from ddprof.units import format_bytes, format_share, format_us
 FULL = 0.90  # of the device's memory (TensorBoard plugin)
 HALF_FULL = 0.5  # of the device's memory: above it room for a part of the activations is a reserve, and no waste
 FEWEST = 0.1  # of what is computed again: keeping less is not worth a change
-RULE_ID = "memory.headroom"
 
 
 def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -29,7 +29,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     known = [f.memory for f in measures.job.ranks if f.memory.get("total_bytes") and _peak(f.memory)]
     if len(known) < len(measures.job.ranks):
-        yield Abstention(RULE_ID, "memory of some ranks is unknown" + recompute_words(measures))
+        yield Abstention(MEMORY_HEADROOM, "memory of some ranks is unknown" + recompute_words(measures))
         return
     kept = [memory.get("kept_bytes") for memory in known]
     fullest = max(known, key=lambda memory: _peak(memory) / memory["total_bytes"])
@@ -43,7 +43,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     used = f"memory is {format_share(share)} used"
     yield Candidate(
-        id=RULE_ID,
+        id=MEMORY_HEADROOM,
         summary=f"the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
         f"checkpointing) while {used}",
         ranks=(),

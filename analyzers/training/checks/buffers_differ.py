@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, sums_every_gradient
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_BUFFERS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
 
 
@@ -58,4 +59,4 @@ def _differing(group: Copies, why: str) -> Iterator[Remark]:
     )
 
 
-CHECK = Check("training.buffers_differ", "Buffers drift apart between ranks", detect)
+CHECK = Check(TRAINING_BUFFERS_DIFFER, "Buffers drift apart between ranks", detect)

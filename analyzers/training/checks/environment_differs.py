@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.finding_ids import TRAINING_ENVIRONMENT_DIFFERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.units import format_ranks
 
@@ -70,4 +71,4 @@ def _differing(values: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, t
         yield name, tuple(rank for group in groups[1:] for rank in group), f"{name}: {', '.join(words[:3])}"
 
 
-CHECK = Check("training.environment_differs", "Ranks run different software or settings", detect)
+CHECK = Check(TRAINING_ENVIRONMENT_DIFFERS, "Ranks run different software or settings", detect)

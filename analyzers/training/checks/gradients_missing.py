@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import replicated_names
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_GRADIENTS_MISSING
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients
 from ddprof.units import format_ranks
@@ -71,4 +72,4 @@ def _disagreeing(uses: Mapping[int, OptimizerGradients], shared: frozenset[str])
     )
 
 
-CHECK = Check("training.gradients_missing", "Gradients on some ranks only", detect)
+CHECK = Check(TRAINING_GRADIENTS_MISSING, "Gradients on some ranks only", detect)

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, moves_state, sums_every_gradient
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_REPLICAS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
 
 # Relative: a hundred times the precision of float32 (2**-23), so rounding that has added up over some steps. Another
@@ -123,4 +124,4 @@ def _rounding_fix() -> Fix:
     )
 
 
-CHECK = Check("training.replicas_differ", "Ranks hold different parameters where they should be equal", detect)
+CHECK = Check(TRAINING_REPLICAS_DIFFER, "Ranks hold different parameters where they should be equal", detect)

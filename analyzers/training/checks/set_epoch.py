@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.words import at_line
+from ddprof.finding_ids import TRAINING_SET_EPOCH
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import ShuffledPasses
 
@@ -58,4 +59,4 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     )
 
 
-CHECK = Check("training.set_epoch", "Every epoch in the same order", detect)
+CHECK = Check(TRAINING_SET_EPOCH, "Every epoch in the same order", detect)

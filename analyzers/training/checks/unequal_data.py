@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.sampling import MIN_SHARE
+from ddprof.finding_ids import TRAINING_UNEQUAL_DATA
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar import Sidecar
 from ddprof.units import format_ranks
@@ -77,4 +78,4 @@ def _counts(made: Mapping[int, int], short: tuple[int, ...]) -> str:
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-CHECK = Check("training.unequal_data", "Ranks train on unequal numbers of batches", detect)
+CHECK = Check(TRAINING_UNEQUAL_DATA, "Ranks train on unequal numbers of batches", detect)

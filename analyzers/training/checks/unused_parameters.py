@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_UNUSED_PARAMETERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients
 
@@ -62,4 +63,4 @@ def _unused(uses: Sequence[OptimizerGradients]) -> Iterator[Remark]:
     )
 
 
-CHECK = Check("training.unused_parameters", "Parameters that are never trained", detect)
+CHECK = Check(TRAINING_UNUSED_PARAMETERS, "Parameters that are never trained", detect)

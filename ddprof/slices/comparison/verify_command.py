@@ -19,6 +19,7 @@ from ddprof.cli.load import load_one, load_run, pairs, say, tell
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.finding_ids import HOST_LAUNCH_BOUND
 from ddprof.findings import Recoverable
 from ddprof.report import calibration
 from ddprof.report.comparison.compare import compare
@@ -42,7 +43,7 @@ _WORDS = {
 # Computing may differ by this much between two runs of the same work; beyond it something else than the change did it.
 SAME_COMPUTE_SHARE = 0.15
 COMPUTE_KINDS = ("scale_compute", "balance_compute", "balance_stages", "scale_kernels", "scale_host", "graph_launch")
-COMPUTE_FINDINGS = ("straggler.", "compute.", "pipeline.", "host.launch_bound")
+COMPUTE_FINDINGS = ("straggler.", "compute.", "pipeline.", HOST_LAUNCH_BOUND)
 
 
 class CommandAfterDashes(click.Command):

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ddprof.change_kinds import KindOfChange
 from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
-WARNING_SHARE = 0.03
+WARNING_SHARE = 0.03  # of the step, recoverable (docs/verdict.md)
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 EVEN = 0.5  # confidence of what is right as often as wrong
 HIGH = 0.8  # confidence that is told as "high"
@@ -107,9 +108,9 @@ class Recoverable:
 
 @dataclass(frozen=True)
 class Change:
-    """One change to the run that the replay can simulate (kinds: analyzers/replay/changes/table.py)."""
+    """One change to the run that the replay can simulate."""
 
-    kind: str
+    kind: KindOfChange
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
     values: tuple[float, ...] = ()  # per rank of `ranks`, or the parameters of the kind
     target: str = ""  # a ledger cause, a group role, ... as the kind wants it

@@ -66,7 +66,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(*faster, _fix(traffic.role, execution_of(measures.job).compression_hook)),
-            band=0.25,
         )
 
 

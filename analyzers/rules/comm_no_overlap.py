@@ -62,7 +62,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_fix(measures, suggested),),
-            band=0.25,
         )
     yield from _late_gathers(measures)
 
@@ -94,7 +93,6 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
             *exposed_transfer(measures, found[0].traffic),
         ),
         fixes=_earlier(measures, costs, fix),
-        band=0.25,
     )
 
 

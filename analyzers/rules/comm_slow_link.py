@@ -76,7 +76,6 @@ def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGro
             *slowest_transfer(measures, most.groups, numbers[0]),
         ),
         fixes=(_look("link of " + format_ranks(numbers), "the same messages are fast in every group without them"),),
-        band=0.2,
     )
 
 
@@ -102,7 +101,6 @@ def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
             *slowest_message(measures, links.pairs),
         ),
         fixes=(_look(f"link between ranks {words}", "equal messages are fast between all other pairs of ranks"),),
-        band=0.2,
     )
 
 

@@ -59,7 +59,6 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 alters=Alters.PRECISION,
             ),
         ),
-        band=0.5,
     )
 
 

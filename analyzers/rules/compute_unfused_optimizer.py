@@ -55,7 +55,6 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 source="torch.optim documentation",
             ),
         ),
-        band=0.3,
     )
 
 

@@ -83,7 +83,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=tuple(_fixes(present_in(job))),
         ceiling_us=float(held.max()),
-        band=0.25,
         is_bound=True,
     )
 

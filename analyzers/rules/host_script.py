@@ -121,7 +121,6 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
         ),
         fixes=tuple(_fix(line, what, steps) for line, what in zip(told, kind, strict=True)),
         ceiling_us=(1 - left) * cost_us,
-        band=0.25,
         times_us=tuple(all_run_us.tolist()),
     )
 

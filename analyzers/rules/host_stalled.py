@@ -90,7 +90,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
         ),
         ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
-        band=0.25,
     )
 
 

@@ -66,7 +66,6 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 source="PyTorch performance tuning guide; torch.utils.data documentation",
             ),
         ),
-        band=0.2,
     )
 
 

@@ -186,7 +186,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(_fix(()),),
         ceiling_us=_meeting_us(measures),
-        band=0.2,
     )
 
 

@@ -11,7 +11,7 @@ from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent
-MIN_MESSAGES = 2
+MIN_MESSAGES = 2  # of the slowest group: one odd transfer accuses no link
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
 SEEN_WHOLE = 0.5  # of its transfer, in calls that every member recorded; at the edges of windows some lack a member
-MIN_CALLS = 8
+MIN_CALLS = 8  # of known size and time, before their rate explains them
 SIZES_APART = 4.0  # largest over smallest message: waiting as long as the large one takes is 4 times the small one
 FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at most a tenth of the calls is waiting

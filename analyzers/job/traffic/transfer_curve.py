@@ -14,7 +14,7 @@ from ddprof.analyzers.job.traffic.cost import MIN_SIZE_RANGE, CostModel, fit_cos
 from ddprof.tables import Array
 
 LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly latency
-BINS_PER_OCTAVE = 2
+BINS_PER_OCTAVE = 2  # of message sizes, each with one typical time
 
 
 @dataclass(frozen=True)

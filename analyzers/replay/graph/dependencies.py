@@ -19,7 +19,7 @@ from ddprof.tables import Array
 TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much
 # Where an operation idled, what ended up to this long after its start may have released it: coarse timelines round.
 OVERLAP_NS = 6_000
-OVERLAP_WITHOUT_HOST_NS = 50_000
+OVERLAP_WITHOUT_HOST_NS = 50_000  # likewise, without host calls to tell what else released it
 # 1 / 1000 of a long idle stretch: streams of one worker, stamped by the other side of each transfer, disagree by up to
 # 0.11 ms in steps of 47 s (StragglerAnalysis, job AR).
 OVERLAP_DIVISOR = 1_000

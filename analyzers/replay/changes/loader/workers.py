@@ -20,7 +20,7 @@ from ddprof.tables import Array
 MAX_RANKS = 64  # queues that are simulated, of the slowest loaders; the others never come last
 STEPS = 400  # simulated
 SETTLED = 100  # simulated steps before the queue is in its steady state: left out of the mean
-SEED = 20_240_229
+SEED = 20_240_229  # the same run gives the same prediction
 
 
 def loader_workers(change: Change, step_us: float, measures: Measures) -> float:

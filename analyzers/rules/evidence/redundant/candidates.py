@@ -102,7 +102,6 @@ def _candidate(
         ),
         fixes=(fix(measures, told.number),),
         ceiling_us=float(held_us.max()) + more_us,
-        band=0.2,
     )
 
 

@@ -17,7 +17,7 @@ from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
 from ddprof.sidecar.calls import ScriptCall
 
-MOST_LINES = 3
+MOST_LINES = 3  # that a finding names
 _PASSES = {ACCUMULATION: "backward", BUFFERS: "forward"}  # which of them calls it
 
 

@@ -54,5 +54,4 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
             ),
         ),
         ceiling_us=float(held_us.max()),
-        band=0.25,
     )

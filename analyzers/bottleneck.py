@@ -25,11 +25,11 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     """The candidate that saves most on top of `changes`; the largest cause of the step where none saves 3 %."""
     step_us = prices.step_us(changes)
     best: tuple[float, Candidate] | None = None
-    for said in _candidates(prices.measures):
-        if said.changes:
-            gain_us = prices.gain_us(said, changes)
+    for candidate in _candidates(prices.measures):
+        if candidate.changes:
+            gain_us = prices.gain_us(candidate, changes)
             if best is None or gain_us > best[0]:
-                best = (gain_us, said)
+                best = (gain_us, candidate)
     if best is not None and best[0] >= WARNING_SHARE * step_us:
         return Bottleneck(best[1].id, best[1].summary, best[0], best[1].ranks)
     mean = {cause: float(prices.measures.cause_us(cause).mean()) for cause in CAUSES}
@@ -42,7 +42,9 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
 def _candidates(measures: Measures) -> list[Candidate]:
     """Candidates of all rules; rules for what the others leave unexplained run last."""
     rules = catalogue().values()
-    found = [said for rule in rules if rule.detect_rest is None for said in rule.detect(measures)]
-    explained = [said for said in found if isinstance(said, Candidate)]
-    rest = [said for rule in rules if rule.detect_rest is not None for said in rule.detect_rest(measures, explained)]
-    return explained + [said for said in rest if isinstance(said, Candidate)]
+    results = [result for rule in rules if rule.detect_rest is None for result in rule.detect(measures)]
+    explained = [result for result in results if isinstance(result, Candidate)]
+    rest = [
+        result for rule in rules if rule.detect_rest is not None for result in rule.detect_rest(measures, explained)
+    ]
+    return explained + [result for result in rest if isinstance(result, Candidate)]

@@ -83,9 +83,9 @@ class Recall:
     def _facts_of(self, source: Source, key: str | None) -> RankFacts | None:
         if key is None or not self._answers():
             return None
-        found: list[bytes | None] = []
-        self._asked(lambda: found.append(self.place.load(key, _believed(source.path))))
-        content = next(iter(found), None)
+        contents: list[bytes | None] = []
+        self._asked(lambda: contents.append(self.place.load(key, _believed(source.path))))
+        content = next(iter(contents), None)
         return None if content is None else decode(content, key)
 
     def _answers(self) -> bool:
@@ -183,12 +183,12 @@ def _here(source: Source) -> tuple[Stamp, ...]:
 def _in_store(source: Source, listed: Listed) -> tuple[Stamp, ...] | None:
     """Stamps of the trace and the files beside it in a store; None where the store does not tell enough."""
     try:
-        told = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
+        stamps = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
     except UNREADABLE:
         return None
-    if not source.stamp or "" in told.values():
+    if not source.stamp or "" in stamps.values():
         return None
-    return tuple((path, stamp, 0) for path, stamp in told.items() if stamp is not None)
+    return tuple((path, stamp, 0) for path, stamp in stamps.items() if stamp is not None)
 
 
 def _beside(source: Source, named: Names) -> list[str]:

@@ -22,12 +22,12 @@ GROUP = "ddprof.rules"
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Rule]:
     """Rules by identifier, sorted. Raises ValueError where two share one."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for rule in [*_own_rules(), *registered(GROUP)]:
-        if rule.id in found:
+        if rule.id in rules:
             raise ValueError(f"two rules call themselves {rule.id}")
-        found[rule.id] = rule
-    return dict(sorted(found.items()))
+        rules[rule.id] = rule
+    return dict(sorted(rules.items()))
 
 
 def _own_rules() -> list[Rule]:
@@ -37,8 +37,8 @@ def _own_rules() -> list[Rule]:
 
 def titles() -> dict[str, str]:
     """Title of every rule, then of every check of the training, by identifier."""
-    found, checks = catalogue().values(), training_checks().values()
-    return {rule.id: rule.title for rule in found} | {check.id: check.title for check in checks}
+    rules, checks = catalogue().values(), training_checks().values()
+    return {rule.id: rule.title for rule in rules} | {check.id: check.title for check in checks}
 
 
 def page(identifier: str) -> str:

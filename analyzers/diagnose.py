@@ -108,19 +108,19 @@ class _Heard:
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
         heard = [Abstention(rule.id, unseen)] if unseen else detect(measures)
-        said = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
-        said = said or [*left_out(rule, measures)]
-        candidates = [c for c in said if isinstance(c, Candidate)]
+        results = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
+        results = results or [*left_out(rule, measures)]
+        candidates = [c for c in results if isinstance(c, Candidate)]
         self.candidates += [with_line(measures, c) for c in candidates] if rule.tells_line else candidates
-        self.abstentions += [a for a in said if isinstance(a, Abstention)]
-        if not said:
+        self.abstentions += [a for a in results if isinstance(a, Abstention)]
+        if not results:
             self.silent.append(rule.id)
 
     def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
         """Turn candidates into abstentions where `why` gives a reason."""
-        told = [(candidate, why(candidate)) for candidate in self.candidates]
-        self.candidates = [candidate for candidate, reason in told if reason is None]
-        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in told if reason is not None]
+        reasons = [(candidate, why(candidate)) for candidate in self.candidates]
+        self.candidates = [candidate for candidate, reason in reasons if reason is None]
+        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in reasons if reason is not None]
 
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:

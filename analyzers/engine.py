@@ -109,10 +109,10 @@ class LoadedRun:
     @cached_property
     def report(self) -> Report:
         """The whole report."""
-        told = summarise(self.job, self.label, self.notes, self.measures, self.pricer)
+        report = summarise(self.job, self.label, self.notes, self.measures, self.pricer)
         manifests = [path for s in self.sources.values() for path in s.manifest_paths]
-        told = replace(told, run=replace(told.run, commit=read_commit(manifests)))
-        return replace(told, failure=failure_of(manifests))
+        report = replace(report, run=replace(report.run, commit=read_commit(manifests)))
+        return replace(report, failure=failure_of(manifests))
 
 
 def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:
@@ -132,7 +132,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     options = options or Options()
     wanted = parse_ranks(options.ranks)
     inventory = _discover(paths, options.window)
-    found = 0
+    loaded = 0
     failures: list[str] = []
     with _mapping(options) as mapped:
         for (label, sources), found_notes in zip(inventory.runs, notes_by_run(inventory), strict=True):
@@ -142,12 +142,12 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
             failures += [_failure(r) for r in results if not r.is_usable]
             whole = [(r.source, r.facts) for r in usable if r.facts is not None]
             for number, job in enumerate(jobs_among(whole, label)):
-                found += 1
+                loaded += 1
                 unusable = [] if number else [r for r in results if not r.is_usable]  # told once
                 members = [*(usable[at] for at in job.members), *unusable]
                 run = _load(job.label, members, [*found_notes, *job.notes], options)
                 yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job), *keeping_notes))
-    if not found:
+    if not loaded:
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
 
 

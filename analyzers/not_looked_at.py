@@ -21,8 +21,8 @@ def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
 def unmatched_us(measures: Measures) -> float:
     """Exposed communication whose other members were not traced, us per step, where it is considerable; else 0."""
     limits = execution_of(measures.job).limits
-    found = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
-    return found if found > limits.min_exposed_share * measures.step_us else 0.0
+    exposed_us = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
+    return exposed_us if exposed_us > limits.min_exposed_share * measures.step_us else 0.0
 
 
 def unmatched_words(measures: Measures) -> str:

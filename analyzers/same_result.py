@@ -25,8 +25,8 @@ CONDITIONS: Mapping[Alters, str] = {
 
 def _keeps_gradients(measures: Measures) -> bool:
     """True where gradients of all passes before an update were seen to be summed and not otherwise touched."""
-    found = measures.needless.get(ACCUMULATION)
-    return found is not None and found.is_proven
+    accumulated = measures.needless.get(ACCUMULATION)
+    return accumulated is not None and accumulated.is_proven
 
 
 _PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {Alters.REDUCTIONS: _keeps_gradients}

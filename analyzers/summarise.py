@@ -102,19 +102,19 @@ def _device(kind: str, backends: Sequence[str]) -> str:
 def _framework(job: JobFacts) -> tuple[str, ...]:
     """Parallelism as seen: roles of the groups in use, told apart as DDP or FSDP by the wrappers' own ranges."""
     text = {s for f in job.ranks[:1] for s in f.strings if "Parallel" in s or "FSDP" in s or "DeepSpeed" in s}
-    found = []
+    parallelism = []
     if any("FullyShardedDataParallel" in s or s.startswith("FSDP::") for s in text):
-        found.append("fsdp")
+        parallelism.append("fsdp")
     if any("DistributedDataParallel" in s for s in text):
-        found.append("ddp")
+        parallelism.append("ddp")
     if any("DeepSpeed" in s for s in text):
-        found.append("deepspeed")
+        parallelism.append("deepspeed")
     roles = [str(r) for r, size in zip(job.groups["role"], job.groups["size"], strict=True) if r and size > 1]
     names = {"fsdp_shard": "fsdp", "replicate": "hsdp"}
     for role in dict.fromkeys(names.get(r, r) for r in roles):
-        if role not in found and not role.startswith("group of") and not (role == "dp" and "ddp" in found):
-            found.append(role)
-    return tuple(found)
+        if role not in parallelism and not role.startswith("group of") and not (role == "dp" and "ddp" in parallelism):
+            parallelism.append(role)
+    return tuple(parallelism)
 
 
 def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
@@ -176,13 +176,13 @@ def training_of(job: JobFacts) -> Training:
 
 def _samples_per_rank(job: JobFacts) -> float | None:
     """Samples of one optimizer step, all micro-batches, of the typical step, mean over ranks; None where unknown."""
-    found = []
+    medians = []
     for facts in job.ranks:
         samples = [fed.samples for fed in facts.sidecar.batches if fed.samples]
         if not samples:
             return None
-        found.append(statistics.median(samples))
-    return statistics.fmean(found) if found else None
+        medians.append(statistics.median(samples))
+    return statistics.fmean(medians) if medians else None
 
 
 def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tuple[AppliedSetting, ...]:

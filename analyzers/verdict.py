@@ -102,8 +102,8 @@ def _healthy(measures: Measures) -> Verdict:
     step, rest = format_us(measures.step_us), "no fix above 3 % found"
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
-    told = second if largest == "compute" else largest
-    text = f"{format_share(shares.get(told, 0.0))} of each {step} step is {_words(told, measures)}; {rest}"
+    shown = second if largest == "compute" else largest
+    text = f"{format_share(shares.get(shown, 0.0))} of each {step} step is {_words(shown, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text)
 
 

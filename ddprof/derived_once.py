@@ -24,7 +24,7 @@ def remembered(derive: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T
         key = (name, how, tuple(named.items()))
         if key not in kept:
             kept[key] = derive(of, *how, **named)
-        found: R = kept[key]
-        return found
+        result: R = kept[key]
+        return result
 
     return ask

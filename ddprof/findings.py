@@ -234,10 +234,10 @@ def severity_of(finding: Finding, step_us: float) -> str:
     """Severity of a finding by its gain. It is not "critical" where its range begins at 0; it is "info" where, besides,
     its value is below that limit or it accuses ranks and is as likely wrong as right.
     """
-    found = severity(finding.recoverable_us.value, step_us)
-    if finding.recoverable_us.low > 0 or found == "info":
-        return found
-    is_firm = finding.confidence > EVEN if finding.ranks else found == "critical"
+    by_share = severity(finding.recoverable_us.value, step_us)
+    if finding.recoverable_us.low > 0 or by_share == "info":
+        return by_share
+    is_firm = finding.confidence > EVEN if finding.ranks else by_share == "critical"
     return "warning" if is_firm else "info"
 
 

@@ -82,8 +82,10 @@ def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
         expressions.append(f"step>{options['max_step_ms']:.6f}ms")
     if options.get("max_exposed_comm") is not None:
         expressions.append(f"exposed_comm>{options['max_exposed_comm'] * 100:.6f}%")
-    found = [violation for expression in expressions for violation in parse_gate(expression).violations(run.report)]
-    return [violation.text for violation in found]
+    violations = [
+        violation for expression in expressions for violation in parse_gate(expression).violations(run.report)
+    ]
+    return [violation.text for violation in violations]
 
 
 def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
@@ -107,11 +109,11 @@ def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str
     comparison = compare(before, run.report)
     if comparison.differences:
         return [f"cannot be judged against {options['baseline']}: {comparison.differences[0]}"]
-    found = regressions(comparison, limit)
+    worse = regressions(comparison, limit)
     for gate in map(parse_gate, _expressions(options)):
-        known = {violation.key for violation in gate.violations(before)}
-        found += [violation.text for violation in gate.violations(run.report) if violation.key not in known]
-    return found
+        before_keys = {violation.key for violation in gate.violations(before)}
+        worse += [violation.text for violation in gate.violations(run.report) if violation.key not in before_keys]
+    return worse
 
 
 def _expressions(options: dict[str, Any]) -> list[str]:

@@ -38,8 +38,8 @@ def difference_interval(before: Sequence[float], after: Sequence[float]) -> tupl
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % interval of a mean by bootstrap, in its unit; None with fewer than three steps."""
-    found = _finite(values)
-    return None if len(found) < LEAST_STEPS else _middle(_resampled_means(found, np.random.default_rng(_SEED)))
+    finite = _finite(values)
+    return None if len(finite) < LEAST_STEPS else _middle(_resampled_means(finite, np.random.default_rng(_SEED)))
 
 
 def _middle(drawn: npt.NDArray[np.float64]) -> tuple[float, float]:

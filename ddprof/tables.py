@@ -147,10 +147,10 @@ def among(values: Array, few: Array) -> Array:
     """Mask of the values among a few, such as the threads of a rank; cheaper than np.isin for a few values."""
     if len(few) > _FEW:
         return np.isin(values, few)
-    found = np.zeros(len(values), bool)
+    mask = np.zeros(len(values), bool)
     for one in few.tolist():
-        found |= values == one
-    return found
+        mask |= values == one
+    return mask
 
 
 def to_parquet(table: Table) -> bytes:

@@ -13,11 +13,11 @@ FEW_SHARE = 0.25  # of the time of the rank that has most: a rank with less has 
 
 def having(times: Array | Sequence[float]) -> Array:
     """Positions of the ranks with a part in a time (one value per rank)."""
-    known = np.asarray(times, float)
-    return np.flatnonzero(known > FEW_SHARE * known.max(initial=0.0))
+    values = np.asarray(times, float)
+    return np.flatnonzero(values > FEW_SHARE * values.max(initial=0.0))
 
 
 def whose(times: Array | Sequence[float]) -> Array:
     """Positions of the few ranks that alone have a time; empty where more than half of the ranks or none have it."""
-    found = having(times)
-    return found if len(found) <= len(times) / 2 else found[:0]
+    positions = having(times)
+    return positions if len(positions) <= len(times) / 2 else positions[:0]

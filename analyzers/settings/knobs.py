@@ -145,8 +145,8 @@ def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
     for kind, factor in (("scale_compute", device), ("scale_host", measures.host.factor)):
         factors = [float(factor[ids.index(r)]) for r in setting.ranks]
-        known = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
-        changes.append(Change(kind, setting.ranks, known, "peers"))
+        at_least_one = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
+        changes.append(Change(kind, setting.ranks, at_least_one, "peers"))
     return (*changes, Change("instant_loader", setting.ranks))
 
 

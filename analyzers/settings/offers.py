@@ -102,9 +102,9 @@ def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:
 
 def _gains_as_said(settings: tuple[Setting, ...], finding: Finding, prices: Pricer, now: Present) -> bool:
     """True where the settings are possible in this run and reach the finding's gain."""
-    said = finding.alone_us or finding.recoverable_us
+    gain = finding.alone_us or finding.recoverable_us
     try:
         gain_us = predict(prices, settings, now).gain_us
     except DdprofError:
         return False
-    return gain_us > 0 and said.low * (1 - ROUNDED) <= gain_us <= said.high * (1 + ROUNDED)
+    return gain_us > 0 and gain.low * (1 - ROUNDED) <= gain_us <= gain.high * (1 + ROUNDED)

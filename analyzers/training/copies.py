@@ -44,13 +44,13 @@ class Copies:
 
     def distance(self, places: list[int]) -> float | None:
         """The largest relative difference between the first numbers of these tensors; None where they do not differ."""
-        found = []
+        distances = []
         for at in places:
             values = [model.values[at] for model in self.models.values() if at < len(model.values)]
-            known = [value for value in values if value is not None]
-            if len(known) == len(self.models) and max(known) > min(known):
-                found.append((max(known) - min(known)) / max(map(abs, known)))
-        return max(found, default=None)
+            present = [value for value in values if value is not None]
+            if len(present) == len(self.models) and max(present) > min(present):
+                distances.append((max(present) - min(present)) / max(map(abs, present)))
+        return max(distances, default=None)
 
 
 def copies(job: JobFacts, kind: str) -> Iterator[Copies]:
@@ -108,11 +108,11 @@ def _summed_sizes(job: JobFacts) -> dict[int, int]:
     """Bytes -> how often all ranks summed so many."""
     table, groups = job.instances, job.groups
     whole = [int(size) == job.world_size for size in groups["size"]]
-    found: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
     for op, group, size in zip(table["op"], table["group"], table["size_bytes"], strict=True):
         if op == OP_CODE["all_reduce"] and 0 <= group < len(whole) and whole[group]:
-            found[int(size)] += 1
-    return found
+            sizes[int(size)] += 1
+    return sizes
 
 
 def moves_state(job: JobFacts) -> bool:
@@ -124,9 +124,9 @@ def moves_state(job: JobFacts) -> bool:
 def replicated_names(job: JobFacts) -> frozenset[str]:
     """Names of the parameters that all ranks should hold alike."""
     kinds = (DDP, MODULE) if sums_every_gradient(job) else (DDP,)
-    found: set[str] = set()
+    names: set[str] = set()
     for kind in kinds:
         for group in copies(job, kind):
             if len(group.models) == len(job.ranks):
-                found.update(group.one.names)
-    return frozenset(found)
+                names.update(group.one.names)
+    return frozenset(names)

@@ -78,5 +78,5 @@ def describe(truth: dict[str, Any]) -> str:
     for key in ("title", "summary", "description"):
         if isinstance(truth.get(key), str):
             return str(truth[key])
-    found = [f["id"] if isinstance(f, dict) else str(f) for f in truth.get("findings", [])]
-    return ", ".join(found) if found else "healthy"
+    ids = [f["id"] if isinstance(f, dict) else str(f) for f in truth.get("findings", [])]
+    return ", ".join(ids) if ids else "healthy"

@@ -31,7 +31,7 @@ class Destination:
 
 def destination() -> Destination:
     """The destination of the first slice that has one."""
-    found: Destination = next(
+    first: Destination = next(
         import_lasting(module).DESTINATION for part in all_slices() for module in part.destinations
     )
-    return found
+    return first

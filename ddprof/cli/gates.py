@@ -33,8 +33,8 @@ def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
 
 def fail(violations: Iterable[str]) -> None:
     """Raise GateFailed with the first violation after printing the others; do nothing where there is none."""
-    found = list(violations)
-    for violation in found[1:]:
+    lines = list(violations)
+    for violation in lines[1:]:
         say(f"gate failed: {violation}")
-    if found:
-        raise GateFailed(f"gate failed: {found[0]}")
+    if lines:
+        raise GateFailed(f"gate failed: {lines[0]}")

@@ -40,8 +40,8 @@ def load_reports(
         reports = analyze(list(paths), options)
     if not reports:
         raise NoUsableInput(f"{', '.join(paths)}: no trace found")
-    known = of_run(paths)
-    return [calibrated(report, known) for report in reports]
+    records = of_run(paths)
+    return [calibrated(report, records) for report in reports]
 
 
 def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
@@ -80,15 +80,15 @@ def load_open_run(
     from ddprof.dashboard.runs.open_run import OpenRun
 
     if all(is_saved_report(path) for path in paths):
-        found = [OpenRun(report) for report in load_reports(paths)]
+        opened = [OpenRun(report) for report in load_reports(paths)]
     else:
-        known = of_run(paths)
+        records = of_run(paths)
         with progress_bar() as progress:
             options = _options(reading, progress, strict, max_memory)
-            found = [OpenRun(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
-    if len(found) > 1:
-        raise UsageError(f"an HTML report holds one run, but {len(found)} were found; name one of them")
-    return found[0]
+            opened = [OpenRun(calibrated(run.report, records), run) for run in load_runs(list(paths), options)]
+    if len(opened) > 1:
+        raise UsageError(f"an HTML report holds one run, but {len(opened)} were found; name one of them")
+    return opened[0]
 
 
 def _options(
@@ -102,13 +102,13 @@ def _options(
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """`KEY=VALUE` texts of an option as a mapping. Raises UsageError."""
-    found = {}
+    values = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not (key and sign and value):
             raise UsageError(f"{option} {text}: want KEY=VALUE")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def require_complete(reports: Sequence[Report]) -> None:

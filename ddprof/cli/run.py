@@ -146,11 +146,11 @@ def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: 
             raise UsageError(f"--set {name}: no such setting{hint}")
     try:
         stated = [parse_set(value) for value in values]
-        found = checked_together([*(fix for file in files for fix in read_fixes(file)), *stated])
+        fixes = checked_together([*(fix for file in files for fix in read_fixes(file)), *stated])
     except ValueError as error:
         raise UsageError(str(error)) from None
-    allowed = [fix for fix in found if allow_numerics or not changes_numbers(fix)]
-    for fix in found:
+    allowed = [fix for fix in fixes if allow_numerics or not changes_numbers(fix)]
+    for fix in fixes:
         if fix not in allowed:
             say(f"not applied: {fix.words}: it changes the numbers of the training (--allow-numerics)")
     if not allowed:
@@ -186,9 +186,9 @@ def _follower(trackers: tuple[str, ...]) -> str:
         return ""
     from ddprof.cli.destination import destination
 
-    found = destination()
-    found.sender("--log-to", trackers)
-    return found.follower
+    chosen = destination()
+    chosen.sender("--log-to", trackers)
+    return chosen.follower
 
 
 def _check_ranks(ranks: str) -> None:

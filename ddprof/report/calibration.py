@@ -131,15 +131,15 @@ def distinct(records: Iterable[Record]) -> list[Record]:
 
 def like(records: Iterable[Record], findings: Sequence[str], kinds: Sequence[str]) -> Calibration:
     """Calibration from earlier predictions of these findings, or of these kinds of change."""
-    mine = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
-    mine = [r for r in mine if r.outcome != "disturbed"]
-    return Calibration(sum(r.outcome == "inside" for r in mine), len(mine))
+    similar = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
+    similar = [r for r in similar if r.outcome != "disturbed"]
+    return Calibration(sum(r.outcome == "inside" for r in similar), len(similar))
 
 
 def calibrated(report: Report, records: Sequence[Record]) -> Report:
     """The report with the calibration of each of its predictions."""
-    known = {f.id: like(records, (f.id,), ()) for f in report.findings}
-    return replace(report, calibration={key: value for key, value in known.items() if value.total})
+    by_id = {f.id: like(records, (f.id,), ()) for f in report.findings}
+    return replace(report, calibration={key: value for key, value in by_id.items() if value.total})
 
 
 def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:

@@ -20,7 +20,7 @@ def applicable(report: Report, is_proven: bool = False) -> list[tuple[WantedFix,
     except changes of precision, which need the user's permission anyway. Of two findings that set one thing of one
     object, the first wins, so that all can be applied together.
     """
-    found: list[tuple[WantedFix, Finding, str]] = []
+    fixes: list[tuple[WantedFix, Finding, str]] = []
     taken: set[tuple[str, str]] = set()
     for finding in report.ranked_findings():
         if report.severity_of(finding) == "info":
@@ -32,8 +32,8 @@ def applicable(report: Report, is_proven: bool = False) -> list[tuple[WantedFix,
                 names = {(name, wanted.at) for name in wanted.values}
                 if not names & taken and not ({(name, "") for name, _ in names} & taken):
                     taken |= names
-                    found.append((wanted, finding, fix.why))
-    return found
+                    fixes.append((wanted, finding, fix.why))
+    return fixes
 
 
 def fixes_file(report: Report) -> str | None:
@@ -45,9 +45,9 @@ def fixes_file(report: Report) -> str | None:
         return None
     entries: list[tuple[WantedFix, str] | str] = []
     for number, finding in enumerate((f for f in report.ranked_findings() if report.severity_of(f) != "info"), 1):
-        mine: list[tuple[WantedFix, str] | str] = [(wanted, why) for wanted, of, why in fixes if of is finding]
-        words = f"finding {number}, {finding.id}: {finding.summary}. {'' if mine else 'By hand: '}"
-        entries += mine if mine else [words + "; ".join(phrases.fix_words(fix) for fix in finding.fixes[:1])]
+        fixed: list[tuple[WantedFix, str] | str] = [(wanted, why) for wanted, of, why in fixes if of is finding]
+        words = f"finding {number}, {finding.id}: {finding.summary}. {'' if fixed else 'By hand: '}"
+        entries += fixed if fixed else [words + "; ".join(phrases.fix_words(fix) for fix in finding.fixes[:1])]
     head = (
         f"Fixes for {report.run.name or 'the run'}: {phrases.headline(report)}",
         "ddprof run --apply THIS -- COMMAND makes them without an edit of the script. Delete what is not wanted.",

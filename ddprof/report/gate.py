@@ -63,8 +63,8 @@ def parse_gate(expression: str) -> Gate:
     if glob:
         pattern, floor = glob.group(1), glob.group(2) or "warning"
         return Gate(text, lambda report: _findings(report, pattern, floor))
-    known = "a severity (warning), a finding ('straggler.*') or a limit ('comm_wait>20%', 'step>120ms')"
-    raise UsageError(f"--fail-on {expression}: want {known}")
+    forms = "a severity (warning), a finding ('straggler.*') or a limit ('comm_wait>20%', 'step>120ms')"
+    raise UsageError(f"--fail-on {expression}: want {forms}")
 
 
 def _measure_gate(text: str, name: str, sign: str, number: str, unit: str) -> Gate:
@@ -108,10 +108,10 @@ def _measure_us(report: Report, name: str) -> float:
 
 def _findings(report: Report, pattern: str, floor: str) -> list[Violation]:
     wanted = SEVERITIES[SEVERITIES.index(floor) :]
-    found: list[tuple[str, Finding | Remark]] = [(remark.severity, remark) for remark in report.training.remarks]
-    found += [(report.severity_of(finding), finding) for finding in report.ranked_findings()]
+    candidates: list[tuple[str, Finding | Remark]] = [(remark.severity, remark) for remark in report.training.remarks]
+    candidates += [(report.severity_of(finding), finding) for finding in report.ranked_findings()]
     return [
         Violation(one.id, f"{severity} {one.id}: {one.summary}")
-        for severity, one in found
+        for severity, one in candidates
         if fnmatchcase(one.id, pattern) and severity in wanted
     ]

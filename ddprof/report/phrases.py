@@ -58,9 +58,9 @@ def headline(report: Report) -> str:
 def check_first_words(report: Report) -> str:
     """The worst doubt about the training's result, shown above the verdict; "" without one."""
     remarks = report.training.remarks
-    told = [r for severity in ("critical", "warning") for r in remarks if r.severity == severity]
-    more = f"; and {len(told) - 1} more below" if len(told) > 1 else ""
-    return f"Check the result first: {remark_words(told[0])}{more}" if told else ""
+    doubts = [r for severity in ("critical", "warning") for r in remarks if r.severity == severity]
+    more = f"; and {len(doubts) - 1} more below" if len(doubts) > 1 else ""
+    return f"Check the result first: {remark_words(doubts[0])}{more}" if doubts else ""
 
 
 def before_words(report: Report) -> str:

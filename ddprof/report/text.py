@@ -49,8 +49,8 @@ def print_report(console: Console, report: Report, next_commands: Sequence[str] 
     """The report on a terminal: the verdict in a box, the rest below it."""
     width = min(console.width, _MAX_WIDTH)
     title = Text(f" {phrases.bound_word(report)} ", style="bold reverse")
-    said = Text("\n").join(map(_clean, _verdict(report, width - 4)))
-    box = Panel(said, title=title, title_align="left", width=width)
+    text = Text("\n").join(map(_clean, _verdict(report, width - 4)))
+    box = Panel(text, title=title, title_align="left", width=width)
     console.print(box)
     for line in _body(report, next_commands, width, full):
         console.print(_clean(line), soft_wrap=True, highlight=False)

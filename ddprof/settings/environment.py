@@ -12,16 +12,16 @@ _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # the first wher
 
 def variables(fixes: Iterable[WantedFix], base: Mapping[str, str]) -> dict[str, str]:
     """Environment variables that the fixes add to, or change in, `base`."""
-    found: dict[str, str] = {}
+    changed: dict[str, str] = {}
     for fix in fixes:
         for name, value in fix.values.items():
             if name == "omp_num_threads":
-                found["OMP_NUM_THREADS"] = str(value)
+                changed["OMP_NUM_THREADS"] = str(value)
             elif name == "expandable_segments":
-                found |= _allocator(bool(value), base)
+                changed |= _allocator(bool(value), base)
             elif name.startswith(NCCL_PREFIX):
-                found[name] = str(value)
-    return found
+                changed[name] = str(value)
+    return changed
 
 
 def differs(name: str, value: Value, environment: Mapping[str, str]) -> str | None:

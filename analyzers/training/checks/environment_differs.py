@@ -29,21 +29,21 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     """One remark over all that differs."""
     captured = {r: f.sidecar for r, f in zip(job.rank_ids, job.ranks, strict=True) if f.sidecar.is_captured}
     versions = {rank: {k: sidecar.versions.get(k) or "" for k in _VERSIONS} for rank, sidecar in captured.items()}
-    known = {rank: values for rank, values in versions.items() if values["torch"]}
+    with_torch = {rank: values for rank, values in versions.items() if values["torch"]}
     settings = {
         rank: {k: v for k, v in sidecar.communication_environment.items() if _is_shared(k)}
         for rank, sidecar in captured.items()
     }
-    found = [*_differing(known), *_differing(settings)]
-    if not found:
+    differing = [*_differing(with_torch), *_differing(settings)]
+    if not differing:
         return
-    odd = {rank for _, ranks, _ in found for rank in ranks}
-    names = ", ".join(name for name, _, _ in found)
+    odd = {rank for _, ranks, _ in differing for rank in ranks}
+    names = ", ".join(name for name, _, _ in differing)
     yield Remark(
         id=CHECK.id,
         summary=f"the ranks of the job differ in {names}",
         ranks=tuple(sorted(odd)) if len(odd) < len(captured) else (),
-        evidence=tuple(Evidence(text) for _, _, text in found),
+        evidence=tuple(Evidence(text) for _, _, text in differing),
         fixes=(
             Fix(
                 setting="environment of the ranks",

@@ -75,8 +75,8 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
 def _values(group: Copies, places: list[int]) -> Iterator[Evidence]:
     """Evidence: the first values of a differing tensor on two ranks."""
     for at in places:
-        known = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
-        first, *others = sorted((rank, value) for rank, value in known.items() if value is not None) or [(0, 0.0)]
+        values = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
+        first, *others = sorted((rank, value) for rank, value in values.items() if value is not None) or [(0, 0.0)]
         other = next(((rank, value) for rank, value in others if value != first[1]), None)
         if other is not None:
             begins = f"{first[1]:.6g} on rank {first[0]}, {other[1]:.6g} on rank {other[0]}"

@@ -85,9 +85,9 @@ def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tup
 
 
 def _same_process(result: list[Identity], at: int, rank: int) -> bool:
-    mine = result[at]
+    identity = result[at]
     return any(
-        i.rank == rank and other != at and i.pid is not None and (i.pid, i.host) == (mine.pid, mine.host)
+        i.rank == rank and other != at and i.pid is not None and (i.pid, i.host) == (identity.pid, identity.host)
         for other, i in enumerate(result)
     )
 

@@ -97,16 +97,16 @@ def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recordin
 
 def _merged(jobs: list[list[int]], recordings: Sequence[Recording], at_one_time: bool) -> list[list[int]]:
     """Jobs joined where a recording of one belongs to a recording of the other, and none contradicts any."""
-    found: list[list[int]] = []
+    merged: list[list[int]] = []
     for job in jobs:
         joined, apart = list(job), []
-        for other in found:
+        for other in merged:
             if _are_one(other, joined, recordings, at_one_time):
                 joined = sorted(other + joined)
             else:
                 apart.append(other)
-        found = [*apart, joined]
-    return found
+        merged = [*apart, joined]
+    return merged
 
 
 def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Recording], at_one_time: bool) -> bool:

@@ -43,11 +43,11 @@ class _Part:
 
 def together(runs: Sequence[Run]) -> tuple[list[Run], list[HealthNote]]:
     """The runs, parts of one job as one run that is called by its parts; and what was put together, or not."""
-    found = [_part(at, run) for at, run in enumerate(runs)] if len(runs) > 1 else []
+    parts = [_part(at, run) for at, run in enumerate(runs)] if len(runs) > 1 else []
     notes: list[HealthNote] = []
     joined: dict[int, Run] = {}
     gone: set[int] = set()
-    for group in _groups([part for part in found if part is not None]):
+    for group in _groups([part for part in parts if part is not None]):
         ranks = [rank for part in group for rank in part.ranks]
         names = list(dict.fromkeys(part.name for part in group))
         shown = " + ".join(names[:_NAMED]) + (" + ..." if len(names) > _NAMED else "")

@@ -40,10 +40,10 @@ class Groups:
         stated = as_text(listed) if not isinstance(listed, list) else tuple(map(as_text, listed))
         numbers = (args.rank_start, args.rank_stride, args.group_size)
         key = (as_text(args.group_name), stated, *map(as_text, numbers))
-        found = self._by_args.get(key)
-        if found is None:
-            found = self._by_args[key] = self._from_args(args)
-        return found
+        number = self._by_args.get(key)
+        if number is None:
+            number = self._by_args[key] = self._from_args(args)
+        return number
 
     def _from_args(self, args: Args) -> int:
         ranks = stated_ranks(args)
@@ -107,8 +107,8 @@ def _members(listed: Any) -> tuple[int, ...]:
     if set(map(type, listed)) == {int} and min(listed) >= 0 and max(listed) <= LARGEST_RANK:
         return tuple(listed)  # nearly all
     ranks = [one_rank(rank) for rank in listed]
-    known = tuple(rank for rank in ranks if rank is not None)
-    return known if len(known) == len(ranks) else ()
+    members = tuple(rank for rank in ranks if rank is not None)
+    return members if len(members) == len(ranks) else ()
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -37,18 +37,18 @@ def rank_in_name(path: str) -> int | None:
     name = stem(path)
     host = _HOST_AND_PID.match(name)
     if host and not _COUNTER.search(host["host"]):
-        return one_rank(found[1]) if (found := _RANK[0].search(host["host"])) else None
+        return one_rank(match[1]) if (match := _RANK[0].search(host["host"])) else None
     for pattern in _RANK:
-        found = pattern.search(name)
-        if found:
-            return one_rank(found[1])
+        match = pattern.search(name)
+        if match:
+            return one_rank(match[1])
     return None
 
 
 def process_in_name(path: str) -> str | None:
     """The process of a job that wrote a file of a run folder, as its name states it; None where it states none."""
-    found = _PROCESS.match(file_name(path))
-    return found[0] if found else None
+    match = _PROCESS.match(file_name(path))
+    return match[0] if match else None
 
 
 def without_stamp(path: str) -> str:
@@ -62,8 +62,8 @@ _TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt
 
 def host_in_name(path: str, pid: int | None) -> str | None:
     """Host in a file name written by tensorboard_trace_handler; believed only where its pid is the trace's."""
-    found = _TENSORBOARD.match(file_name(path))
-    return found["host"] if found and pid is not None and int(found["pid"]) == pid else None
+    match = _TENSORBOARD.match(file_name(path))
+    return match["host"] if match and pid is not None and int(match["pid"]) == pid else None
 
 
 # `ddprof run` writes rank0.HOST.PID.RESTART...
@@ -72,5 +72,5 @@ _OURS = re.compile(r"^rank\d+\.(?P<host>[^.]+)\.\d+\.\d+\.")
 
 def host_in_any_name(path: str) -> str | None:
     """Host in the name of a file of a run folder or of tensorboard_trace_handler; to choose by, not to believe."""
-    found = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
-    return found["host"] if found else None
+    match = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
+    return match["host"] if match else None

@@ -38,6 +38,6 @@ def export(report: str, label: str, into: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoUsableInput(f"{label}: nsys export: {clean(str(error))}") from error
     if done.returncode or not into.is_file():
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-        reason = clean(said[-1])[:200] if said else f"exit code {done.returncode}"
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        reason = clean(lines[-1])[:200] if lines else f"exit code {done.returncode}"
         raise NoUsableInput(f"{label}: nsys cannot export it ({reason})")

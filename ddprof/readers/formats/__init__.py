@@ -24,6 +24,6 @@ def formats() -> Mapping[str, Format]:
     """Every format by name, in the order in which they are tried."""
     modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     modules += [module for part in all_slices() for module in part.formats]
-    found: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
-    found += registered(ENTRY_POINTS)
-    return {one.name: one for one in sorted(found, key=lambda one: (one.generality, one.name))}
+    ours: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
+    ours += registered(ENTRY_POINTS)
+    return {one.name: one for one in sorted(ours, key=lambda one: (one.generality, one.name))}

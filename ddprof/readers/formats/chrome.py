@@ -108,21 +108,21 @@ def _fill(
 def _kind(span: TimelineEvent, devices: dict[Any, int]) -> int:
     if span.pid in devices:
         return device_kind("memcpy" if _COPY.match(span.name) else span.name)
-    known = kind_of(span.category) if span.category else None
-    if known is not None:
-        return known
+    kind = kind_of(span.category) if span.category else None
+    if kind is not None:
+        return kind
     return Kind.RUNTIME if _CALL.match(span.name) else Kind.CPU_OP
 
 
 def _readable(name: str) -> str:
     """Copies named as other tools name them, so that their direction is recognised."""
-    found = _COPY.match(name)
-    return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
+    match = _COPY.match(name)
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
 def _device_index(name: str) -> int:
-    found = _DEVICE.search(name)
-    digits = next((g for g in found.groups() if g), "0") if found else "0"
+    match = _DEVICE.search(name)
+    digits = next((g for g in match.groups() if g), "0") if match else "0"
     return one_rank(digits) or 0
 
 

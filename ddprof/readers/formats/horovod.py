@@ -66,50 +66,52 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     if not near.all():
         issue = f"{path}: {int((~near).sum())} events without a usable timestamp"
         notes = [*notes, HealthNote(issue, "left out, or their collectives")]
-    found: list[Negotiation] = []
+    negotiations: list[Negotiation] = []
     torn = 0
     for pid, its in by_tensor.items():
         whole, lost = _negotiations(its, names.get(pid, str(pid)))
-        found += whole
+        negotiations += whole
         torn += lost
-    found.sort(key=lambda n: n.start_ns)
+    negotiations.sort(key=lambda n: n.start_ns)
     if torn:
-        severity = "error" if torn > LOST_SHARE * (len(found) + torn) else "warning"
-        issue = f"{path}: {torn} begins, ends or marks of ranks are missing beside {len(found)} whole collectives"
+        severity = "error" if torn > LOST_SHARE * (len(negotiations) + torn) else "warning"
+        issue = (
+            f"{path}: {torn} begins, ends or marks of ranks are missing beside {len(negotiations)} whole collectives"
+        )
         notes = [*notes, HealthNote(issue, "the others are left out", severity)]
-    named = np.array(sorted({rank for n in found for rank in n.ready_ns}), np.int64)
+    named = np.array(sorted({rank for n in negotiations for rank in n.ready_ns}), np.int64)
     ranks = named[without_holes(named)].tolist()
     if len(ranks) < len(named):
         notes = [*notes, HealthNote(f"{path}: ranks that cannot be ({named.max()})", "left out")]
-    return _Timeline(tuple(found), tuple(ranks), tuple(notes))
+    return _Timeline(tuple(negotiations), tuple(ranks), tuple(notes))
 
 
 def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negotiation], int]:
     """The collectives of one tensor, each a negotiation followed (if recorded) by its execution; and the number of
     events whose collective is missing. The last may lack its end where the timeline ends.
     """
-    found: list[Negotiation] = []
+    negotiations: list[Negotiation] = []
     depth = lost = 0
     for event in events:
         begun = _NEGOTIATE.match(event.name)
         if event.ph == "B":
             if begun:
                 lost += depth > 0
-                if depth > 0 and found:
-                    found.pop()
-                found.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
+                if depth > 0 and negotiations:
+                    negotiations.pop()
+                negotiations.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
                 depth = 0
             depth += 1
         elif event.ph == "E":
             lost += depth == 0
             depth = max(0, depth - 1)
-            if found and depth == 0:  # of the negotiation, then of the execution as a whole
-                found[-1].end_ns = max(found[-1].end_ns, event.ts_ns)
+            if negotiations and depth == 0:  # of the negotiation, then of the execution as a whole
+                negotiations[-1].end_ns = max(negotiations[-1].end_ns, event.ts_ns)
         elif event.name.isdecimal() and (rank := one_rank(event.name)) is not None:
             lost += depth == 0
-            if depth and found:
-                found[-1].ready_ns[rank] = event.ts_ns
-    return found[: len(found) - (depth > 0)], lost
+            if depth and negotiations:
+                negotiations[-1].ready_ns[rank] = event.ts_ns
+    return negotiations[: len(negotiations) - (depth > 0)], lost
 
 
 def rank_parts(source: Source) -> list[str]:
@@ -132,18 +134,18 @@ def read_horovod(source: Source) -> RankTrace:
     world_size = max(ranks) + 1
     columns = EventColumns()
     _mark_steps(columns, negotiations)
-    mine = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
-    start = np.array([n.ready_ns[rank] for _, n in mine], np.int64)
-    end = np.array([n.end_ns for _, n in mine], np.int64)
+    of_rank = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
+    start = np.array([n.ready_ns[rank] for _, n in of_rank], np.int64)
+    end = np.array([n.end_ns for _, n in of_rank], np.int64)
     lanes = _lanes(start, end)
     tracks = [("device", f"collectives {lane}") for lane in lanes]
-    names = [f"horovod::{n.op}" for _, n in mine]
+    names = [f"horovod::{n.op}" for _, n in of_rank]
     first = columns.append(Kind.KERNEL, names, tracks, start, end - start)
     for lane in sorted(set(lanes)):
         columns.name_track("device", f"collectives {lane}", f"collectives {lane}", 0, lane)
     given, strings = columns.arguments, columns.strings
     group = given.groups.add(ProcessGroup("world", "default_pg", tuple(range(world_size)), world_size, "horovod"))
-    for at, (seq, negotiation) in enumerate(mine):
+    for at, (seq, negotiation) in enumerate(of_rank):
         row = (first + at, strings[negotiation.op], group, seq, NULL, NULL, strings[""], world_size, NULL, NULL)
         given.collectives.append(row)
     identity = Identity(rank, "content", world_size, host="coordinator", backend="horovod")
@@ -152,7 +154,7 @@ def read_horovod(source: Source) -> RankTrace:
         columns,
         identity,
         Device("unknown"),  # of the coordinator's clock and its tensors the timeline tells, not of where they lie
-        _notes(source, timeline, rank, len(mine)),
+        _notes(source, timeline, rank, len(of_rank)),
         top={"records": "communication"},
     )
 

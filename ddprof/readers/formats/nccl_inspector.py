@@ -109,7 +109,7 @@ def read_nccl_inspector(source: Source) -> RankTrace:
 
 def _with_context(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
     """Each record with its communicator and process, and the number of records for which no line states them."""
-    batch, found, orphans = _Batch(), [], 0
+    batch, complete, orphans = _Batch(), [], 0
     for record in records:
         stats = record.get("dump_stats")
         kinds = [kind for kind in ("coll_perf", "p2p_perf") if kind in record]
@@ -117,13 +117,13 @@ def _with_context(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
             counts = {f"{kind}_perf": one_int(stats.get(f"{kind}_records")) for kind in ("coll", "p2p")}
             batch = _Batch(record.get("header"), record.get("metadata"), counts)
         elif "header" in record or not kinds:
-            found.append(record)
+            complete.append(record)
         elif batch.left.get(kinds[0], 0) > 0:
             batch.left[kinds[0]] -= 1
-            found.append({"header": batch.header, "metadata": batch.metadata, **record})
+            complete.append({"header": batch.header, "metadata": batch.metadata, **record})
         else:
             orphans += 1
-    return found, orphans
+    return complete, orphans
 
 
 def _losses(

@@ -187,8 +187,8 @@ def _world_size(records: list[_Record]) -> int | None:
 
 
 def _demangled(name: str) -> str:
-    found = _MANGLED.match(name)
-    return name[found.end() : found.end() + int(found[1])] if found else name
+    match = _MANGLED.match(name)
+    return name[match.end() : match.end() + int(match[1])] if match else name
 
 
 def _recognise(sample: Sample) -> bool:

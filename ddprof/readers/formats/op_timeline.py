@@ -65,18 +65,18 @@ class TimelineOperations:
 @lru_cache(maxsize=2)
 def load(path: str, member: str | None, state: tuple[int, str]) -> TimelineOperations:
     """All operations of a file, cached because each worker of it is read on its own. Raises NoUsableInput."""
-    found = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
-    sound = _sound(found)
+    timeline = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
+    sound = _sound(timeline)
     left_out = int((~sound).sum())
     if not sound.any():
         raise NoUsableInput(f"{path}: no operations")
-    kept = found.take(np.flatnonzero(sound))
+    kept = timeline.take(np.flatnonzero(sound))
     if kept.sizes[0] * kept.sizes[1] > LARGEST_RANK:
         raise NoUsableInput(f"{path}: its operations are of more workers than any job has")
     if not left_out:
-        return found
+        return timeline
     issue = f"{path}: {left_out} operations without a usable worker, step, start or length"
-    return replace(kept, notes=(*found.notes, HealthNote(issue, "left out")))
+    return replace(kept, notes=(*timeline.notes, HealthNote(issue, "left out")))
 
 
 def _sound(found: TimelineOperations) -> Array:
@@ -164,15 +164,15 @@ def read_op_timeline(source: Source) -> RankTrace:
     rank = int((source.part or "rank 0").split()[-1])
     stage, dp = divmod(rank, dp_size)
     laid_out, marks = _consecutive_steps(whole)
-    mine = laid_out.take(np.flatnonzero((laid_out.dp == dp) & (laid_out.stage == stage)))
-    if not len(mine.dp):
+    of_worker = laid_out.take(np.flatnonzero((laid_out.dp == dp) & (laid_out.stage == stage)))
+    if not len(of_worker.dp):
         raise NoUsableInput(f"{source.label}: no such worker")
-    start_ns = mine.start_ns if mine.states_waits else _with_waits(mine, marks)
+    start_ns = of_worker.start_ns if of_worker.states_waits else _with_waits(of_worker, marks)
     columns = EventColumns()
-    _host_marks(columns, marks, mine)
+    _host_marks(columns, marks, of_worker)
     groups = _Groups(columns, rank, dp_size, pp_size)
-    end_ns = mine.start_ns + mine.dur_ns
-    names = [str(n) for n in mine.name]
+    end_ns = of_worker.start_ns + of_worker.dur_ns
+    names = [str(n) for n in of_worker.name]
     keep = np.array([n != "gc" for n in names])
     rows = np.flatnonzero(keep)
     names = [names[r] for r in rows]
@@ -184,7 +184,7 @@ def read_op_timeline(source: Source) -> RankTrace:
         columns.name_track(pid, tid, tid, device=0, stream=number)
     columns.categories.update(names)
     health = list(whole.notes) if rank == _first_rank(whole) else []  # once per file
-    health += [] if mine.states_waits or rank else [_WAITS_NOTE]
+    health += [] if of_worker.states_waits or rank else [_WAITS_NOTE]
     identity = Identity(rank, "content", dp_size * pp_size, host=stem(source.path), backend="nccl")
     top = {"dp_size": dp_size, "pp_size": pp_size, "pipeline_stage": stage, "dp_rank": dp}
     return finish(source, columns, identity, Device("cuda"), health, top=top)

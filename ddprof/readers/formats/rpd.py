@@ -27,10 +27,10 @@ def device_parts(source: Source) -> list[str]:
     with open_database(source) as database:
         if "rocpd_op" not in database.tables:
             raise NoUsableInput(f"{source.label}: a database without traces (no rocpd_op table)")
-        found = database.rows(f"SELECT DISTINCT gpuId FROM rocpd_op WHERE {_IS_DEVICE} ORDER BY gpuId", (LARGEST_RANK,))
-    if not found:
+        rows = database.rows(f"SELECT DISTINCT gpuId FROM rocpd_op WHERE {_IS_DEVICE} ORDER BY gpuId", (LARGEST_RANK,))
+    if not rows:
         raise NoUsableInput(f"{source.label}: the database is empty: nothing ran on a device while it was recorded")
-    return [f"device {gpu}" for (gpu,) in found]
+    return [f"device {gpu}" for (gpu,) in rows]
 
 
 def read_rpd(source: Source) -> RankTrace:
@@ -110,8 +110,8 @@ def _kind(operation: str, name: str) -> int:
 
 def _readable(name: str) -> str:
     """Copies named as other tools name them, so that their direction is recognised."""
-    found = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
-    return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
+    match = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
 def _recognise(sample: Sample) -> bool:

@@ -42,8 +42,8 @@ class Damage:
         self._lost_until = offset + len(text)
         if _TEXT.search(text) is not None:
             self.lost_events += max(len(_EVENT.findall(text)), 1)
-        for found in _TIME.finditer(text):
-            us = float(found[1])
+        for match in _TIME.finditer(text):
+            us = float(match[1])
             self.first_us = us if self.first_us is None else min(self.first_us, us)
             self.last_us = us if self.last_us is None else max(self.last_us, us)
 

@@ -194,12 +194,12 @@ def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:
     It does where a value of the root, the end of the root, or another document follows. `is_last`: the text is
     complete.
     """
-    found = _AFTER.match(text, bracket)
-    if found is not None and found["last"] is None:
-        return (found["key"] or found["other"]) not in _OF_EVENTS
+    match = _AFTER.match(text, bracket)
+    if match is not None and match["last"] is None:
+        return (match["key"] or match["other"]) not in _OF_EVENTS
     if _UNCLEAR.match(text, bracket) is None:
         return False
-    return (found is not None) if is_last else None
+    return (match is not None) if is_last else None
 
 
 def end_between(text: bytes, last_event: int, begin: int, until: int) -> int | None:
@@ -211,8 +211,8 @@ def end_between(text: bytes, last_event: int, begin: int, until: int) -> int | N
         bracket = _first(text, last_event)
         if bracket is not None and is_list_end(text, bracket, False):
             return bracket
-    found = _BEHIND.search(text, begin, until)
-    return found.start() if found is not None else None
+    match = _BEHIND.search(text, begin, until)
+    return match.start() if match is not None else None
 
 
 def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> int | None:
@@ -226,16 +226,16 @@ def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> i
     bracket = _first(text, last_object)
     if bracket is not None and is_list_end(text, bracket, True):
         return bracket
-    found = _BEHIND.search(text, begin)
-    return found.start() if found is not None else None
+    match = _BEHIND.search(text, begin)
+    return match.start() if match is not None else None
 
 
 def _first(text: bytes, begin: int) -> int | None:
     """The offset of a closing bracket that only white space, and one comma, separate from `begin`."""
-    found = _SOLID.search(text, begin)
-    if found is not None and found[0] == b",":
-        found = _SOLID.search(text, found.end())
-    return found.start() if found is not None and found[0] == b"]" else None
+    match = _SOLID.search(text, begin)
+    if match is not None and match[0] == b",":
+        match = _SOLID.search(text, match.end())
+    return match.start() if match is not None and match[0] == b"]" else None
 
 
 _PARSER = json.JSONDecoder(strict=False, parse_int=_integer, parse_float=_fraction, parse_constant=lambda _: None)

@@ -53,9 +53,9 @@ class Beginning:
         if self.text.startswith(b"["):
             return Start(TextLayout.LIST, 1)
         if self.text.startswith(b"{"):
-            found = self._scan(is_last)
-            if found is not None:
-                return found
+            start = self._scan(is_last)
+            if start is not None:
+                return start
         if is_last or len(self.text) > MAX_HEADER_BYTES or self._is_over():
             return Start(TextLayout.NONE)
         return None
@@ -77,13 +77,13 @@ class Beginning:
             within = self._scanned, min(len(self.text), end + _LONGEST_KEY)
             key = _KEY.search(self.text, *within)
             # The first key is nearly always the list's: the events behind it are then not looked at.
-            found = self._list([key], *self._new(key.start() + 1)) if key and key.start() < end else None
-            if found is not None:
-                return found
+            start = self._list([key], *self._new(key.start() + 1)) if key and key.start() < end else None
+            if start is not None:
+                return start
             shape, first = self._new(end)
-            found = self._list((k for k in _KEY.finditer(self.text, *within) if k.start() < end), shape, first)
-            if found is not None:
-                return found
+            start = self._list((k for k in _KEY.finditer(self.text, *within) if k.start() < end), shape, first)
+            if start is not None:
+                return start
             ends = np.flatnonzero(self._depth + shape.depth <= 0)
             if len(ends):
                 self._root_end = first + int(shape.brackets[ends[0]]) + 1

@@ -220,10 +220,10 @@ def last_boundary(buffer: bytes) -> int | None:
         at = buffer.rfind(b"{", 0, at)
         if at <= 0:
             return None
-        found = _BOUNDARY_END.search(buffer, max(at - 64, 0), at)
-        if found is not None:
-            return found.start() + 1
-    ends = [found.start() + 1 for found in _BOUNDARY.finditer(buffer, 0, at + 1)]
+        match = _BOUNDARY_END.search(buffer, max(at - 64, 0), at)
+        if match is not None:
+            return match.start() + 1
+    ends = [match.start() + 1 for match in _BOUNDARY.finditer(buffer, 0, at + 1)]
     return ends[-1] if ends else None
 
 

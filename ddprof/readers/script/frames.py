@@ -36,11 +36,11 @@ class Frame(NamedTuple):
 
 def frame_of(name: str) -> Frame:
     """The frame that a `python_function` event is named after."""
-    found = _WRITTEN.match(name)
-    if found is None:
+    match = _WRITTEN.match(name)
+    if match is None:
         return Frame("", NULL, _ADDRESS.sub("", name), False)
-    file = found["file"]
-    return Frame(file, int(found["line"]), found["function"], not is_library(file))
+    file = match["file"]
+    return Frame(file, int(match["line"]), match["function"], not is_library(file))
 
 
 def is_library(file: str) -> bool:

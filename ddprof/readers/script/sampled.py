@@ -121,8 +121,8 @@ def _track(process: SampledProcess, tracks: Table) -> int | None:
     """The track of the training thread, by the kernel's number of it; None for a worker, or where it has no events."""
     if process.worker is not None or not process.threads or process.threads[TRAINING][1] is None:
         return None
-    found = np.flatnonzero((tracks["tid"] == str(process.threads[TRAINING][1])) & (tracks["device"] == NULL))
-    return int(found[0]) if len(found) else None
+    rows = np.flatnonzero((tracks["tid"] == str(process.threads[TRAINING][1])) & (tracks["device"] == NULL))
+    return int(rows[0]) if len(rows) else None
 
 
 def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None) -> Table:

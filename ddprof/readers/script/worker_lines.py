@@ -81,12 +81,12 @@ def _waits_in(inner: tuple[str, str, int] | None, source: str | None) -> tuple[s
     """(call, kind) of the innermost library frame, else of the text of the line; (None, None) for anything else."""
     if inner is not None:
         for kind, pattern in _LIBRARIES:
-            found = pattern.search(f"{inner[0]} {inner[1]}")
-            if found:
-                return ("acquire" if found[1] == "__enter__" else found[1]), kind
+            match = pattern.search(f"{inner[0]} {inner[1]}")
+            if match:
+                return ("acquire" if match[1] == "__enter__" else match[1]), kind
         return None, None
     for kind, pattern in _CALLS if source else ():
-        found = pattern.search(source or "")
-        if found:
-            return found[1], kind
+        match = pattern.search(source or "")
+        if match:
+            return match[1], kind
     return ("acquire", "lock") if source and _WITH.search(source) else (None, None)

@@ -57,7 +57,7 @@ def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
 
 def read_commit(manifests: Iterable[str]) -> str:
     """The commit that the script's repository was at; "" where no manifest states one, or they differ."""
-    stated = {found for found in (_read(path).commit for path in dict.fromkeys(manifests)) if found}
+    stated = {commit for commit in (_read(path).commit for path in dict.fromkeys(manifests)) if commit}
     return clean(stated.pop()) if len(stated) == 1 else ""
 
 
@@ -101,11 +101,11 @@ class Launch(Struct, frozen=True):
 
 def launch_of(manifests: Iterable[str]) -> Launch | None:
     """The job's launch by these manifests; None where nodes had different commands."""
-    found = sorted(set(manifests))
-    if len(found) != 1:
+    paths = sorted(set(manifests))
+    if len(paths) != 1:
         return None
     try:
-        launch = parse(read_small(found[0]), Launch)[0]
+        launch = parse(read_small(paths[0]), Launch)[0]
     except (OSError, ValueError, TypeError, NoUsableInput):
         return None
     return Launch(masked(launch.command), launch.cwd) if launch.command else None
@@ -122,12 +122,12 @@ class PartOfJob(Struct, frozen=True):
 
 def part_of_job(manifests: Iterable[str]) -> PartOfJob:
     """The common statement of one folder's manifests; empty where they state nothing, or two jobs."""
-    found = [_parsed_as(path, PartOfJob) for path in manifests]
-    jobs, sizes = {part.job for part in found if part.job}, {part.world_size for part in found if part.world_size}
+    parts = [_parsed_as(path, PartOfJob) for path in manifests]
+    jobs, sizes = {part.job for part in parts if part.job}, {part.world_size for part in parts if part.world_size}
     if len(jobs) > 1 or len(sizes) != 1:
         return PartOfJob()
-    ranks = sorted({rank for part in found for rank in part.ranks})
-    begun = [part.started_ns for part in found if part.started_ns is not None]
+    ranks = sorted({rank for part in parts for rank in part.ranks})
+    begun = [part.started_ns for part in parts if part.started_ns is not None]
     return PartOfJob("".join(jobs), tuple(ranks), sizes.pop(), min(begun, default=None))
 
 

@@ -208,16 +208,16 @@ def stacks_paths(sidecar_path: str | None, named: Names = starting_with) -> list
 def _stored_paths(stem: str, named: Names) -> list[str]:
     """Stack files of a sidecar in a store."""
     try:
-        found = [path for path in named(stem + ".") if path.endswith(_STACKS)]
+        paths = [path for path in named(stem + ".") if path.endswith(_STACKS)]
     except UNREADABLE:
         return [stem + _STACKS]  # whoever reads it says why it cannot be
-    workers = [path for path in found if path.startswith(stem + ".worker")][:MAX_WORKERS]
-    return [path for path in found if path == stem + _STACKS] + workers
+    workers = [path for path in paths if path.startswith(stem + ".worker")][:MAX_WORKERS]
+    return [path for path in paths if path == stem + _STACKS] + workers
 
 
 def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[HealthNote]]:
     """One value per file that could be read, in order, and what was left out."""
-    found, notes = [], []
+    processes, notes = [], []
     for path in paths:
         process = SampledProcess()
         try:
@@ -229,8 +229,8 @@ def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[Health
         if process.unfit:
             issue = f"{path}: {process.unfit} entries name stacks that are not in it"
             notes.append(HealthNote(issue, _EFFECT, "info"))
-        found.append(process)
-    return found, notes
+        processes.append(process)
+    return processes, notes
 
 
 def _read(path: str, process: SampledProcess) -> list[HealthNote]:

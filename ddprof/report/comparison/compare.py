@@ -287,7 +287,7 @@ def _rate_words(old: float, new: float, ratio: float, optimizer: str) -> str:
     adaptive = any(name in optimizer.lower() for name in _ADAPTIVE)
     usual = old * (math.sqrt(ratio) if adaptive else ratio)
     rule = f"by the square root rule ({_ROOT})" if adaptive else f"by the linear rule ({_LINEAR}, with a warm-up)"
-    said = f"the learning rate stayed {old:g}" if new == old else f"the learning rate went from {old:g} to {new:g}"
+    rates = f"the learning rate stayed {old:g}" if new == old else f"the learning rate went from {old:g} to {new:g}"
     if math.isclose(new, usual, rel_tol=_EQUAL):
-        return f"{said}, as {rule}"
-    return f"{said}, {rule} it would be {usual:.3g}"
+        return f"{rates}, as {rule}"
+    return f"{rates}, {rule} it would be {usual:.3g}"

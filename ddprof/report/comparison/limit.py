@@ -14,10 +14,10 @@ _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 def parse_limit(text: str, name: str) -> tuple[float, str]:
     """Parse a limit: "5%" -> (5.0, "%"). Raises UsageError, naming the option `name`."""
-    found = _LIMIT.fullmatch(text.strip())
-    if found is None:
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
         raise UsageError(f"{name} {text}: want a share or a time per step, like 5% or 10ms")
-    return float(found.group(1)), found.group(2)
+    return float(match.group(1)), match.group(2)
 
 
 def regressions(comparison: Comparison, limit: tuple[float, str]) -> list[str]:

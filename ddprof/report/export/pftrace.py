@@ -145,7 +145,7 @@ def _lanes(track: Array, start_ns: Array, dur_ns: Array) -> Array:
 
 def _crossing(tracks: list[int], starts_ns: list[int], ends_ns: list[int]) -> list[int]:
     """Positions of events that begin inside another one of their track and end after it."""
-    found: list[int] = []
+    crossing: list[int] = []
     opened: list[int] = []  # ends of what is open, the innermost last
     last = -1
     for at, (track, start, end) in enumerate(zip(tracks, starts_ns, ends_ns, strict=True)):
@@ -154,10 +154,10 @@ def _crossing(tracks: list[int], starts_ns: list[int], ends_ns: list[int]) -> li
         while opened and opened[-1] <= start:
             opened.pop()
         if opened and end > opened[-1]:
-            found.append(at)
+            crossing.append(at)
         elif end > start:
             opened.append(end)
-    return found
+    return crossing
 
 
 def _pair(sequence: int, track: int, bounds_ns: Array, name: str, details: dict[str, str]) -> bytes:

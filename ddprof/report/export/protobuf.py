@@ -53,8 +53,8 @@ def stamps(times_ns: Array) -> list[bytes]:
     rows = np.stack(parts, axis=1).astype(np.uint8)
     rows[:, :-1] |= 0x80
     # The last byte is never zero, which numpy would take off the end.
-    found: list[bytes] = np.ascontiguousarray(rows).view(f"S{_STAMP_BYTES}")[:, 0].tolist()
-    return found
+    packed: list[bytes] = np.ascontiguousarray(rows).view(f"S{_STAMP_BYTES}")[:, 0].tolist()
+    return packed
 
 
 def around(sequence: int, event: bytes) -> tuple[bytes, bytes]:

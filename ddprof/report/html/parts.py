@@ -29,10 +29,10 @@ def verdict(report: Report, heading: Markup | None = None) -> list[Markup]:
         if trust
         else Markup()
     )
-    told = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
+    doubts = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
     check_first = phrases.check_first_words(report)
     first = [tag("p", tag("strong", check_first), class_="severity critical")] if check_first else []
-    return [*first, heading or tag("h1", phrases.headline(report)), *told, confidence]
+    return [*first, heading or tag("h1", phrases.headline(report)), *doubts, confidence]
 
 
 def step(report: Report) -> Markup:

@@ -30,12 +30,12 @@ def renamed(name: str, alias: Callable[[str], str]) -> str:
 def is_public(identifier: str) -> bool:
     """True where every word of an identifier is public: ampere_sgemm_128x64_tn, AddmmBackward0, ProfilerStep."""
     words = [word for part in re.split(r"[_$]+", identifier) for word in _split(part)]
-    known = [word for word in words if word.lower() in KERNEL_WORDS]
+    public = [word for word in words if word.lower() in KERNEL_WORDS]
     singles = sum(len(word) == 1 and word.isalpha() for word in words)
     numbers = sum(_NUMBER.fullmatch(word) is not None for word in words)
-    if len(known) + singles + numbers < len(words):
+    if len(public) + singles + numbers < len(words):
         return False
-    return singles == 0 or (singles <= MAX_SINGLES and (len(words) == 1 or any(len(w) >= LEAST_WORD for w in known)))
+    return singles == 0 or (singles <= MAX_SINGLES and (len(words) == 1 or any(len(w) >= LEAST_WORD for w in public)))
 
 
 def _split(part: str) -> list[str]:

@@ -67,7 +67,7 @@ def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> No
     assert (said.fixes[0].setting, said.fixes[0].current) == ("cooling of GPU 2 of the host of rank 2", "93 °C at most")
     capped = gpu(throttled={"sw_power_cap": 110})
     said, texts = sampled(labelled, capped, capped)
-    assert len(texts) == 1 and "nothing throttled it more than them" in texts[0]
+    assert len(texts) == 1 and "throttled no more than they are" in texts[0]
     assert said.fixes[0].setting == "device of rank 2"
 
 

@@ -28,7 +28,7 @@ def _refusal(*arguments: str) -> str:
         (["--budget", "soon", "--", "true"], "wants a time like 90s, 10m or 2h"),
         (["--budget", "0m", "--", "true"], "wants a time like 90s, 10m or 2h"),
         (["--only", "colour", "--", "true"], "--only colour: no such setting"),
-        (["--", "true"], "nobody is there to be asked; --yes runs the command"),
+        (["--", "true"], "no terminal to confirm; --yes runs the command"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:

@@ -64,9 +64,9 @@ def _used_values(text: str) -> dict[str, Any]:
     """The values that are used, each looked up by its name."""
     values: dict[str, Any] = {}
     for name in _USED:
-        for found in islice(re.finditer(rf'"{name}"\s*:\s*', text), _SPELLINGS):
+        for match in islice(re.finditer(rf'"{name}"\s*:\s*', text), _SPELLINGS):
             try:
-                values[name], _ = _PARSER.raw_decode(text[found.end() : found.end() + _LONGEST_VALUE])
+                values[name], _ = _PARSER.raw_decode(text[match.end() : match.end() + _LONGEST_VALUE])
                 break
             except (ValueError, RecursionError):
                 continue
@@ -123,8 +123,8 @@ class Header:
 
     def device(self, index: int | None) -> Device:
         """The accelerator with this index (the first one where no event names one); kind "cpu" where there is none."""
-        found = self.values.get("deviceProperties")
-        devices = [d for d in found if isinstance(d, Mapping)] if isinstance(found, list) else []
+        properties = self.values.get("deviceProperties")
+        devices = [d for d in properties if isinstance(d, Mapping)] if isinstance(properties, list) else []
         if not devices:
             return Device("cpu")
         chosen = next((d for d in devices if index is not None and one_int(d.get("id")) == index), devices[0])

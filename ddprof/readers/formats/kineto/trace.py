@@ -214,17 +214,17 @@ def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) 
 
 def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
     """Append each fetch within the trace as a span on its worker's track (`Kind.OTHER`: in no step)."""
-    mine = fetches[fetches[:, 0] != IN_PROCESS]
+    of_workers = fetches[fetches[:, 0] != IN_PROCESS]
     first, last = _span_of(columns)
-    at = mine[:, 1] - base_time_ns
-    keep = (at <= last) & (at + mine[:, 2] >= first)
-    mine, at = mine[keep], at[keep]
-    if not len(mine):
+    at = of_workers[:, 1] - base_time_ns
+    keep = (at <= last) & (at + of_workers[:, 2] >= first)
+    of_workers, at = of_workers[keep], at[keep]
+    if not len(of_workers):
         return
-    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in mine[:, 0].tolist()]
+    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in of_workers[:, 0].tolist()]
     for track in tracks:
         columns.thread_names[track] = f"DataLoader {track[1]}"
-    columns.append(Kind.OTHER, [_SPAN_NAME] * len(mine), tracks, at, mine[:, 2])
+    columns.append(Kind.OTHER, [_SPAN_NAME] * len(of_workers), tracks, at, of_workers[:, 2])
 
 
 def _span_of(columns: EventColumns) -> tuple[int, int]:

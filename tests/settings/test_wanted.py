@@ -1,4 +1,4 @@
-"""What may be wanted, where, and together with what."""
+"""Valid fixes, their places, and valid combinations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a killed rank left becomes readable; what still runs is left alone."""
+"""Files of a killed rank become readable; those of a running one are left alone."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""What passes to Dash: calls of our own callbacks with values of their types, nothing else; and totals are bounded."""
+"""Requests that reach Dash: calls of our own callbacks with values of their types, nothing else; and totals are
+bounded.
+"""
 
 from typing import Any
 

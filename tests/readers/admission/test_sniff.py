@@ -1,4 +1,4 @@
-"""What is no trace is refused in one true line."""
+"""Files that are no trace are refused in one true line."""
 
 import re
 import sqlite3

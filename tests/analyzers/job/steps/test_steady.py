@@ -1,4 +1,4 @@
-"""What occurs once is in no average: start-up, the profiler's edges, one long event; what recurs is."""
+"""One-off work is in no average: start-up, the profiler's edges, one long event; recurring work is."""
 
 import tempfile
 from collections.abc import Sequence

@@ -24,6 +24,7 @@ from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
+from ddprof.change_kinds import KindOfChange
 from ddprof.errors import UsageError
 from ddprof.finding_ids import (
     COMPUTE_PRECISION,
@@ -44,6 +45,7 @@ from ddprof.finding_ids import (
 )
 from ddprof.findings import Change
 from ddprof.settings.catalogue import ASKED_AS
+from ddprof.tables import Array
 from ddprof.units import MIB
 from ddprof.untrusted.suggestions import meant
 
@@ -116,7 +118,7 @@ class Knob:
         return "" if self.says is None else self.says(measures, now)
 
 
-def _faster(kind: str, inverse: bool = False) -> Maker:
+def _faster(kind: KindOfChange, inverse: bool = False) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         factor = number(setting.key, setting.value, least=0.01, most=1e6)
         value = 1 / factor if inverse else factor
@@ -125,7 +127,7 @@ def _faster(kind: str, inverse: bool = False) -> Maker:
     return make
 
 
-def _plain(kind: str, target: str = "") -> Maker:
+def _plain(kind: KindOfChange, target: str = "") -> Maker:
     return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
 
 
@@ -143,7 +145,8 @@ def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     ids = list(measures.job.rank_ids)
     changes = []
     device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
-    for kind, factor in (("scale_compute", device), ("scale_host", measures.host.factor)):
+    parts: tuple[tuple[KindOfChange, Array], ...] = (("scale_compute", device), ("scale_host", measures.host.factor))
+    for kind, factor in parts:
         factors = [float(factor[ids.index(r)]) for r in setting.ranks]
         at_least_one = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
         changes.append(Change(kind, setting.ranks, at_least_one, "peers"))
@@ -230,7 +233,7 @@ def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Chang
     return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
 
 
-def _gathers(kind: str) -> Maker:
+def _gathers(kind: KindOfChange) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         if not any(t.op == "all_gather" for t in measures.comm.traffic):
             raise UsageError(f"{setting.key}: no all-gather of parameters in this run")

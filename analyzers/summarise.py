@@ -100,7 +100,7 @@ def _device(kind: str, backends: Sequence[str]) -> str:
 
 
 def _framework(job: JobFacts) -> tuple[str, ...]:
-    """Parallelism as seen: roles of the groups in use, told apart as DDP or FSDP by the wrappers' own ranges."""
+    """Parallelism of the run: roles of the groups in use; the wrappers' own ranges tell DDP from FSDP."""
     text = {s for f in job.ranks[:1] for s in f.strings if "Parallel" in s or "FSDP" in s or "DeepSpeed" in s}
     parallelism = []
     if any("FullyShardedDataParallel" in s or s.startswith("FSDP::") for s in text):

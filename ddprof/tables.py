@@ -58,7 +58,7 @@ class Schema:
 
     @cached_property
     def _dtypes(self) -> dict[str, np.dtype[Any]]:
-        """By name, in order."""
+        """numpy types by column name, in order."""
         return {c.name: np.dtype(object if c.dtype == "str" else c.dtype) for c in self.columns}
 
     def table(self, columns: Mapping[str, Any]) -> Table:

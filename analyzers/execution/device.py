@@ -84,7 +84,7 @@ class DeviceExecution:
         return free_host(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """In inferred rendezvous of hosts. For everything else a host waits in synchronising calls."""
+        """Host waits in inferred rendezvous; every other host wait is a synchronizing call."""
         comms = facts.comms
         mine = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
         return comms.take(mine).bounds

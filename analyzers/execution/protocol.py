@@ -43,7 +43,7 @@ class Execution(Protocol):
         ...
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-        """For each wait of the host, by when the operation that it was for is recorded to have ended at the latest."""
+        """The latest recorded end that the operation of each host wait can have."""
         ...
 
     def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:

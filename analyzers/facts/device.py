@@ -111,7 +111,7 @@ def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
 
 
 def _shapes(trace: RankTrace, rows: Array) -> Array:
-    """Recorded shapes (string index) of the operator above each operation; NO_STRING where none were recorded."""
+    """Recorded shapes (string index) of each operation's operator; NO_STRING where none were recorded."""
     operators = trace.operators
     if not len(operators):
         return np.full(len(rows), NO_STRING, np.int64)

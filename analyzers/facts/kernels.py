@@ -67,8 +67,8 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
 
 
 def _does_the_operators_work(operator: Array, shape: Array, total_ns: Array, names: Sequence[str]) -> Array:
-    """Mask of the kernels that carry their operators' FLOPs. Of several kernels of one call the longest does, and other
-    matrix kernels for the same operands; kernels that prepare, or sum partial products, do not.
+    """Mask of the kernels that carry their operators' FLOPs. In a call of several kernels these are the longest one and
+    other matrix kernels on the same operands, not kernels that prepare or sum partial products.
     """
     order = np.lexsort((-total_ns, _key(operator, shape)))
     key = _key(operator, shape)[order]

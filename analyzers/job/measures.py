@@ -39,7 +39,7 @@ MEETING = ("comm_wait", "comm_transfer", "pipeline_bubble")  # causes that are n
 
 @dataclass(frozen=True)
 class Measures:
-    """The job as the rules see it."""
+    """Measures of the job that rules read."""
 
     job: JobFacts
     step_us: float

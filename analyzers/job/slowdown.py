@@ -121,7 +121,7 @@ Launches = dict[tuple[str, str], tuple[float, float]]  # (operator, kernel) -> (
 
 
 def _launches(facts: RankFacts, steps: int) -> Launches:
-    """Over all steps, whatever the shapes. The operator is "" where it is not known."""
+    """Launches of each kernel over all steps and shapes, by (kernel, operator); operator "" where it is not known."""
     ops = facts.device_ops
     step = step_of_launch(facts)
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
@@ -178,7 +178,7 @@ def _host_busy(facts: RankFacts) -> Array:
 
 
 def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Slowdown:
-    """Slowdown from ns per rank and step, shape (ranks, steps), compared within each group."""
+    """Slowdown from ns per rank and step, shape (ranks, steps), against the peers in each group."""
     per_step = np.full(times.shape, np.nan)
     for group in groups:
         rows = np.array(group)
@@ -200,7 +200,7 @@ def _median(per_step: Array) -> Array:
 
 
 def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """All compute of a step, whatever its shapes, against the typical peer's: more work and slower work alike."""
+    """Slowdown of a step's whole compute, whatever its shapes: more work and slower work alike."""
     return _by_step_times(ranks, pipeline, step_compute_ns)
 
 

@@ -108,14 +108,14 @@ def _text(facts: RankFacts, number: int) -> str:
 
 
 def _known(per_step: Callable[[Array], Array], values: Array) -> Array:
-    """Sums of rows of which every call is known; NaN of the others."""
+    """Sums of rows whose calls are all known; NaN for the others."""
     missing = per_step(np.isnan(values).astype(float))
     return np.where(missing > 0, np.nan, per_step(np.nan_to_num(values)))
 
 
 def _distinct(keys: Array) -> tuple[Array, Array]:
-    """Keys of several columns as numbers: that of each key, a column of `keys`, among the distinct ones, and for each
-    of these its first column.
+    """Numbers for distinct keys of several columns: the number of each key (a column of `keys`), and the first column
+    of each number.
 
     np.unique along an axis takes ten times as long.
     """

@@ -51,7 +51,7 @@ def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
 
 
 def _at(start_ns: Array, end_ns: Array, at_ns: Array) -> tuple[Array, Array]:
-    """The span that each moment is in, by row, and whether it is in one. The spans are sorted and do not overlap."""
+    """The row of the span around each moment, and whether there is one. The spans are sorted and disjoint."""
     if not len(start_ns):
         return np.zeros(len(at_ns), np.int64), np.zeros(len(at_ns), bool)
     row = np.maximum(np.searchsorted(start_ns, at_ns, side="right") - 1, 0)

@@ -32,7 +32,7 @@ class Anchor(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Ops(Operations):
-    """Operations of one rank, and what each of them waits for."""
+    """Operations of one rank, with the dependencies of each."""
 
     dep: Array  # index of the operation on another stream it waited for, -1
     launch_lag_ns: Array  # least time from launch to start

@@ -92,7 +92,7 @@ class Pricer:
         return Recoverable(value, max(0.0, low), min(self.unprofiled.step_us, high))
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
-        """Gain (us) of the candidate's changes on top of `given`: not negative, nor above the candidate's ceiling."""
+        """Gain (us) of the candidate's changes on top of `given`: at least 0 and at most the candidate's ceiling."""
         gain = 0.0
         if candidate.changes:
             before = self.step_us(given) if given else self.measures.step_us
@@ -128,7 +128,7 @@ def pricer(graph: Graph, measures: Measures) -> Pricer:
 
 
 def _with_implied(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """The changes and what they imply, each once: host time taken away twice would be too much."""
+    """The changes and those that they imply, each once: host time removed twice would be too much."""
     implied = (Change(name) for change in changes for name in kind_of(change).implies)
     return tuple(dict.fromkeys((*changes, *implied)))
 
@@ -181,6 +181,6 @@ def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> 
 
 
 def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks that do, under the changes, what their peers do and nothing else."""
+    """Positions of ranks that, under the changes, do only what their peers do."""
     told = [change for change in changes if change.target == "peers"]
     return frozenset(rank.position for change in told for rank, _ in chosen(change, graph, measures))

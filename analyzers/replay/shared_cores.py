@@ -127,18 +127,18 @@ class _Load:
         self._done = np.concatenate(([0.0], np.cumsum(speed[:-1] * np.diff(self._at)))) if len(order) else speed
 
     def of_work(self, index: int) -> Array:
-        """Time of each piece of a rank's work over the time that it takes alone, shape (pieces,)."""
+        """Slowdown of each piece of a rank's work against running alone, shape (pieces,)."""
         return self._factors(self._work[index])
 
     def of_all_work(self, indices: Sequence[int]) -> float:
-        """Time of all work of several ranks over the time that it takes alone."""
+        """Slowdown of all work of several ranks against running alone."""
         spans = [self._work[index] for index in indices]
         took = [np.maximum(end - start, 0) for start, end in spans]
         done = sum(float((length / self._factors(s)).sum()) for s, length in zip(spans, took, strict=True))
         return float(sum(length.sum() for length in took)) / done if done > 0 else 1.0
 
     def of_transfers(self, index: int) -> Array:
-        """Time of each transfer of a rank over the time that it takes alone, shape (operations,)."""
+        """Slowdown of each transfer of a rank against running alone, shape (operations,)."""
         return self._factors(self._transfers[index])
 
     def _factors(self, spans: Intervals) -> Array:
@@ -154,6 +154,6 @@ def _loading(facts: RankFacts) -> Intervals:
 
 
 def _cpu_share(facts: RankFacts) -> float:
-    """Share of the training thread's time in the loader that it was on a core; 0 where unknown, or workers load."""
+    """Share of the training thread's loader time on a core; 0 where unknown, or workers load."""
     costs = fetch_costs(facts, None)
     return 0.0 if costs is None or costs.source != "inline" else costs.cpu_share or 0.0

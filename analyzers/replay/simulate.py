@@ -155,7 +155,7 @@ def _of_ranks(graph: Graph, program: Program, positions: Collection[int]) -> lis
 
 
 def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
-    """Kinds of the nodes, where some hosts wait for nothing."""
+    """Kinds of the nodes when some hosts wait for nothing."""
     begin = _ends([len(rank.anchors.kind) + 1 for rank in graph.ranks])
     freed = {begin[at] + i for at, rank in enumerate(graph.ranks) for i in scenario.freed.get(rank.position, ())}
     return [

@@ -170,7 +170,7 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
 
 
 def _times(factor: float) -> str:
-    """A factor without false precision."""
+    """A factor as "1.4x", without false precision."""
     return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 

@@ -251,7 +251,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
 
 
 def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
-    """Evidence on the time that ranks spend on work that their peers do not have."""
+    """Evidence on time for work that the peers do not have."""
     if len(extra):
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))

@@ -21,7 +21,7 @@ _SAMPLE = "sample:"
 
 @dataclass(frozen=True)
 class RankSample:
-    """The sources to read, and of all ranks what each shows. `unread`: ranks whose source is left out."""
+    """The sources to read, and the properties that each rank would show. `unread`: ranks whose source is left out."""
 
     wanted: Wanted
     sources: tuple[Source, ...]
@@ -59,7 +59,8 @@ def _sample(wanted: Wanted, stated: Sequence[Stated], shown: Sequence[Traits], t
 
 
 def greedy(shown: Sequence[Traits], first: Sequence[int], count: int) -> list[int]:
-    """Positions of `count` ranks, `first` among them: each next one shows most that none before it does, kind by kind.
+    """Positions of `count` ranks, `first` among them: each next one shows most that the earlier ones do not, kind by
+    kind.
 
     Among equals, and where nothing is known, ranks spread evenly: every block of ranks one after another that has its
     share in the sample, as hosts, stages and tensor-parallel groups mostly are, is then seen.
@@ -82,7 +83,7 @@ def news(shown: Traits, seen: set[tuple[str, object]]) -> tuple[int, ...]:
 
 
 def spread(total: int, count: int) -> list[int]:
-    """`count` of `total` positions, evenly, the first and the last among them."""
+    """`count` of `total` positions at even distances, the first and the last among them."""
     if count < 2 or total < 2:
         return [0] if count and total else []
     return sorted({round(at * (total - 1) / (count - 1)) for at in range(min(count, total))})

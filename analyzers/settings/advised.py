@@ -48,7 +48,7 @@ def _planned(fix: Fix, prices: Pricer) -> Fix:
 
 
 def _advice(fix: Fix, prices: Pricer) -> float | None:
-    """The value that the run would be clearly faster with: None where that is not known, _AS_IT_IS where none is."""
+    """The value that would make the run clearly faster: None where that is not known, _AS_IT_IS where none would."""
     plan = _PLANS.get(fix.setting)
     if plan is None or not fix.applies or prices.error is None:
         return None

@@ -138,8 +138,9 @@ def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change
 
 
 def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    """The rank's device, host and loader become its typical peer's; its device that of the other stages where it has no
-    peer on its own."""
+    """The rank's device, host and loader become its typical peer's; without a peer, its device becomes that of the
+    other stages.
+    """
     if not setting.ranks:
         raise UsageError("device: which ranks? write device=replaced@3")
     ids = list(measures.job.rank_ids)

@@ -1,4 +1,4 @@
-"""Everything that a what-if of one run can change: as recorded, as its findings suggest, or why not."""
+"""Everything that a what-if of one run can change: as recorded, as its findings suggest, or the reason why not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def text_of(setting: Setting) -> str:
 
 
 def applied_as(setting: Setting) -> str:
-    """The setting on the command line of `ddprof run --set`, which knows fewer."""
+    """The setting on the command line of `ddprof run --set`, which takes fewer settings."""
     text = text_of(setting)
     return APPLIED_AS.get(text, text)
 
@@ -94,7 +94,7 @@ def _asked_as(name: str, value: object) -> str:
 
 
 def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:
-    """The cause taken away: from the finding's ranks where single ones can be meant."""
+    """Setting that removes the cause, on the finding's ranks where it can name ranks."""
     value = knob.values if knob.is_switch else next(iter(knob.choices), "")
     ranks = finding.ranks if knob.for_ranks and len(finding.ranks) < len(measures.job.rank_ids) else ()
     return Setting(knob.key, value, ranks)

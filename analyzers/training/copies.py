@@ -1,4 +1,4 @@
-"""Copies of one model on several ranks: which ranks are meant to hold the same, and what of it differs.
+"""Copies of one model on several ranks: the ranks that should hold the same, and what differs.
 
 Ranks of one DistributedDataParallel model are meant to; of a model without a wrapper they are where every gradient is
 summed over all ranks in every step. Nothing else is compared: ensembles, stages and shards differ by design.
@@ -20,7 +20,7 @@ _MOVES_STATE = ("all_to_all", "all_gather", "reduce_scatter", "send", "recv", "s
 
 @dataclass(frozen=True)
 class Copies:
-    """One model as several ranks held it after the same step, by rank number, tensor by tensor in the same order."""
+    """One model on several ranks after the same step, by rank number, with the tensors in the same order."""
 
     step: int
     models: Mapping[int, ReplicatedModel]
@@ -37,7 +37,7 @@ class Copies:
         return [at for at, of in enumerate(zip(*sums, strict=True)) if len(set(of)) > 1 and (at in among) is buffers]
 
     def odd_ranks(self, places: list[int]) -> tuple[int, ...]:
-        """The ranks that do not hold what more than half of them hold; () where no state has that majority."""
+        """The ranks that differ from the state of the majority; () without a majority."""
         states = {rank: tuple(model.sums[at] for at in places) for rank, model in self.models.items()}
         common, count = Counter(states.values()).most_common(1)[0]
         return tuple(r for r, state in sorted(states.items()) if state != common) if 2 * count > len(states) else ()
@@ -71,7 +71,7 @@ def copies(job: JobFacts, kind: str) -> Iterator[Copies]:
 
 
 def _is_whole(model: ReplicatedModel) -> bool:
-    """Every column has an entry for every tensor."""
+    """True where every column has an entry for every tensor."""
     count = len(model.names)
     return bool(count) and len(model.sizes_bytes) == count and len(model.checksums) == 8 * count
 
@@ -105,7 +105,7 @@ def _is_summed(job: JobFacts, at: int, counts: Mapping[int, int], steps: int) ->
 
 
 def _summed_sizes(job: JobFacts) -> dict[int, int]:
-    """Bytes -> how often all ranks summed so many."""
+    """Number of all-reduces among all ranks, by size in bytes."""
     table, groups = job.instances, job.groups
     whole = [int(size) == job.world_size for size in groups["size"]]
     sizes: Counter[int] = Counter()

@@ -22,5 +22,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def at_line(what: str, line: CodeLine | None) -> tuple[Evidence, ...]:
-    """The line of the script as evidence; none where it is not known."""
+    """The line of the script as evidence; nothing where it is not known."""
     return () if line is None else (Evidence(f"{what} at {line.words}"),)

@@ -64,7 +64,7 @@ def _replay_us(prices: Pricer, gain_us: float) -> float:
 
 
 def _drift_us(measures: Measures, gain_us: float) -> float:
-    """Doubt about what else changes on CPU ranks when so much of the step goes; grows with it."""
+    """Doubt about other effects on CPU ranks when so much of the step goes; grows with it."""
     step_us = measures.step_us
     if step_us <= 0 or gain_us <= 0:
         return 0.0

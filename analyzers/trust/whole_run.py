@@ -1,4 +1,4 @@
-"""Timers of all steps outvote the few that were traced: a rank that is late in those alone is not accused."""
+"""Timers of all steps outvote the few traced steps: a rank that is late in the traced steps only is not accused."""
 
 from __future__ import annotations
 

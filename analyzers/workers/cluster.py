@@ -35,7 +35,7 @@ class Mapped(Protocol):
 
     @property
     def was_unreachable(self) -> bool:
-        """The file was not reached, whatever is in it."""
+        """True where the file could not be opened, whatever its content."""
 
 
 M = TypeVar("M", bound=Mapped)
@@ -100,7 +100,7 @@ class _Unreached(Exception):
 
 @contextmanager
 def connected(engine: EngineName, workers: int) -> Iterator[ConnectedCluster]:
-    """The cluster of that name, of so many `workers` where it is made here. Raises UsageError where there is none."""
+    """The cluster of that name; one made here has `workers` workers. Raises UsageError where there is none."""
     try:
         import distributed
     except ImportError as error:
@@ -153,7 +153,7 @@ def _require_one_version(engine: EngineName, versions: dict[str, Any]) -> None:
 
 
 def _there(work: Callable[[Source], M], version: str, source: Source) -> M:
-    """On a worker: the result, or _Unreached, after which Dask tries again."""
+    """The result of a task on a worker, or _Unreached, after which Dask tries again."""
     host = socket.gethostname()
     if version != __version__:  # of a worker that came later
         raise _Unreached(f"{source.label}: the Dask worker on {host} has ddprof {__version__}, this is {version}")

@@ -28,7 +28,7 @@ def processes(workers: int | None, max_memory: int | None) -> int:
 
 
 def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Source]) -> Iterator[tuple[int, R]]:
-    """The result of each source with its position, in order. Raises DdprofError where a process was ended."""
+    """The result of each source with its position, in order. Raises DdprofError where a process was killed."""
     count = min(count, len(sources))
     if count <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
         yield from enumerate(map(work, sources))

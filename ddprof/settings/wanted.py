@@ -63,7 +63,7 @@ def shown(value: object) -> str:
 
 
 def parse_set(text: str) -> WantedFix:
-    """`num_workers=4` or `num_workers=4@train.py:57`, by the name of a what-if too. Raises ValueError."""
+    """Parse `num_workers=4` or `num_workers=4@train.py:57`; names of what-ifs work too. Raises ValueError."""
     name, equals, rest = text.partition("=")
     value, _, at = rest.partition("@")
     if not equals or not value:

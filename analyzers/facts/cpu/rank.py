@@ -171,7 +171,7 @@ def _pair(ts_ns: Array, code: Array, called: Array, executed: Array, of_called: 
 
 
 def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, mine: Array) -> None:
-    """Pair some executions (`mine`: rows of `result`) with calls (event rows), first in, first out."""
+    """Pair some executions (`mine`: rows of `result`) with calls (event rows) in FIFO order."""
     calls = calls[np.argsort(ts_ns[calls], kind="stable")]
     following = 0
     for row in mine[np.argsort(ts_ns[executed[mine]], kind="stable")].tolist():

@@ -41,7 +41,7 @@ class HotShard:
 
 
 def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
-    """The ranks with a hot shard, most first; () where no tokens or vectors are exchanged."""
+    """The ranks with a hot shard, the hottest first; () where no tokens or vectors are exchanged."""
     if len(ranks) < 2 or not all(_exchanges(facts) and len(facts.steps) for facts in ranks):
         return ()
     tables = [_by_place(facts) for facts in ranks]

@@ -21,7 +21,9 @@ from ddprof.tables import Array
 
 
 class NamedSchedule(NamedTuple):
-    """Name in words, bubble over that of 1F1B with as many chunks, and whether each rank has to hold two chunks."""
+    """Name of a schedule, its bubble over that of 1F1B with as many chunks, and whether each rank has to hold two
+    chunks.
+    """
 
     words: str
     bubble: float
@@ -46,7 +48,7 @@ _UNNAMED = NamedSchedule("", 1.0)
 
 
 def schedule_of(pipeline: Pipeline) -> NamedSchedule:
-    """The schedule by name; words "" where the recording names none that is known."""
+    """The schedule that the recording names; words "" where it names none that is known."""
     return SCHEDULES.get(pipeline.schedule, _UNNAMED)
 
 

@@ -63,7 +63,7 @@ def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdow
 
 
 def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Array], found: Slowdown) -> None:
-    """Fill in one rank."""
+    """Fill in the pace of one rank."""
     rows = [i for i, key in enumerate(own.keys) if key in reference]
     if not rows:
         return
@@ -108,7 +108,7 @@ def _in_both_kinds(keys: list[tuple[str, str]], ratio: Array, weight: Array, fac
 
 
 def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[str, str], Array]:
-    """Quartiles on the typical rank, of the kernels that most stages run."""
+    """Kernel quartiles of the typical rank, for kernels that most stages run."""
     durations: dict[tuple[str, str], list[Array]] = defaultdict(list)
     stages: dict[tuple[str, str], set[int]] = defaultdict(set)
     for number, stage in enumerate(pipeline.stages):

@@ -40,7 +40,7 @@ NO_PASSES = Passes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int6
 
 
 def passes_of(facts: RankFacts) -> Passes:
-    """The passes of a rank on a device; none of CPU ranks, whose facts do not tell operators apart."""
+    """The passes of a device rank; none of CPU ranks, whose facts do not separate operators."""
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return NO_PASSES

@@ -150,7 +150,7 @@ def _is(call: Array, names: tuple[str, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Caller:
-    """A line that calls: "train.py:88 evaluate()", with the function of a library that it calls, if it calls one."""
+    """A line that calls, such as "train.py:88 evaluate()", and the library function that it calls, if any."""
 
     words: str
     calls: int

@@ -27,7 +27,7 @@ NOT_THE_SAME = "the collectives of these files do not match: events are missing,
 
 
 def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
-    """Positions of ranks whose operations cannot be those of most ranks they are matched with."""
+    """Positions of ranks whose operations cannot be the ones they are matched with on most ranks."""
     shared = SharedOperations(ranks, matched)
     partners = range(len(ranks))[:: -(-len(ranks) // PARTNERS)]
     found = []
@@ -61,7 +61,7 @@ def _most_at_once(low: Array, high: Array) -> int:
 
 
 def unmatched(matched: Matched) -> Matched:
-    """Every row on its own: an operation of which one member is known."""
+    """Every row as an operation with one known member."""
     of_row = matched.instance
     return replace(
         matched,

@@ -110,7 +110,7 @@ def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array
 
 
 def _by_start(table: Table) -> tuple[Table, Array]:
-    """The table in the order of start, and where each of its rows went."""
+    """The table in the order of start, and the new position of each row."""
     order = np.argsort(table["start_ns"], kind="stable")
     return table.take(order), np.argsort(order)
 
@@ -120,7 +120,7 @@ def _moved(rows: Array, to: Array) -> Array:
 
 
 def _booked(facts: RankFacts) -> RankFacts:
-    """The rank with the time that it idled in a rendezvous as exposed communication instead of gaps."""
+    """The rank with its idle time in a rendezvous booked as exposed communication instead of gaps."""
     mine = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
     spans = facts.comms.take(mine).bounds
     gaps = facts.gaps

@@ -34,11 +34,11 @@ class Events:
     launch_ns: Array  # of a device operation; NULL where unknown, and for what the host does
 
     def of(self, place: int) -> slice:
-        """The events of a place."""
+        """The events at a place."""
         return slice(*np.searchsorted(self.place, (place, place + 1)).tolist())
 
     def nearest(self, place: int, at_ns: int) -> int | None:
-        """The event of a place that is nearest to an instant (row); None where there is none."""
+        """Row of the event at a place that is nearest to an instant; None where there is none."""
         here = self.of(place)
         if here.start == here.stop:
             return None
@@ -72,7 +72,7 @@ class Standstills:
         return int(found[0]) if len(found) else None
 
     def idle_around(self, at_ns: int) -> int | None:
-        """Since when the device had been idle at an instant; None where it ran something then, or before anything."""
+        """Start of the device's idle time around an instant; None where it ran something then, or before anything."""
         row = int(np.searchsorted(self.busy[0], at_ns, side="right")) - 1
         return int(self.busy[1][row]) if row >= 0 and self.busy[1][row] <= at_ns else None
 
@@ -92,7 +92,7 @@ class Stretches:
     held: Intervals
 
     def longest_ns(self) -> int:
-        """The most that the device idles in one of them."""
+        """The longest idle time in one stretch."""
         start, end = (np.concatenate(part) for part in zip(self.silent, self.held, strict=True))
         return int(intervals.overlap(self.idle, start, end).max(initial=0))
 
@@ -138,7 +138,7 @@ def find_standstills(facts: RankFacts, still: Stretches, places: Places) -> Stan
 
 
 def _held(facts: RankFacts, idle: Intervals, busy: Intervals) -> Intervals:
-    """Idle stretches that end with an operation which had long been launched, each from when it could have run.
+    """Idle stretches that end with an operation launched long before, each from the time it could have run.
 
     Without launch calls in the trace: all idle stretches between two operations.
     """

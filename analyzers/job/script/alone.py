@@ -50,7 +50,7 @@ class Alone:
 
     @property
     def words(self) -> str:
-        """The line, and where in it the time is."""
+        """The line, and the call inside it that takes the time."""
         return f"{self.line}, in {self.inside}" if self.inside else self.line
 
     @property
@@ -206,7 +206,7 @@ def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: fl
 
 
 def _times_apart(rank: RankPaths, path: Path) -> int:
-    """Count of times that samples saw a rank in a path, at moments of their own."""
+    """Number of separate moments at which samples saw a rank in a path."""
     return int(min(rank.seen.get(path, 0.0), rank.seen_ns.get(path, 0.0) // APART_NS))
 
 
@@ -228,7 +228,7 @@ def _apart(
 
 
 def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:
-    """The outermost path that the late rank is in by most of its lateness longer than its peers, and many times."""
+    """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
     apart = [
         path
         for path, time in mine.items()
@@ -286,7 +286,7 @@ def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
 
 
 def _hottest(mine: dict[Path, float], path: Path, share: float = HOT_SHARE) -> Path:
-    """The innermost path inside a path that takes nearly all of its time, or such a share of it."""
+    """The innermost path inside a path that takes nearly all of its time, or the given share of it."""
     enough = share * mine[path]
     while True:
         inner = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path and mine[p] >= enough]
@@ -296,7 +296,7 @@ def _hottest(mine: dict[Path, float], path: Path, share: float = HOT_SHARE) -> P
 
 
 def _often_enough(late: RankPaths, mine: dict[Path, float]) -> dict[Path, float]:
-    """Without what fewer samples of the windows than MIN_SAMPLES found, where the rank was sampled."""
+    """The paths with at least MIN_SAMPLES samples in the windows, where the rank was sampled."""
     facts = late.facts
     if not mine or not late.is_sampled:
         return mine
@@ -305,7 +305,7 @@ def _often_enough(late: RankPaths, mine: dict[Path, float]) -> dict[Path, float]
 
 
 def _words(mine: dict[Path, float], path: Path) -> str:
-    """The innermost function of a path, with its line, or the line that the rank was in most."""
+    """The innermost function of a path, with its line or the line seen most."""
     if path[-1][1] == ANY_LINE:
         lines = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path]
         path = max(lines, key=lambda p: mine[p])

@@ -111,8 +111,8 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
 
 
 def _of_closures(tree: CallTree) -> Array:
-    """Stacks in functions that an optimizer calls for the passes of the step (`optimizer.step(closure)`): the script
-    wrote them, and not the optimizer. Bool, shape (stacks,).
+    """Stacks in functions that an optimizer calls for the passes of the step (`optimizer.step(closure)`): the script's
+    time, not the optimizer's. Bool, shape (stacks,).
     """
     passes = tree.is_optimizer & (tree.is_forward | tree.is_backward)
     leads = (tree.inclusive(passes.astype(float)) > 0) & tree.is_optimizer

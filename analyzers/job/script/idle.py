@@ -55,8 +55,8 @@ class ScriptTime:
 
 
 def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
-    """The time of each rank. One that was sampled too seldom has the share of the rank that was sampled most often: all
-    run one script.
+    """Script time of each rank. A rank with too few samples gets the share of the best-sampled rank, as all run one
+    script.
     """
     times = [script_time(facts) for facts in ranks]
     seen = [sampled_beside(facts) for facts in ranks]
@@ -135,7 +135,7 @@ def _inside(facts: RankFacts, tree: CallTree, own: Array, phases: HostPhases) ->
 
 
 def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
-    """Idle time that only the host explains and no stall does, and those pieces of it that are far longer than a
+    """Idle time that only the host explains and no stall does, and the pieces of it that are far longer than a
     launch.
     """
     hungry, (start, end) = starved(facts), between_operators(facts)

@@ -127,7 +127,7 @@ def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
 
 
 def _frames_to(tree: CallTree, stack: int) -> list[int]:
-    """Frames of a stack from outside in."""
+    """Frames of a stack, outermost first."""
     frames = []
     while stack >= 0:
         frames.append(int(tree.frame[stack]))
@@ -148,7 +148,7 @@ def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
 
 
 def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
-    """File and name of the function that stands so in a finding."""
+    """File and name of a function that a finding names."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     return next(((file, name) for at, (file, _, name) in enumerate(tree.written) if tree.words(at) == words), None)
 

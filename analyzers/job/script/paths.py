@@ -52,7 +52,7 @@ class RankPaths:
 
     @cached_property
     def in_windows(self) -> dict[Path, float]:
-        """Time in the windows, us per step. Only of a rank that has steps."""
+        """Time in the windows, us per step; for ranks with steps only."""
         return in_windows(self.facts, intervals.EMPTY)
 
     @cached_property
@@ -78,23 +78,23 @@ class RankPaths:
 
     @cached_property
     def times_ns(self) -> dict[int, float]:
-        """Time of the whole run that the samples of each stack stand for."""
+        """Time of the whole run that the samples of each stack represent, ns."""
         return run_samples(self.facts, column="time_ns")
 
     @cached_property
     def seen_ns(self) -> dict[Path, float]:
-        """Time of the whole run that it was seen there, but for calls that wait for other ranks."""
+        """Sampled time of the path over the whole run, without calls that wait for other ranks, ns."""
         meets = self._tree.meets
         return by_path(self.facts, {stack: ns for stack, ns in self.times_ns.items() if ns and not meets[stack]})
 
     @cached_property
     def run_ns(self) -> float:
-        """Time of the whole run that all of its samples stand for, ns."""
+        """Time of the whole run that all samples represent, ns."""
         return float(sum(self.times_ns.values()))
 
     @cached_property
     def over_the_run(self) -> dict[Path, float]:
-        """Time of a step of `step_us`, by the samples of the whole run: as often as it is seen there."""
+        """Time in the path per step of `step_us`, by its share of the samples of the whole run."""
         total = sum(self.samples.values())
         return by_path(self.facts, {stack: self.step_us * count / total for stack, count in self.samples.items()})
 
@@ -105,7 +105,7 @@ class RankPaths:
 
     @cached_property
     def beside_us(self) -> float | None:
-        """All that it does beside the phases, us per step; None where its phases are not known."""
+        """All script time beside the phases, us per step; None where the phases are not known."""
         if self.beside is None or not len(self.facts.steps) or not len(self.beside.every[0]):
             return None
         return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
@@ -142,7 +142,7 @@ class RankPaths:
 
 
 def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
-    """Time (us per step) in the user's functions and all that they call, without some stretches."""
+    """Time (us per step) in the user's functions with all that they call, outside some stretches."""
     own_ns = time_by_stack(facts, intervals.subtract(intervals.union(*facts.marks), without))
     return by_path(facts, {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(own_ns.tolist()) if ns})
 

@@ -23,7 +23,7 @@ FEWEST = 2  # steps of a rank: one has no rhythm to be laid over another
 def paired_steps(
     ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]
 ) -> tuple[tuple[RankFacts, ...], bool]:
-    """The ranks with one number for each step on all of them, and whether that is so.
+    """The ranks with steps numbered alike on all of them, and whether pairing succeeded.
 
     Unchanged where the profiler has numbered them, where nothing connects the clocks, and where the steps of two ranks
     do not run at the same times.
@@ -47,7 +47,7 @@ def paired_steps(
 
 
 def _moved(facts: RankFacts, shift: int) -> RankFacts:
-    """The rank with the numbers of its steps counted from `shift`."""
+    """The rank with its steps numbered from `shift`."""
     by = shift - int(facts.steps["index"][0])
     torn = tuple(number + by for number in facts.torn_steps)
     return replace(facts, steps=facts.steps.replace(index=facts.steps["index"] + by), torn_steps=torn)

@@ -49,7 +49,7 @@ class Comparable:
     whole_steps: Mapping[str, Table] = field(default_factory=dict)
 
     def recorded(self, facts: RankFacts) -> Table:
-        """STEPS that the rank recorded whole, those that its peers lack included."""
+        """STEPS that the rank recorded whole, including those that its peers lack."""
         return self.whole_steps.get(facts.path, facts.steps)
 
 
@@ -91,7 +91,7 @@ def _skipped(has: Array) -> Array:
 
 
 def _with_torn(facts: RankFacts, numbers: Array) -> RankFacts:
-    """The rank, with these numbers among its torn steps."""
+    """The rank with these step numbers added to its torn steps."""
     return replace(facts, torn_steps=tuple(sorted({*facts.torn_steps, *numbers.tolist()})))
 
 
@@ -246,7 +246,7 @@ def _median(values: Array, axis: int) -> Array:
 
 
 def _usual(counts: Array) -> int:
-    """The value that more than half have; 0 where there is none."""
+    """The majority value; 0 where there is none."""
     values, times = np.unique(counts, return_counts=True)
     return int(values[np.argmax(times)]) if len(times) and times.max() * 2 > len(counts) else 0
 

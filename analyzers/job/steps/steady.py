@@ -91,7 +91,7 @@ class _Walls:
 def steady_steps(
     ranks: Sequence[RankFacts], clock: Clock | None = None, recorded: Sequence[Table] | None = None
 ) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
-    """The ranks with their steady steps alone, and what was left out, in order.
+    """The ranks reduced to their steady steps, and the steps left out, in order.
 
     Ranks whose steps have no number in common are each judged by their own.
     `clock`: None where nothing connects those of several ranks. `recorded`: STEPS of each rank with those that not all
@@ -136,7 +136,7 @@ def steady_steps(
 
 
 def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
-    """Ranks that are not compared, each with the steady ones of its own steps, and what was left out of any."""
+    """Ranks that are not compared, each reduced to its own steady steps, and the steps left out on any."""
     alone = [steady_steps((facts,)) for facts in ranks]
     left_out = {step.number: step for _, once in reversed(alone) for step in once}
     return tuple(kept for (kept,), _ in alone), tuple(left_out[number] for number in sorted(left_out))
@@ -291,7 +291,7 @@ def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _unused_ns(walls: _Walls, step: int) -> float:
-    """The longest time in the step that some rank does not compute."""
+    """The longest time in the step during which some rank does not compute."""
     return float(np.nanmax(walls.wall[:, step] - walls.busy[:, step]))
 
 
@@ -306,7 +306,7 @@ def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
-    """The rank with the steps of these numbers alone."""
+    """The rank reduced to the steps with these numbers."""
     index = facts.steps["index"]
     return with_steps(facts, np.flatnonzero((index >= first) & (index <= last)))
 

@@ -50,7 +50,9 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
 
 
 def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
-    """Sizes of nearly one value still prove latency where times hardly follow them, by the steepest slope possible."""
+    """The fit for sizes of nearly one value: they still prove latency where times hardly follow size, by the steepest
+    slope possible.
+    """
     spread = float(sizes.std())
     if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):
         return None

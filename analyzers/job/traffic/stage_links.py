@@ -96,7 +96,9 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
 
 
 def _culprits(pairs: tuple[tuple[int, int], ...], elsewhere: set[int]) -> tuple[int, ...]:
-    """The rank that all slow links share, where it has several and no other; else every rank of a slow link."""
+    """The rank that all slow links share, where there are several links and one such rank; else every rank of a slow
+    link.
+    """
     shared = set.intersection(*map(set, pairs)) - elsewhere
     if len(pairs) > 1 and len(shared) == 1:
         return tuple(shared)
@@ -125,14 +127,14 @@ def _messages(job: JobFacts) -> _Messages:
 
 
 def _payloads(rank: Array, comm: Array) -> Array:
-    """For each membership, how many of them its kernel has."""
+    """Number of memberships that share each membership's kernel."""
     _, kernel, counts = np.unique(np.stack((rank, comm)), axis=1, return_inverse=True, return_counts=True)
     payloads: Array = counts[kernel.reshape(-1)]
     return payloads
 
 
 def _stage_of(job: JobFacts) -> Array:
-    """The pipeline stage of each rank; ranks without one are each a stage of their own."""
+    """The pipeline stage of each rank; a rank without one is a stage of its own."""
     stage = -1 - np.arange(len(job.ranks))
     for number, members in enumerate(job.pipeline.stages if job.pipeline is not None else ()):
         stage[list(members)] = number

@@ -78,7 +78,7 @@ def transfer_curve(sizes_bytes: Array, times_ns: Array, prior: TransferPrior) ->
 
 
 def _narrow_curve(sizes: Array, times: Array, prior: TransferPrior) -> TransferCurve:
-    """Sizes of nearly one value prove latency (fit_cost), hardly bandwidth.
+    """The curve for sizes of nearly one value, which prove latency (fit_cost) but hardly bandwidth.
 
     So the slope is the least that is significant, but no flatter than a fast link's.
     """

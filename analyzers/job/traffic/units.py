@@ -1,4 +1,4 @@
-"""Units of sharded parameters: what each pass of a step gathers, computes with and reduces, in the order of launch.
+"""Units of sharded parameters: the gathers, compute and reductions of each pass, in the order of launch.
 
 A unit (what FSDP wraps as one) is gathered before the compute that needs it; in the backward pass its gradients are
 scattered after that. Which compute a gather is for follows from the order in which the host launches: gathers that it
@@ -120,7 +120,7 @@ def _alike(shape: Array, period: int) -> Array:
 
 
 def _like_before(compute: Array, shape: Array) -> Array:
-    """Compute of the units whose end nothing marks, as that of the same units of the block before; the last one, which
+    """Compute of units whose end is not marked, taken from the same units of the previous block; the last unit, which
     the head follows, has the rest.
     """
     unknown = np.flatnonzero(shape == UNKNOWN)
@@ -306,7 +306,7 @@ class _Timeline:
 
 
 def _shifted(compute: Array, operators: Array) -> tuple[Array, Array]:
-    """Compute by the unit that it needs: gathers before any compute are ahead by as many units.
+    """Compute by the unit that it needs: gathers before any compute run ahead by as many units.
 
     What is launched after the last gather is the compute of the units that were gathered ahead and of the last one.
     """
@@ -333,7 +333,7 @@ def _taken(values: Array, rows: Array) -> Array:
 
 
 def typical(passes: Sequence[Units], is_backward: bool) -> Units | None:
-    """The pass of a direction with the usual number of units, to look at its units; None without one."""
+    """The pass of a direction with the usual number of units; None without one."""
     mine = [p for p in passes if p.is_backward == is_backward]
     if not mine:
         return None

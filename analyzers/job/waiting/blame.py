@@ -249,8 +249,8 @@ def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
 
 
 def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, own: _Parts) -> Mapping[int, Mix]:
-    """Who is charged for the pieces `passing`, whose late rank waited longer than the victim since their common
-    release: for that, who was charged for the late rank's own waits. In order, as one charge may pass on another.
+    """The ranks charged for the pieces `passing`, whose late rank itself waited longer than the victim since their
+    common release: the charges of the late rank's own waits. In time order, as one charge may pass on another.
     """
     ranks = int(max(waits.victim.max(), waits.late[passing].max())) + 1
     mixes: dict[int, Mix] = {}
@@ -288,7 +288,7 @@ def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, 
 
 
 def _table(waits: _Waits, parts: _Parts) -> Table:
-    """BLAME in whole ns, rounded so that the parts of each piece add up to its duration: the largest takes the rest."""
+    """BLAME in whole ns. The parts of each piece add up to its duration: the largest part takes the rounding."""
     order = np.lexsort((parts.ns, parts.piece))
     at, culprit = parts.piece[order], parts.culprit[order]
     ends = np.append(np.flatnonzero(np.diff(at)), len(at) - 1)

@@ -21,7 +21,8 @@ FEW_STEPS = 2  # too few to tell whether a time comes again
 
 @dataclass(frozen=True)
 class LatestRank:
-    """One rank's lateness: last in `last` of `waits` operations others wait in, charged `charged_ns` of `total_ns`.
+    """Lateness of one rank: last in `last` of `waits` operations in which others wait, charged `charged_ns` of
+    `total_ns`.
 
     Of waits that recur; `once_ns`: those that do not, of all ranks together.
     """
@@ -36,7 +37,7 @@ class LatestRank:
 
     @property
     def is_sure(self) -> bool:
-        """Chance does not explain it."""
+        """True where chance does not explain the lateness."""
         return self.chance < MAX_CHANCE
 
 

@@ -26,7 +26,7 @@ class CpuShares:
 
     @property
     def stretch(self) -> Array:
-        """Time waited per time on a CPU: by how much longer everything takes that the rank computes, less 1."""
+        """Waiting time over CPU time: the relative lengthening of the rank's computation."""
         return np.asarray(self.waited / np.maximum(self.on_cpu, 1e-9))
 
     def own(self, position: int, noise: float) -> float:

@@ -38,7 +38,7 @@ class FetchTurns:
 
 
 def with_turns(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
-    """The ranks, those whose workers fetch in turn with what that costs (`TimedFetches.turn_ns`)."""
+    """The ranks, with the cost of turns (`TimedFetches.turn_ns`) on those whose workers fetch in turn."""
     by_host: dict[str, list[int]] = {}
     for position, facts in enumerate(ranks):
         if facts.sidecar.fetching is not None and facts.sidecar.fetching.spans:
@@ -71,7 +71,7 @@ def _with(timed: TimedFetches, turns: FetchTurns | None, pool: Sequence[TimedFet
 
 
 def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
-    """The turns of loaders that may share something; None where nothing shows any.
+    """The turns of loaders that may share a resource; None where nothing shows any.
 
     Of fetches in turn, each takes the same from the end of the one before, however long it has waited for that: these
     times are far more alike than the fetches' own. Of fetches side by side it is the other way round.
@@ -98,7 +98,7 @@ def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
 
 
 def _together(loaders: Sequence[Sequence[FetchSpan]]) -> tuple[Array, Array]:
-    """Start and length of the fetches within the time in which all of these loaders fetched."""
+    """Start and length of the fetches while all of these loaders fetched."""
     rows = [np.array([(span.start_ns, span.dur_ns) for span in spans], np.int64) for spans in loaders]
     first = max(int(own[:, 0].min()) for own in rows)
     last = min(int(own.sum(axis=1).max()) for own in rows)

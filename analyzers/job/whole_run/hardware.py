@@ -59,7 +59,7 @@ def gpu_links(facts: RankFacts) -> dict[str, str]:
 
 
 def pcie_width(facts: RankFacts) -> tuple[int, int] | None:
-    """Lanes of the rank's device, now and at most; None where it is not known which device of the host is its own."""
+    """PCIe lanes of the rank's device, now and at most; None where the rank's device is not known."""
     address = facts.sidecar.device.pci_address
     for gpu in facts.sidecar.hardware.topology.gpus:
         if address is not None and gpu.address == address:

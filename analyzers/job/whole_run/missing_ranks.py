@@ -25,7 +25,7 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class LateMissingRank:
-    """A missing rank that by its timers spends `excess_us` more than the median rank in one of its phases, per step."""
+    """A missing rank that, by its timers, spends `excess_us` per step more than the median rank in one phase."""
 
     rank: int
     where: str
@@ -64,7 +64,7 @@ def timers_complete(job: JobFacts) -> bool:
 
 
 def missing_rank_notes(job: JobFacts) -> list[HealthNote]:
-    """A note that names the missing rank that is late by its timers, if one is."""
+    """A note that names the late missing rank, if there is one."""
     late = late_missing_rank(job)
     if late is None:
         return []

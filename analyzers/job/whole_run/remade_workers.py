@@ -19,7 +19,7 @@ def remakes_workers(facts: RankFacts) -> bool:
 
 
 def remade_workers(sidecar: Sidecar) -> list[Pause]:
-    """Time in the loader at the first batch of each epoch but the first, above that of the other batches.
+    """Loader time at the first batch of each epoch but the first, above that of the other batches.
 
     Epochs are as long as the loader says, and begin where its batches take longest.
     """

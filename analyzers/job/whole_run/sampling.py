@@ -31,7 +31,7 @@ class Overlap:
 
     @property
     def is_real(self) -> bool:
-        """More than the padding of equal shards explains."""
+        """True where the overlap is more than the padding of equal shards explains."""
         pairs = self.share * self.samples * len(self.positions)
         return self.share >= MIN_SHARE and pairs > 2 * len(self.positions)
 
@@ -75,7 +75,7 @@ def _fingerprints(batch: FirstBatch) -> set[tuple[int, str]]:
 
 
 def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
-    """Elements of the batches each rank was fed in the steps that all ranks know, float, shape (ranks, steps).
+    """Elements of the batches of each rank, in the steps that all ranks recorded; float, shape (ranks, steps).
 
     Only traced steps count; None where the capture did not record batches on every rank.
     """

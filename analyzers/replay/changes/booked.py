@@ -23,7 +23,7 @@ Own = Callable[[Measures, Change], Array]
 
 
 def nothing(measures: Measures, _: Change) -> Array:
-    """No time of its own."""
+    """No time: zero."""
     return np.zeros(len(measures.job.ranks))
 
 
@@ -74,7 +74,7 @@ def booked_to_target(measures: Measures, change: Change) -> Array:
 
 
 def starved(part_us: Callable[[Measures], Array]) -> Own:
-    """Idle time before launches for one reason, and the waiting for ranks that were late for it."""
+    """Idle time before launches for one reason, and waiting for ranks that were late for that reason."""
 
     def own(measures: Measures, change: Change) -> Array:
         part = part_us(measures)
@@ -90,7 +90,7 @@ def less_script(measures: Measures, change: Change) -> Array:
 
 
 def faster_kernels(measures: Measures, change: Change) -> Array:
-    """Kernels of the target at another speed; the optimizer's with the gaps before them, which their host leaves."""
+    """Kernels of the target at another speed; for the optimizer also the gaps before its kernels."""
     left = change.values[0]
     if change.target != "optimizer":
         return np.asarray(measures.fp32_gemm_us * (1 - left))
@@ -116,7 +116,7 @@ def faster_transfers(measures: Measures, change: Change) -> Array:
 
 
 def exposed_first(measures: Measures, change: Change) -> Array:
-    """All that the transfers lose, as far as it was exposed."""
+    """The whole reduction of the transfers, up to their exposed part."""
     left = change.values[0] if change.values else 0.0
     of_role = [t for t in measures.comm.traffic if not change.target or t.role == change.target]
     lost = sum(min(t.exposed_us, (1 - left) * t.transfer_us) for t in of_role)
@@ -167,7 +167,9 @@ def _stage_excess_us(measures: Measures) -> float:
 
 
 def even_stages(measures: Measures, _: Change) -> Array:
-    """The excess, but for one microbatch: that one passes all stages in turn, however they share the work."""
+    """The excess over the mean stage, less one microbatch, which passes all stages in turn however the work is
+    shared.
+    """
     microbatches = max(1, measures.job.pipeline.microbatches) if measures.job.pipeline else 1
     return np.full(len(measures.job.ranks), (1 - 1 / microbatches) * _stage_excess_us(measures))
 
@@ -183,7 +185,7 @@ def all_exposed(role: str = "") -> Own:
 
 
 def all_communication(measures: Measures, _: Change) -> Array:
-    """Exposed communication of every kind, waiting included: who is faster lets others wait less."""
+    """All exposed communication, waiting included: a faster rank makes others wait less."""
     return sum((measures.cause_us(cause) for cause in MEETING), np.zeros(len(measures.job.ranks)))
 
 
@@ -198,5 +200,5 @@ def of_rank(time_us: Callable[[RankFacts], float]) -> Own:
 
 
 def copies(left: float) -> Own:
-    """Exposed copies from memory that is not pinned, but for the share that is left of them."""
+    """Exposed copies from pageable memory, less the share that remains."""
     return lambda measures, _: (1 - left) * measures.pageable_us

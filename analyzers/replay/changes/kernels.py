@@ -20,7 +20,7 @@ GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one
 
 
 def graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
+    """Launch the step as a whole: hardly any host time between kernels, and no gap between them."""
     scaled = scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
     queue = {rank.position: np.zeros_like(rank.ops.queue_lag_ns) for rank, _ in chosen(change, graph, measures)}
     return Scenario(host_scale=scaled.host_scale, queue_ns=queue)

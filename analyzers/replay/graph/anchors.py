@@ -66,7 +66,7 @@ def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
-    """Fetches that blocked on worker processes: the batch comes when the workers have it, whatever this rank does."""
+    """Fetches that blocked on worker processes: the workers set the time of the batch, not this rank."""
     spans = facts.spans_of("dataloader")
     mine = is_fetch_from_workers(facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0

@@ -1,4 +1,4 @@
-"""The backward pass of a step: when it begins, how long it computes, and when each gradient exists."""
+"""The backward pass of a step: its start, its compute, and the time at which each gradient exists."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def measured_span_ns(rank: RankGraph) -> int:
 
 
 def _last_arrivals(job: JobFacts) -> Array:
-    """Per member of an instance, when the last member had arrived at the latest: own clock, its error included."""
+    """Latest possible arrival of the last member, for each member of an instance: own clock, error included."""
     members, positions = job.members, range(len(job.ranks))
     offset = np.array([job.clock.offset_ns(p) for p in positions], np.int64)[members["rank"]]
     errors = [job.clock.domains[job.clock.domain_of[p]].error_ns for p in positions]
@@ -177,7 +177,7 @@ def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors, 
 
 
 def _blocked(ops: Operations, anchors: Anchors) -> Array:
-    """Time that the host had been blocked when each operation ended; 0 where it was not."""
+    """Host time spent blocked on each operation before it ended; 0 where the host did not block."""
     end = ops.end_ns
     if not len(anchors.start_ns):
         return np.zeros(len(end), np.int64)

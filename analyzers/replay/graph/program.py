@@ -48,7 +48,7 @@ def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozens
 
 
 def _packed(values: Array) -> Sequence[int]:
-    """Python ints, which a list keeps at five times the memory."""
+    """Compact array of ints; a list of Python ints takes five times the memory."""
     return array("q", values.astype(np.int64).tobytes())
 
 

@@ -32,7 +32,7 @@ def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence
 
 
 def _longest(spans: Table, *columns: str) -> list[int]:
-    """Start, end and further columns of the longest span."""
+    """Start, end and the other columns of the longest span."""
     row = int(np.argmax(spans["end_ns"] - spans["start_ns"]))
     return [int(spans[column][row]) for column in ("start_ns", "end_ns", *columns)]
 

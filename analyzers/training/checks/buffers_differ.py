@@ -1,4 +1,4 @@
-"""Buffers (running statistics of BatchNorm, say) drift apart, since nothing makes ranks agree on them.
+"""Buffers (running statistics of BatchNorm, say) drift apart because nothing synchronizes them.
 
 What it detects: after a trace window buffers differ between ranks of a DistributedDataParallel model that was told
 not to broadcast buffers, or of a model whose gradients the script sums over all ranks itself.

@@ -60,7 +60,7 @@ def _is_shared(name: str) -> bool:
 
 
 def _differing(values: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, tuple[int, ...], str]]:
-    """(name, the ranks that have not what most have, words) of everything that is not the same on all ranks."""
+    """(name, ranks that differ from the majority, words) of everything that differs between ranks."""
     for name in sorted({name for of in values.values() for name in of}):
         held = {rank: of.get(name, "") for rank, of in values.items()}
         counts = Counter(held.values()).most_common()

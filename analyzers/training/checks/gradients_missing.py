@@ -1,4 +1,4 @@
-"""Some ranks have no gradient for parameters that others have one for.
+"""Some ranks have no gradient for parameters that have one on other ranks.
 
 What it detects: parameters that all ranks are meant to hold alike, and that had a gradient on some ranks only when the
 optimizer stepped.

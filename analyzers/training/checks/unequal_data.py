@@ -57,7 +57,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
 
 
 def _steps(sidecar: Sidecar) -> int | None:
-    """Optimizer steps of a rank that ended by itself and held a copy of a DDP model; None of any other."""
+    """Optimizer steps of a rank that ended by itself and held a copy of a DDP model; None for any other."""
     held = any(model.kind == "ddp" for model in sidecar.models)
     return sidecar.steps_total if held and sidecar.state == "exit" and not _failed(sidecar) else None
 

@@ -94,7 +94,7 @@ def _on_device(after: Values, wanted: Values) -> Refusal | None:
 
 
 def _cannot_start(after: Values, wanted: Values) -> Refusal | None:
-    """Workers that are not forked import the script anew and get the data set as a pickle."""
+    """Reason why workers cannot start: unless forked they import the script anew and get the data set as a pickle."""
     name = next((n for n in ("multiprocessing_context", "num_workers") if wanted.get(n)), None)
     if name is None or not after["num_workers"]:
         return None

@@ -188,7 +188,7 @@ class LogTo:
         self._started = False
 
     def start(self) -> None:
-        """Start it, once. In a session of its own: Ctrl-C is for the job, and the verdict comes after it."""
+        """Start the follower once, in its own session: Ctrl-C is for the job, whose verdict comes afterwards."""
         if self._started:
             return
         self._started = True

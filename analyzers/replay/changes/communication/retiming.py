@@ -1,4 +1,4 @@
-"""Changes of how much is communicated and in which pieces: new transfers in place of the recorded ones."""
+"""Changes of the volume of communication and of its pieces: new transfers replace the recorded ones."""
 
 from __future__ import annotations
 

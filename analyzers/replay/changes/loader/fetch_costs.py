@@ -56,7 +56,7 @@ def batch_kind(core_share: float | None, collate_share: float | None) -> str | N
 
 
 def core_share(facts: RankFacts) -> float | None:
-    """Share of a batch's time on a core or ready to run without one; None where CPU time was not recorded.
+    """Share of a batch's time spent on a core or runnable; None where CPU time was not recorded.
 
     On a busy machine computing takes longer without taking more CPU time, and would pass for waiting for storage. A
     batch is taken to wait for cores as much as the rest of its rank does for what that computes.

@@ -48,7 +48,7 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
 
 
 def own_work_us(measures: Measures) -> Array:
-    """Per rank, the part of a step (us) that is no communication and no waiting for batches."""
+    """Time of each rank that is neither communication nor waiting for batches, us per step."""
     total: Array = measures.ledger_us.sum(axis=1)
     idle = measures.cause_us("comm_wait") + measures.cause_us("dataloader") + measures.cause_us("comm_transfer")
     own: Array = np.maximum(total - idle, 0.0)
@@ -56,7 +56,7 @@ def own_work_us(measures: Measures) -> Array:
 
 
 def _batch_ns(costs: FetchCosts) -> Array:
-    """Times to make a batch; one that the training thread made itself, without what taking a ready batch takes."""
+    """Times to make a batch; for the training thread's own batches without the time to take a ready one."""
     inline = costs.source == "inline"
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
 

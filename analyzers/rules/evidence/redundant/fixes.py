@@ -7,7 +7,7 @@ from ddprof.findings import Alters, Fix
 
 
 def accumulation(measures: Measures, passes: int) -> Fix:
-    """Reduce in the last backward pass only."""
+    """The fix that reduces in the last backward pass only."""
     sharded = "fsdp" in measures.settings.parallelism or any(t.role == "fsdp_shard" for t in measures.comm.traffic)
     if sharded and measures.settings.fsdp.version != 1:
         patch = "model.set_requires_gradient_sync(is_last_micro_batch)  # before each forward pass"
@@ -31,7 +31,7 @@ def accumulation(measures: Measures, passes: int) -> Fix:
 
 
 def buffers(measures: Measures, _: int) -> Fix:
-    """Send buffers where they are needed: before evaluating or saving."""
+    """The fix that sends buffers only where they are needed: before evaluating or saving."""
     return Fix(
         setting="broadcast_buffers",
         current="True",
@@ -59,7 +59,7 @@ def unused(measures: Measures, _: int) -> Fix:
 
 
 def metrics(measures: Measures, _: int) -> Fix:
-    """Add up on the rank, gather every N steps."""
+    """The fix that sums on the rank and gathers every N steps."""
     return Fix(
         setting="metrics over all ranks",
         current="in every step",
@@ -73,7 +73,7 @@ def metrics(measures: Measures, _: int) -> Fix:
 
 
 def norms(measures: Measures, _: int) -> Fix:
-    """One collective for all values."""
+    """The fix that reduces all values in one collective."""
     equal = "ddp" in measures.settings.parallelism
     note = "; gradients that DDP has reduced are equal on all ranks, and their norm needs none" if equal else ""
     return Fix(

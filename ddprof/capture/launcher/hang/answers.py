@@ -53,9 +53,8 @@ def local_processes(given: Mapping[str, Answer]) -> list[int]:
 
 
 def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
-    """Make ranks of this host that do not answer, by the names of their files, write their threads' stacks, as a rank
-    inside C code that holds the interpreter can do no more. Returns the ranks asked; those without the signal's handler
-    are left alone.
+    """Make ranks of this host that do not answer write their threads' stacks, by a signal, which works even where C
+    code holds the interpreter. Returns the ranks asked; those without the signal's handler are left alone.
     """
     number, asked = answer_signal(), []
     for name in names:

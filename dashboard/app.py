@@ -49,7 +49,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 def create_app(runs: Runs, access: Access, upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI) -> Dash:
-    """The application for some runs, for whom `access` lets in.
+    """The application for some runs and the visitors whom `access` admits.
 
     `upload_bytes`: the largest upload that may add runs; 0: none. `perfetto_ui`: where the timeline's button leads.
     """

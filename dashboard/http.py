@@ -1,4 +1,6 @@
-"""The HTTP server: so many connections, compressed answers, no debug mode, no request log on the terminal."""
+"""The HTTP server: a limited number of connections, compressed answers, no debug mode, no request log on the
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ class _Drain:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Requests, malformed ones too, are not worth a line each; defects of ours still are."""
+    """A handler that logs no requests, malformed ones included, but still our own defects."""
 
     timeout = SILENT_S
     error_message_format = "%(code)d %(message)s\n"
@@ -54,7 +56,7 @@ class _Quiet(WSGIRequestHandler):
         """Log nothing."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A request that cannot be taken apart: the client's mistake, in whatever version of HTTP it was made."""
+        """Refuse a request that cannot be parsed, whatever HTTP version it states: the client's mistake."""
         super().send_error(400 if code >= 500 else code, message, explain)
 
     def version_string(self) -> str:
@@ -85,7 +87,7 @@ class _Server(ThreadedWSGIServer):
         super().__init__(host, port, app, handler=_Quiet)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start the thread, or close the connection where none comes free."""
+        """Start a thread for the connection, or close it where no thread becomes free."""
         if self._free.acquire(timeout=FULL_S):
             super().process_request(request, client_address)
         else:
@@ -119,11 +121,11 @@ def make_server(
 
 
 def compress(server: Flask) -> None:
-    """Compress text answers: people look through SSH tunnels, and plotly.js alone is 1.5 MB (0.5 compressed)."""
+    """Compress text answers: people use SSH tunnels, and plotly.js alone is 1.5 MB (0.5 compressed)."""
     known: dict[bytes, bytes] = {}
 
     def squeeze(response: Response) -> Response:
-        """The response gzipped where the browser takes it and it is text worth packing; else unchanged."""
+        """The response, gzipped where the browser accepts it and the body is text worth packing."""
         wanted = "gzip" in request.headers.get("Accept-Encoding", "")
         if not wanted or response.status_code != 200 or not str(response.mimetype).startswith(_TEXT):
             return response

@@ -14,7 +14,7 @@ MAX_SHOWN_CHARS = 40  # of what was asked, in an error line
 
 @dataclass(frozen=True)
 class Numbers:
-    """A set of natural numbers as sorted, disjoint ranges (first, last): no larger than the text it came from."""
+    """A set of natural numbers as sorted, disjoint ranges (first, last), no larger than the text it was parsed from."""
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -46,7 +46,7 @@ def parse_numbers(text: str) -> Numbers | None:
 
 
 def place(text: str, count: int) -> int | None:
-    """The place that an address names among `count` things; None where there is no such place."""
+    """The position that an address names among `count` things; None where there is none."""
     number = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else count
     return number if number < count else None
 

@@ -1,4 +1,4 @@
-"""Communication: is the network slow, or the peer late? How much of it does compute hide?"""
+"""Communication: is the network slow, or the peer late? How much communication does compute hide?"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def has_data(view: View) -> bool:
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
-    """The causes before and after, and the findings that went or came."""
+    """The causes before and after, and the findings that disappeared or are new."""
     if len(view.runs) < 2:
         return
     comparison = comparison_of(view)
@@ -105,7 +105,7 @@ def _words(delta: Delta) -> str:
 
 
 def kernel_deltas(before: Series, after: Series, step_us: float) -> list[tuple[Kernel, Delta]]:
-    """Kernels of either run, the largest change first; of changes that are too small to matter no interval is made."""
+    """Kernels of either run, the largest change first; changes too small to matter get no interval."""
     found = []
     for kernel in {**before, **after}:
         first, second = _side(before, kernel), _side(after, kernel)
@@ -118,5 +118,5 @@ def kernel_deltas(before: Series, after: Series, step_us: float) -> list[tuple[K
 
 
 def _side(run: Series, kernel: Kernel) -> Sequence[float]:
-    """A kernel that a run does not have takes no time in any of its steps."""
+    """Busy time of each step on one side; a kernel that a run lacks takes no time there."""
     return run[kernel] if kernel in run else [0.0] * len(next(iter(run.values()), ()))

@@ -1,4 +1,4 @@
-"""Memory: how near is each rank to its limit?"""
+"""Memory: how close is each rank to its limit?"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _QUESTION = "Is it steady, or does a step or a rank stand out?"
 
 
 def exhibits(view: View) -> list[Exhibit]:
-    """The two small pictures."""
+    """The two small charts."""
     return [e for e in (step_dots(view), rank_causes(view)) if e is not None]
 
 
@@ -57,7 +57,7 @@ def rank_causes(view: View) -> Exhibit | None:
 
 
 def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
-    """To the rank that is farthest off, and to who comes late."""
+    """Links to the rank that deviates most, and to the rank that is late."""
     if not view.opened.has_traces or found.of == 1:
         return ()
     line, _ = _farthest(found)
@@ -69,8 +69,9 @@ def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
 
 
 def _farthest(found: _Deviation) -> tuple[int, int]:
-    """Line and column of the cell that differs most, of the culprits where they differ: who only waits for them is
-    none."""
+    """Row and column of the cell that deviates most, of the culprits where they deviate (other ranks only wait for
+    them).
+    """
     points, is_culprit = np.array(found.points), np.array([rank in found.culprits for rank in found.ranks])
     of_culprits = np.where(is_culprit[:, None], points, -np.inf)
     off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)
@@ -125,7 +126,7 @@ class _Deviation:
 
 
 def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bool] | None = None) -> _Deviation | None:
-    """The ranks that `shows` lets pass; above `limit` those a finding names and those that differ most.
+    """The ranks that `shows` admits; above `limit` the ranks that a finding names and those that deviate most.
 
     None without a ledger.
     """
@@ -216,7 +217,7 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
 
 
 def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
-    """To the longest of the steps."""
+    """Link to the longest of the steps."""
     known = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
     if len(known) < 2:
         return ()
@@ -228,7 +229,7 @@ def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]
 
 
 def _reading(view: View, job_us: Sequence[float]) -> str:
-    """About the job's own steps, whatever ranks are shown."""
+    """Sentence on the job's own steps, whichever ranks are shown."""
     known = [value for i, value in enumerate(job_us) if view.shows_step(i) and math.isfinite(value)]
     if not known:
         return "No step of the whole job was measured."
@@ -240,14 +241,14 @@ def _reading(view: View, job_us: Sequence[float]) -> str:
 
 
 def _outliers(values: Array) -> Array:
-    """Places of values far off the median, by the median absolute deviation."""
+    """Positions of values far from the median, by the median absolute deviation."""
     distance = np.abs(values - np.median(values))
     least = max(OUTLIER_SPREADS * float(np.median(distance)), LEAST_OUTLIER_SHARE * float(np.median(values)))
     return np.flatnonzero(distance > least)
 
 
 def _drawn(values: Array) -> Array:
-    """Places of at most MAX_DOTS dots: half of them those farthest off, half evenly spread."""
+    """Positions of at most MAX_DOTS dots: half of them the outermost, half evenly spaced."""
     if len(values) <= MAX_DOTS:
         return np.arange(len(values))
     half = MAX_DOTS // 2

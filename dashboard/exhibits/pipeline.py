@@ -93,7 +93,7 @@ def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:
 
 
 def _bubble_words(view: View, pipeline: Pipeline) -> str:
-    """The bubble that was measured, beside the one of a pipeline of even stages that does nothing else."""
+    """Sentence on the measured bubble, beside that of a pipeline of even stages without other work."""
     depth, words = len(pipeline.stages), schedule_of(pipeline).words
     if pipeline.unsure:
         return f"How large the bubble of {depth} stages is cannot be told: {pipeline.unsure}."
@@ -121,7 +121,7 @@ def _chart(stages: list[Stage]) -> Stacked:
 
 
 def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
-    """One step of one chain of stages: the first that the filters leave."""
+    """One step of one chain of stages, the first that passes the filters."""
     steps = numbers.steps(view)
     chains = list(zip(*pipeline.stages, strict=True))
     chosen = [chain for chain in chains if any(view.shows(view.opened.job.rank_ids[p]) for p in chain)]
@@ -213,7 +213,7 @@ def _block(line: int, start_ns: int, length_ns: int, kind: int, mark: str, words
 
 
 def _closed(spans: Intervals, least_ns: int) -> Intervals:
-    """The spans with gaps that cannot be seen closed."""
+    """The spans with invisibly small gaps closed."""
     start, end = spans
     if not len(start):
         return spans

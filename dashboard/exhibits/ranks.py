@@ -201,7 +201,7 @@ def _whole_job(opened: OpenRun) -> str:
 
 
 def _told_beyond(opened: OpenRun) -> str:
-    """Findings that save more than the waiting for their ranks: what they shorten is not waiting alone."""
+    """Sentence on findings that save more than the waiting for their ranks, as they shorten more than waiting."""
     job = opened.job
     cost_us = dict(zip(job.rank_ids, waited_for_us(job).sum(axis=1).tolist(), strict=True))
     beyond = [
@@ -226,7 +226,7 @@ def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:
 
 
 def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
-    """Why the critical path runs mostly on another rank than the culprit; "" where it does not."""
+    """Reason why the critical path runs mostly on another rank than the culprit; "" where it does not."""
     named = opened.report.culprit()
     if named is None or most in named[1].ranks or not length_ms.any():
         return ""

@@ -67,7 +67,7 @@ def configuration(view: View) -> dict[str, Any]:
 
 
 def _opened(view: View, shown: Sequence[int]) -> list[int]:
-    """The ranks whose lanes are open: those that the address names, or all of a few."""
+    """The ranks whose lanes are open: those that the address names, or all where there are few."""
     wanted = parse_numbers(view.query.get("open", ""))
     named = [rank for rank in shown if wanted is not None and rank in wanted][:FEW_RANKS]
     return named or (list(shown) if len(shown) <= FEW_RANKS else [])

@@ -35,7 +35,7 @@ def has_data(view: View) -> bool:
 
 
 def shown(view: View) -> Tuning | None:
-    """The tuning of the address, else the one that the run belongs to or the newest."""
+    """The tuning that the address names, else the run's own one, else the latest."""
     found = view.opened.tunings
     named = [tuning for tuning in found if tuning.name == view.query.get("tuning")]
     return next(iter(named or found), None)
@@ -171,7 +171,7 @@ def _spare(memory: Memory) -> int:
 
 
 def _patch(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """The script's edit, and what cannot be edited with certainty."""
+    """The edit of the script, and the settings that cannot be edited with certainty."""
     if not answer.patch and not answer.by_hand:
         return
     rows = [(clean(words), clean(why)) for words, why in answer.by_hand]
@@ -184,7 +184,7 @@ def _patch(answer: TuningAnswer) -> Iterator[Exhibit]:
 
 
 def _runs(tuning: Tuning) -> Exhibit:
-    """Every run in order."""
+    """Every trial in order."""
     trials = tuning.document.trials
     columns = ("run", "settings", "step (ms)", "timed steps", "took (s)", "remark")
     rows = [(number, *_run(trial)) for number, trial in enumerate(trials)]

@@ -1,4 +1,4 @@
-"""Predictions: what do I gain? The report's predictions, and every setting of the page replayed alone."""
+"""Predictions: what do I gain? The report's predictions, and each setting of the page replayed by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
 
 
 def exhibits(view: View) -> list[Exhibit]:
-    """The report's own predictions with the commands that try them, and what was tried already."""
+    """The report's own predictions with the commands that try them, and the trials so far."""
     return [_predictions(view.opened), *_tried(view.opened)]
 
 
@@ -87,7 +87,7 @@ def _each_alone(opened: OpenRun) -> Iterator[tuple[Knob, Setting]]:
 
 
 def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Ranges:
-    """Steps after changes below the step of now."""
+    """The present step, and below it the predicted ones with their ranges."""
     value = [now_ms, *(row[1] for row in rows)]
     low, high = [now_ms, *(row[2] for row in rows)], [now_ms, *(row[3] for row in rows)]
     return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")

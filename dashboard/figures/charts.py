@@ -61,7 +61,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """From the first level, change by change, to the last, in `unit`; a label for each level."""
+    """Levels in `unit` from the first to the last, change by change, each with a label."""
 
     labels: Sequence[str]
     levels: Sequence[float]
@@ -148,7 +148,9 @@ class Amount:
 
 @dataclass(frozen=True)
 class Forecasts:
-    """Per label what was predicted and, below it, what was measured, in `unit`; None: it was not. Zero is marked."""
+    """A prediction and, below it, the measurement of each label, in `unit`; None where there is none. Zero is
+    marked.
+    """
 
     labels: Sequence[str]
     predicted: Sequence[Amount | None]
@@ -179,7 +181,9 @@ class Curves:
 
 @dataclass(frozen=True)
 class TimeBlock:
-    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` stands on it where there is room."""
+    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` is drawn on it where there is
+    room.
+    """
 
     line: int
     start: float
@@ -191,7 +195,7 @@ class TimeBlock:
 
 @dataclass(frozen=True)
 class StageChart:
-    """Blocks over time, line by line; nothing is drawn where nothing runs. `kinds`: words, colour, whether pale."""
+    """Blocks over time, line by line; idle time is blank. `kinds`: words, colour, whether pale."""
 
     lines: Sequence[str]
     blocks: Sequence[TimeBlock]
@@ -201,7 +205,7 @@ class StageChart:
 
 @dataclass(frozen=True)
 class FlameFrame:
-    """A part of a flame graph: on a line, 0 on top, from `start`, as long as its own time and all below it.
+    """A frame of a flame graph: on a line (0 on top), from `start`, as long as its own time and all below it.
 
     `calls` per step; `is_named`: its name is from a trace. `table` lists it, in the row with the words `row`; "": none.
     """
@@ -222,7 +226,7 @@ class FlameFrame:
 
 @dataclass(frozen=True)
 class Flame:
-    """Frames of which each lies under the one that calls it; lengths in `unit`."""
+    """Frames, each below its caller; lengths in `unit`."""
 
     frames: Sequence[FlameFrame]
     unit: str

@@ -47,7 +47,7 @@ def _numbers(exhibit: Exhibit) -> Markup | None:
 
 
 def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
-    """The numbers as a table, and how many rows were left out."""
+    """The numbers as a table, and the number of rows left out."""
     limit = max(1, min(MAX_ROWS, MAX_CELLS // max(1, len(sheet.columns))))
     kinds = [column_kind(sheet, i) or None for i in range(len(sheet.columns))]
     head = tag("tr", *(tag("th", c, scope="col", class_=k) for c, k in zip(sheet.columns, kinds, strict=True)))
@@ -83,7 +83,7 @@ def _chart_block(chart: Chart, name: str, words: str) -> Markup:
 
 @cache
 def library() -> Markup:
-    """plotly.js, once for all pictures of the file."""
+    """plotly.js, once for all charts of the file."""
     return packed("plotly", plotly_script().encode())
 
 
@@ -103,8 +103,9 @@ def _legend(keys: Sequence[Key]) -> Markup | None:
 
 
 def packed(name: str, data: bytes) -> Markup:
-    """Compressed data as a script element that no browser runs, with the id `name`; assets/onefile/unpack.js unpacks
-    it."""
+    """Compressed data as a script element with the id `name` that no browser runs; assets/onefile/unpack.js
+    unpacks it.
+    """
     return join(Markup(f'<script type="application/gzip;base64" id="{name}">{_text(data)}</script>'))
 
 

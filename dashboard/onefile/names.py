@@ -54,8 +54,9 @@ def _is_public_group(name: str) -> bool:
 
 
 def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
-    """The exhibit without names, nor commands and patches, which are of no use without them; captured settings, which
-    could be anything, are hashed where they are no number."""
+    """The exhibit without names. Commands and patches, useless without names, are left out; captured settings, which
+    could be anything, are hashed unless they are numbers.
+    """
     if exhibit.id == LOADER_SETTINGS:
         rows = [(name, redaction.setting(str(value))) for name, value in exhibit.sheet.rows]
         exhibit = replace(exhibit, sheet=sheet(exhibit.sheet.columns, rows))

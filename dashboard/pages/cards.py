@@ -149,7 +149,7 @@ def _told(value: Any, column: str) -> tuple[str, ...]:
 
 
 def step_bar(row: dict[str, float], words: str, view: View) -> Component:
-    """A ledger row as one stacked bar with letters, and its legend with times and shares, which leads to the pages."""
+    """A ledger row as one stacked bar with letters; its legend shows times and shares and links to the pages."""
     parts = shares(row)
     bar = [
         html.Div(
@@ -181,7 +181,7 @@ def _told_cause(words: str, cause: str, view: View) -> Component | str:
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
-    """A finding: what, who, gain with range, what to do, and the way to its evidence.
+    """A finding: title, ranks, gain with range, fixes, and the link to its evidence.
 
     `full` adds everything known of it.
     """
@@ -255,21 +255,21 @@ def _remedy(view: View, number: int) -> dict[str, str]:
 
 
 def whole_run(view: View, what: str) -> list[Component]:
-    """A line over what no filter changes, where one is set; nothing where none is."""
+    """A line above contents that no filter changes, where a filter is set; nothing where none is."""
     words = unfiltered_words(view.filtered)
     return [notice(f"{what}: {words[0].lower()}{words[1:]}")] if words else []
 
 
 def notice(text: str, kind: str = "info") -> Component:
-    """A sentence that stands out: an error, or why a page has nothing to show."""
+    """A sentence that stands out: an error, or the reason why a page is empty."""
     return html.P(text, className=f"notice {kind}", role="alert" if kind == "error" else "note")
 
 
 def page_of_finding(identifier: str) -> tuple[str, str] | None:
-    """Title and address; None where no page has more."""
+    """Title and address of the page with more on a finding; None without one."""
     return _OF_FINDING.get(identifier.partition(".")[0])
 
 
 def page_of_cause(cause: str) -> str:
-    """Address."""
+    """Address of the page on a cause."""
     return _OF_BOUND[CAUSES[cause].bound]

@@ -1,4 +1,4 @@
-"""All pages in the order of the navigation, those of slices last: their subjects, and how they are laid out."""
+"""All pages in the order of the navigation, those of slices last: their subjects and layouts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _compare(view: View) -> list[Component]:
 
 
 def _both(view: View) -> Component:
-    """The way to the timeline of the two, or why there is none."""
+    """The link to the timeline of the two runs, or the reason why there is none."""
     after = against(view)
     saved = [view.names[n] for n in (view.run, after) if not view.runs[n].has_traces]
     if saved:

@@ -22,7 +22,7 @@ def content(view: View) -> list[Component]:
 
 
 def _upload(limit_bytes: int) -> list[Component]:
-    """The place of the form, which assets/dashboard/upload.js fills: Dash's own file input sends base64."""
+    """The container that assets/dashboard/upload.js fills with the form: Dash's own file input sends base64."""
     if not limit_bytes:
         return []
     words = (

@@ -1,4 +1,6 @@
-"""Overview: is it slow, and why? Verdict, the step as one bar, the findings, who differs, and what was not found."""
+"""Overview: is it slow, and why? Verdict, the step as one bar, the findings, deviating ranks, and what was not
+found.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def _not_judged(reason: str, ids: list[str]) -> Component:
 
 
 def _checked(report: Report) -> list[Component]:
-    """One line; unfolded the identifiers, neutral names that `ddprof explain` takes, with what each looks for."""
+    """One line; unfolded, the identifiers that `ddprof explain` takes, each with the subject of its check."""
     if not report.checked:
         return [html.P("Nothing.")]
     names = [html.Li(html.Code(name, title=check_words(name))) for name in report.checked]

@@ -1,4 +1,4 @@
-"""A page of the dashboard: its subject, and how it is laid out."""
+"""A page of the dashboard: its subject and its layout."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Page:
 
     @property
     def clock(self) -> str:
-        """The component that ticks where `now` is to be drawn again."""
+        """Id of the component whose ticks redraw the page."""
         return f"{self.subject.anchor}-clock"
 
     def content(self, view: View) -> list[Component]:

@@ -168,7 +168,7 @@ def result(view: View, found: Prediction) -> list[Component]:
 
 
 def _range_words(opened: OpenRun, found: Prediction) -> str:
-    """The range, and how often earlier predictions of these kinds fell inside theirs."""
+    """The range, and how often the ranges of earlier predictions of these kinds held."""
     known = like(opened.records, (), [change.kind for change in found.changes])
     return f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}{calibration_words(known)}"
 
@@ -193,7 +193,7 @@ class WantedSettings:
 
 
 def wanted_settings(opened: OpenRun, query: Mapping[str, Any]) -> WantedSettings:
-    """The settings of a query that make sense for the run; whatever else the query holds is not looked at."""
+    """The settings of a query that make sense for the run; everything else in the query is ignored."""
     settings, refused = [], []
     for offer in opened.offers:
         text = str(query.get(offer.knob.key) or "").strip()

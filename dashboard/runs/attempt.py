@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Vanished(NoUsableInput):
-    """A file went, or could not be read, while it was looked at: worth another try."""
+    """A file disappeared, or became unreadable, during a read: worth another try."""
 
 
 def attempt(read: Callable[[], Result]) -> Result:

@@ -70,7 +70,7 @@ def _of_host(path: Path, origin_ns: int, lo_ns: int, hi_ns: int) -> Iterator[dic
 
 
 def _samples(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file that are samples; the last one may be cut."""
+    """The valid samples of a file; the last line may be truncated."""
     try:
         lines = read_bounded(path, MAX_FILE_BYTES).splitlines()
     except OSError:

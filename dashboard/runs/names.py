@@ -19,9 +19,9 @@ _DIGITS = 8  # of the hash in an identifier: one in four thousand million
 
 
 def run_ids(reports: Sequence[Report]) -> list[str]:
-    """The identifiers of served runs in addresses, "mnist-1f0c22ab": made of the name and the folder that it was read
-    from, so that a link holds in every server and while the job still writes. Of several readings of one folder the
-    later by step time have a number behind.
+    """The identifiers of served runs in addresses, "mnist-1f0c22ab": made of the name and the folder of the run, so
+    that a link holds on every server and while the job still writes. Several readings of one folder are numbered by
+    step time.
     """
     found = [_run_id(report) for report in reports]
     order = sorted(range(len(found)), key=lambda at: (found[at], reports[at].steps.wall_us, at))
@@ -41,7 +41,7 @@ def _run_id(report: Report) -> str:
 
 
 def named_run(text: str, reports: Sequence[Report]) -> int | None:
-    """The place of the run that an address names, by its identifier or by its number; None where there is none."""
+    """Position of the run that an address names, by its identifier or by its number; None where there is none."""
     ids = run_ids(reports)
     return ids.index(text) if text in ids else place(text, len(reports))
 
@@ -80,7 +80,7 @@ def arguments(paths: Sequence[str], runs: Sequence[LoadedRun]) -> list[str]:
 
 
 def _own(run: LoadedRun, others: Sequence[LoadedRun], paths: Sequence[str]) -> str:
-    """The run's file, or its folder, where that was searched whole and holds nothing of another run."""
+    """The run's file, or its folder where that was searched whole and holds no other run."""
     files = _files(run)
     if len(files) == 1 and not any(files[0] in _files(other) for other in others):
         return files[0]

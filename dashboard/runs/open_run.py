@@ -84,7 +84,7 @@ class OpenRun:
 
     @cached_property
     def records(self) -> list[Record]:
-        """Predictions and what came of them, of this user and of the run's folder."""
+        """Predictions and their outcomes, of this user and of the run's folder."""
         return on_this_machine([self.run_folder] if self.run_folder else [])
 
     @property
@@ -110,7 +110,9 @@ class OpenRun:
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
-        """Everything that a what-if can change, and why not the rest. Raises NoUsableInput for a saved report."""
+        """Everything that a what-if can change, and the reasons why not the rest. Raises NoUsableInput for a saved
+        report.
+        """
         with self._lock:
             return offers(self.pricer, present(self.measures, {}), self.report.ranked_findings())
 
@@ -200,7 +202,7 @@ def load(
 
 
 def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
-    """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
+    """Runs with traces; a job without any yet is a run whose steps can be watched."""
     folder = next((path for path in paths if os.path.isdir(path)), "")
     try:
         known, runs = of_run(paths), list(load_runs(paths, options))
@@ -214,7 +216,7 @@ def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
 
 
 class KeptTimelines:
-    """The most recently used timelines: as many as `most_bytes` hold, the newest in any case."""
+    """The most recently used timelines: as many as `most_bytes` hold, always including the latest."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

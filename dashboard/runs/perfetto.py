@@ -1,4 +1,4 @@
-"""A run as one trace for the Perfetto UI: written by `ddprof export`, handed over by the timeline.
+"""A run as one trace for the Perfetto UI, written by `ddprof export` and offered by the timeline.
 
 The ranks' traces are read again, one at a time.
 """
@@ -53,7 +53,7 @@ def write_run(
     redaction: Redaction | None = None,
     window_ns: tuple[int, int] | None = None,
 ) -> tuple[int, int]:
-    """Write the trace of some ranks, of a window of the run alone if one is given; returns slices and waits.
+    """Write the trace of some ranks, limited to a window of the run if one is given; returns slices and waits.
 
     Raises OSError where it cannot be written.
     """
@@ -74,7 +74,7 @@ def _slices(
     redaction: Redaction | None,
     window_ns: tuple[int, int] | None,
 ) -> Iterator[RankSlices]:
-    """The chosen ranks, each read again from its trace and dropped when written."""
+    """The chosen ranks, each read again from its trace and freed when written."""
     wanted = [(p, rank) for p, rank in enumerate(opened.job.rank_ids) if rank in chosen]
     for done, (position, rank) in enumerate(wanted):
         if progress:

@@ -1,4 +1,4 @@
-"""The runs that are served, reloaded when their folder changes: a job may still be writing it."""
+"""The served runs, reloaded when their folder changes: a job may still be writing it."""
 
 from __future__ import annotations
 

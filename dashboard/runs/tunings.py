@@ -1,5 +1,6 @@
-"""The folders of `ddprof tune` that a run belongs to: the one that it is a trial of, and those beside it whose command
-is the run's own."""
+"""The folders of `ddprof tune` that a run belongs to: the one that it is a trial of, and those beside it with the run's
+own command.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Tuning:
 
 
 def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
-    """The tunings of a run, the one that it is a trial of first, then the newest. What cannot be read is none."""
+    """The tunings of a run: the one that it is a trial of first, then the latest. Unreadable folders are skipped."""
     own = _own(Path(run_folder))
     found = [tuning for tuning in [_read(own)] if tuning is not None] if own is not None else []
     for folder in _beside(own or Path(run_folder)):
@@ -46,14 +47,15 @@ def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
 
 
 def _own(run_folder: Path) -> Path | None:
-    """TUNING of TUNING/trials/NUMBER/run."""
+    """TUNING, for a run in TUNING/trials/NUMBER/run."""
     trials = run_folder.parent.parent
     return trials.parent if trials.name == TRIALS and (trials.parent / FILE).is_file() else None
 
 
 def _beside(folder: Path) -> Iterator[Path]:
-    """Folders of tunings beside one, the last names, which begin with the date, first. Told by the names that they
-    get: beside a run may be thousands of others, on a slow file system."""
+    """Folders of tunings beside one, last names first, as names begin with the date. Recognised by name: a run may lie
+    beside thousands of others on a slow file system.
+    """
     try:
         names = sorted(os.listdir(folder.parent), reverse=True)
     except OSError:

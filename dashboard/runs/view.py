@@ -37,7 +37,7 @@ class View:
         return self.number(self.query.get("run", "")) or 0
 
     def number(self, text: str) -> int | None:
-        """The place of the served run that a text names, by identifier or number; None where there is none."""
+        """Position of the served run that a text names, by identifier or number; None where there is none."""
         return named_run(text, [run.report for run in self.runs])
 
     @cached_property
@@ -102,7 +102,7 @@ def view_of(
 
 
 def parse_query(search: str) -> dict[str, str]:
-    """The query of an address; of repeated keys the last. Raises UsageError where it is larger than ours can be."""
+    """The query of an address; of repeated keys the last one. Raises UsageError where it is larger than ours can be."""
     if len(search) > MAX_QUERY_CHARS:
         raise UsageError(f"the address is longer than {MAX_QUERY_CHARS:,} characters")
     try:

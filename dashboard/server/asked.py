@@ -50,7 +50,7 @@ class WindowAsked(Asked, frozen=True, kw_only=True):
 
 
 class TraceAsked(WindowAsked, frozen=True, kw_only=True):
-    """A trace of some ranks, of which a window is looked at."""
+    """A trace of some ranks, limited to the window in view."""
 
     ranks: str = ""
 
@@ -69,13 +69,13 @@ class RangeAsked(WindowAsked, frozen=True, kw_only=True):
 
 
 class StatisticsAsked(RangeAsked, frozen=True, kw_only=True):
-    """A window in numbers; with a step, it counts from each rank's own start of that step."""
+    """The numbers of a window; with a step, the window counts from each rank's own start of that step."""
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**40)] | None = None
 
 
 class TileAsked(RangeAsked, frozen=True, kw_only=True):
-    """A picture of a window, in so many bins."""
+    """A tile of a window, in `bins` bins."""
 
     bins: Annotated[int, msgspec.Meta(ge=1, le=MAX_BINS)]
 

@@ -66,7 +66,7 @@ class Access:
         return name in (self.host, socket.gethostname(), socket.getfqdn()) or _is_number(name)
 
     def is_token(self, stated: str) -> bool:
-        """Compared in constant time."""
+        """True for the token; compared in constant time."""
         return self.token is not None and hmac.compare_digest(stated.encode(), self.token.encode())
 
     def is_known(self) -> bool:
@@ -93,7 +93,9 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
         return None
 
     def seal(response: Response) -> Response:
-        """Headers that keep the page to itself: no script, frame or request from elsewhere, nothing kept of a run."""
+        """Set the headers that isolate the page: no script, frame or request from elsewhere, nothing of a run
+        cached.
+        """
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["X-Frame-Options"] = "DENY"
@@ -116,7 +118,7 @@ def _query() -> dict[str, str]:
 
 
 def _entrance(access: Access, query: dict[str, str]) -> Response:
-    """The cookie, and the same address without the token, which then stands in no history and no log."""
+    """A redirect that sets the cookie and drops the token from the address, so that no history or log holds it."""
     address = "/" + quote(request.path.lstrip("/\\")) + ("?" + urlencode(query) if query else "")
     if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         answer = redirect(address)

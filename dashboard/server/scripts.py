@@ -1,4 +1,4 @@
-"""The dashboard's own scripts as one file, for each request costs the first picture some 15 ms, and plotly.js."""
+"""The dashboard's own scripts as one file, as each request delays the first chart by some 15 ms, and plotly.js."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SIDES = ("before", "after")
 
 @dataclass(frozen=True)
 class _Part:
-    """The slices of one lane inside the steps, in times of the picture."""
+    """The slices of one lane inside the steps, in display time."""
 
     lane: Lane
     side: int
@@ -35,8 +35,9 @@ class _Part:
 
 
 def difference(before: Timeline, after: Timeline) -> Timeline:
-    """Both runs in one timeline, the later one above. `ref` of a slice: how much longer, ns; NULL where only one run
-    has it. Raises UsageError, in words, where there is nothing to lay side by side."""
+    """Both runs in one timeline, the later one above. `ref` of a slice: the change of its length, ns; NULL where only
+    one run has it. Raises UsageError, in words, where nothing can be compared.
+    """
     runs = (before, after)
     ranks = sorted(set.intersection(*({of.rank for of in run.steps} for run in runs)))
     if not ranks:
@@ -116,7 +117,9 @@ def _marked(parts: list[_Part], names: int, length_ns: Array) -> list[Slices]:
 
 
 def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
-    """One slice and how all of its name in the step differ. Raises UsageError where there is none."""
+    """Details of one slice, and the differences of all slices of its name in the step. Raises UsageError where there is
+    none.
+    """
     lane, shown = shown_slice(timeline, row)
     start, change = int(timeline.index.start_ns(np.array([row]))[0]), int(timeline.index.ref[row])
     steps = next(of for of in timeline.steps if of.rank == lane.rank)

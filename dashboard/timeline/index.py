@@ -30,7 +30,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class WindowSlices:
-    """Exact slices of a window, lane by lane: `row` identifies a slice in the index for good."""
+    """Exact slices of a window, lane by lane: `row` is the permanent identity of a slice in the index."""
 
     row: Array
     lane: Array
@@ -88,7 +88,9 @@ class SliceIndex:
         return np.searchsorted(self.first, row, side="right") - 1
 
     def covered(self, groups: Array, at_ns: Array) -> Array:
-        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: of all groups, or of each."""
+        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: shared, or one row per
+        group.
+        """
         at = np.clip(at_ns - self.lo_ns, 0, self._span - 1)
         row = np.searchsorted(self.key, (groups[:, None] * self._span + at).reshape(-1), side="right") - 1
         row = row.reshape(len(groups), at.shape[-1])
@@ -100,12 +102,15 @@ class SliceIndex:
         return np.where(before, 0, busy)
 
     def busy(self, groups: Array, edges_ns: Array) -> Array:
-        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins). Edges: of all
-        groups, or of each."""
+        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins). Edges: shared, or
+        one row per group.
+        """
         return np.diff(self.covered(groups, edges_ns), axis=1)
 
     def window(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> tuple[Array, Array]:
-        """Per group the range of rows that overlap [lo, hi): first row, row after the last. The window may differ."""
+        """Range of rows of each group that overlap [lo, hi): first row, row after the last. The window may differ by
+        group.
+        """
         base = groups * self._span
         lo = np.clip(lo_ns - self.lo_ns, 0, self._span - 1)
         hi = np.clip(hi_ns - self.lo_ns, 0, self._span - 1)
@@ -117,7 +122,7 @@ class SliceIndex:
         return first, np.maximum(np.minimum(last, self.first[groups + 1]), first)
 
     def rows(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> WindowSlices:
-        """The slices of some groups that overlap [lo, hi), which may be another window for each."""
+        """The slices of some groups that overlap [lo, hi), which may differ by group."""
         first, last = self.window(groups, lo_ns, hi_ns)
         count = last - first
         row = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))

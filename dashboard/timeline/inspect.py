@@ -19,7 +19,7 @@ MAX_WAITS = 60
 
 
 def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
-    """One slice: what, when, where, facts in words, and for a communication its members on all ranks.
+    """Details of one slice: name, times, lane, facts in words, and the members of a communication on all ranks.
 
     Raises UsageError where there is none.
     """
@@ -94,7 +94,7 @@ def _instance(job: JobFacts, position: int, comm: int) -> int | None:
 
 
 def _members(job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:
-    """Every rank's part in the collective, aligned: arrival, when all were there, end."""
+    """Every rank's part in the collective, aligned: own arrival, last arrival, end."""
     instance = None if comm is None else _instance(job, position, comm)
     if instance is None:
         return []

@@ -1,4 +1,4 @@
-"""The lanes of the timeline: per rank where its time goes, its steps, phases, host spans, streams and communication.
+"""The lanes of the timeline, for each rank: time by cause, steps, phases, host spans, streams and communication.
 
 Clocks are aligned: times are ns on the reference clock since the first step mark of the run, as in evidence.
 """
@@ -90,7 +90,7 @@ class _Names:
         return self.codes.setdefault(text, len(self.codes))
 
     def table(self, strings: tuple[str, ...]) -> Array:
-        """Codes of a rank's strings, indexed as the rank does."""
+        """Codes of a rank's strings, by the rank's own string numbers."""
         return np.array([self.code(clean(s)) for s in strings] or [0], np.int32)
 
 
@@ -191,7 +191,7 @@ def _work_words(work: Array) -> str:
 
 
 def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices:
-    """Device operations; a communication is cut where its last member arrived: waiting and moving data differ."""
+    """Device operations; a communication is split at the arrival of its last member, into waiting and moving data."""
     ops = facts.device_ops
     start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
     category = np.array([CAUSE_CODE["compute"], CAUSE_CODE["comm_transfer"], CAUSE_CODE["memcpy"]])[ops["work"][rows]]

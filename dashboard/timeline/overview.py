@@ -1,4 +1,4 @@
-"""The whole run in a few hundred bins, for the map above the lanes: where the time of all ranks goes, and the steps."""
+"""The whole run in a few hundred bins, for the map above the lanes: time of all ranks by cause, and the steps."""
 
 from __future__ import annotations
 

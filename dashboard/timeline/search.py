@@ -44,7 +44,7 @@ class Sought:
 
 
 def sought(text: str) -> Sought:
-    """A text as it is typed; in double quotes it is words alone."""
+    """The parsed search text; inside double quotes it is words only, never a rank or a step."""
     text = text.strip().casefold()
     if len(text) > 2 and text[0] == text[-1] == '"':
         return Sought(text[1:-1])
@@ -156,7 +156,7 @@ def _collectives(words: str) -> Array:
 
 
 def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) -> Array:
-    """Slices whose name does not match, but the operator, module or collective behind them does."""
+    """Slices whose own name does not match, but whose operator, module or collective does."""
     if lane.kind == "comm":
         return np.where((way < 0) & _collectives(words)[facts.comms["op"][ref]], 3, way)
     if lane.kind != "stream":
@@ -192,7 +192,7 @@ def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number:
 
 
 def _calls(timeline: Timeline, rows: Array, ways: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows, ways, starts and ends of calls: a communication is one, though cut where its last member arrived."""
+    """Rows, ways, starts and ends of calls: a communication is one call, though drawn in two parts."""
     index = timeline.index
     start = index.start_ns(rows)
     end = start + index.dur_ns(rows)

@@ -68,7 +68,7 @@ def encode(
 
 
 def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
-    """Lanes sent exactly and lanes sent as bins, those with the fewest slices exact while the budget lasts.
+    """Lanes sent exactly and lanes sent as bins: lanes with the fewest slices are exact while the budget lasts.
 
     All lanes of a kind are sent alike: ranks are compared by eye, and the same work looks different in slices and bins.
     """

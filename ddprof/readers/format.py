@@ -31,12 +31,12 @@ class Sample:
 
     @property
     def is_list(self) -> bool:
-        """JSON whose root is a list."""
+        """True for JSON whose root is a list."""
         return self.text.startswith(b"[")
 
     @property
     def is_object(self) -> bool:
-        """JSON whose root (or first line) is an object."""
+        """True for JSON whose root (or first line) is an object."""
         return self.text.startswith(b"{")
 
     @cached_property
@@ -46,7 +46,7 @@ class Sample:
 
     @cached_property
     def may_hold_events(self) -> bool:
-        """A list, or an object with events or with a list of them."""
+        """True for a list, or an object with events or with a list of them."""
         return self.is_list or (self.is_object and (self.has(_EVENT_LIST) or self.has_events))
 
     def has(self, mark: re.Pattern[bytes], literals: tuple[bytes, ...] = ()) -> bool:

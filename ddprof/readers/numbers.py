@@ -27,7 +27,7 @@ _SMALL_JOB, _HOLES = 1024, 16
 
 
 class InexactFloats(Exception):
-    """Fractional microseconds too large for float64: the text must be decoded digit by digit."""
+    """Raised on fractional microseconds too large for float64: the text must be decoded digit by digit."""
 
 
 def to_ns(values: list[Any]) -> Array:
@@ -49,7 +49,7 @@ def to_ns(values: list[Any]) -> Array:
 
 
 def lengths_ns(start_ns: Array, end_ns: Array) -> Array:
-    """From starts to ends, negative where they are swapped; NULL where one of them is missing or no time."""
+    """Lengths from starts to ends, negative where they are swapped; NULL where either is missing or not a time."""
     usable = _are_times(start_ns) & _are_times(end_ns)
     return np.where(usable, np.where(usable, end_ns, 0) - np.where(usable, start_ns, 0), NULL)
 
@@ -69,7 +69,7 @@ def _are_times(values_ns: Array) -> Array:
 
 
 def _integers(values: list[Any]) -> Array | None:
-    """Values that are all integers of 64 bits, else None; `array` checks and converts at a quarter of numpy's price."""
+    """The values where all are 64-bit integers, else None; `array` checks and converts at a quarter of numpy's cost."""
     try:
         return np.frombuffer(array("q", values), np.int64) if values else np.empty(0, np.int64)
     except (TypeError, OverflowError):
@@ -109,7 +109,7 @@ def _one_ns(value: Any) -> int:
 
 
 def one_rank(value: Any) -> int | None:
-    """A rank, or a number of ranks, that a file states; None where it is none, or none to be believed."""
+    """A rank, or a number of ranks, that a file states; None where it is missing or implausible."""
     number = one_int(value)
     return number if 0 <= number <= LARGEST_RANK else None
 
@@ -120,7 +120,7 @@ def without_holes(ranks: Array) -> Array:
 
 
 def to_int64(values: list[Any]) -> Array:
-    """Integers (or their text) to int64; NULL where there is none or it does not fit."""
+    """Integers (or their text) to int64; NULL where missing or too large."""
     whole = _integers(values)
     if whole is not None:
         return whole
@@ -144,7 +144,7 @@ def one_int(value: Any) -> int:
 
 
 def one_float(text: str | bytes | None) -> float | None:
-    """A number as text writes it, finite; None where it is none."""
+    """A number from text, finite; None otherwise."""
     if text is None:
         return None
     try:

@@ -34,7 +34,7 @@ class Source:
 
     @property
     def state(self) -> tuple[int, str]:
-        """Tells what lies at a path from what lay there before."""
+        """Identity of the file's content: changes when another file takes its path."""
         return self.mtime_ns, self.stamp
 
     @property
@@ -78,7 +78,7 @@ def notes_by_run(inventory: Inventory) -> list[tuple[HealthNote, ...]]:
 
 
 def _common(paths: Sequence[str]) -> list[str]:
-    """The folder that holds all these files, as its parts."""
+    """The deepest folder that holds all these files, as path parts."""
     folders = [_parts(path)[:-1] for path in dict.fromkeys(paths)]
     first, last = min(folders), max(folders)
     return first[: _shared(first, last)]

@@ -95,7 +95,7 @@ class Exhibit:
 
 
 def following(exhibit: Exhibit, *filters: str) -> Exhibit:
-    """The exhibit as one that these filters choose the contents of."""
+    """The exhibit with its contents chosen by these filters."""
     return replace(exhibit, follows=filters)
 
 
@@ -116,7 +116,7 @@ def matrix(columns: Sequence[str], names: Iterable[Any], values: Array) -> Sheet
 
 
 class Named(str):
-    """A name that may be long: tables show it in one line, shortened, and all of it on request."""
+    """A name that may be long: tables show it shortened in one line, and in full on request."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class Nested(Named):
 
     @property
     def short(self) -> str:
-        """Its end."""
+        """The last part of the nested name."""
         return self if len(self) <= MOST_CHARS else f"…{self[1 - MOST_CHARS :]}"
 
 

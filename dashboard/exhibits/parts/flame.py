@@ -1,4 +1,4 @@
-"""The flame graph: which module calls which operator, and that which kernel, each as wide as its busy time."""
+"""The flame graph: modules, the operators that they call, and the kernels of those, each as wide as its busy time."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def frames(rows: Sequence[Merged]) -> list[TreeFrame]:
 
 
 def _path(row: Merged, has_modules: bool, has_operators: bool) -> list[_Step]:
-    """From the outermost module to the kernel."""
+    """Names from the outermost module to the kernel."""
     module, operator, kernel, kind = row.key
     steps: list[_Step] = []
     if has_modules:

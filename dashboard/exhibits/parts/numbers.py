@@ -29,7 +29,9 @@ MAX_STEPS_SHOWN = 200
 
 
 def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
-    """Up to `limit` lines of (lines, columns), in order: those farthest from the median line; NaN is no difference."""
+    """Up to `limit` rows of (rows, columns), in order: those farthest from the median row; NaN counts as no
+    difference.
+    """
     if len(values) <= limit:
         return list(range(len(values)))
     known = np.isfinite(values)
@@ -53,20 +55,21 @@ def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[
 
 
 def shown_words(shown: int, of: int) -> str:
-    """Says that a picture holds only some of the ranks; "" where it holds all."""
+    """Sentence that a chart shows only some of the ranks; "" where it shows all."""
     return f" Drawn: the {shown} of {of} ranks that differ most; the table has all." if shown < of else ""
 
 
 def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
-    """Times and their unit for a picture, µs where none reaches 0.1 ms, else ms; and how much is critical in a step
-    of that length."""
+    """Times in the unit that suits a chart (µs where none reaches 0.1 ms, else ms), and the critical share of a step of
+    that length.
+    """
     known = np.abs(times_ms[np.isfinite(times_ms)])
     scale, unit = (1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (1.0, "ms")
     return times_ms * scale, unit, CRITICAL_SHARE * step_ms * scale
 
 
 def step_count(job: JobFacts) -> int:
-    """Steps every rank has."""
+    """Number of steps that every rank has."""
     return min((len(f.steps) for f in job.ranks), default=0)
 
 
@@ -77,7 +80,7 @@ def rank_steps_us(job: JobFacts) -> Array:
 
 
 def lateness_us(job: JobFacts) -> Array:
-    """Mean arrival at collectives against the mean of their other members, us, shape (ranks, steps); NaN where none."""
+    """Mean lateness at collectives against the mean of the other members, us, shape (ranks, steps); NaN without any."""
     steps = step_count(job)
     total, count = np.zeros((len(job.ranks), steps)), np.zeros((len(job.ranks), steps))
     members = job.members

@@ -37,7 +37,7 @@ def _first(words: str) -> str:
 
 
 def forecast_chart(rows: Sequence[Tried]) -> Forecasts | None:
-    """Gains of those that were timed, predicted against measured; None without any."""
+    """Predicted against measured gains of the timed trials; None without any."""
     timed = [tried for tried in rows if tried.measured is not None]
     if not timed:
         return None
@@ -58,7 +58,7 @@ def by_gain(rows: Sequence[Tried]) -> list[Tried]:
 
 
 def tried_of(opened: OpenRun) -> list[tuple[str, Tried]]:
-    """Everything that was tried on the run's command, the newest tuning first, with the tuning's name."""
+    """All trials of the run's command, the latest tuning first, with the tuning's name."""
     answers = [(clean(tuning.name), tuning.document.result) for tuning in opened.tunings]
     return [(name, tried) for name, answer in answers if answer is not None for tried in answer.tried]
 

@@ -26,7 +26,7 @@ _DOTS_PX, _TALL_PX = 230, 330
 
 
 def step_dots(chart: Dots) -> Drawn:
-    """One dot per rank and step, the median dashed; those that stand out are diamonds."""
+    """One dot per rank and step, the median dashed; outliers are diamonds."""
     unit, scale = ("s", 1e-3) if chart.median >= LONG_MS else ("ms", 1.0)
     made = layout(_DOTS_PX, "step", unit)
     outliers, at, words = set(chart.outliers), spread(chart), dot_words(chart)
@@ -83,7 +83,7 @@ def size_against_bandwidth(chart: Bandwidths) -> Drawn:
 
 
 def _level(ends: Sequence[float], at: float, words: str, color: str) -> dict[str, Any]:
-    """A dashed line from end to end."""
+    """A dashed line across the plot."""
     line = {"color": var(color), "dash": "dash", "width": 1.5}
     hover = "%{y:.4g}<extra>%{fullData.name}</extra>"
     name = label(words)

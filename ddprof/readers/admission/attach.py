@@ -16,7 +16,7 @@ _CAPTURED = ("kineto", "tensorflow")  # formats that capture writes, with compan
 
 
 def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
-    """Traces with their companions attached, and what was left over.
+    """Traces with their companion files attached, and the companions left over.
 
     A flight-recorder dump beside no trace of its folder is a source of its own. Where a folder holds the same dump as
     JSON and as pickle, one is used.

@@ -72,8 +72,8 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]:
-    """The files of one format under `paths`, which may be what no run is made of. Raises NoUsableInput, in one line,
-    where a path does not exist.
+    """The files of one format under `paths`, whether or not the format can make a run. Raises NoUsableInput, in one
+    line, where a path does not exist.
     """
     notes: list[HealthNote] = []
     found = [item for path in paths for item in _looked(walk(os.fspath(path), notes), os.fspath(path), notes)]
@@ -136,7 +136,9 @@ def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> 
 
 
 def _look_inside(archive: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
-    """Each member of an archive. Raises OSError, in one line, where it is damaged; what was before that has come."""
+    """Each member of an archive. Raises OSError, in one line, where it is damaged, after the members before the
+    damage.
+    """
     try:
         with open_archive(archive.path) as opened:
             for member, size_bytes in shown_members(opened):
@@ -198,7 +200,7 @@ def _named(source: Source, error: Exception) -> str:
 
 
 def _ignored_notes(found: list[Found]) -> list[HealthNote]:
-    """One note per file that looks like a failed trace; one line for all the JSON that simply is something else."""
+    """One note per file that looks like a failed trace; one line for all unrelated JSON files."""
     notes = []
     other: Counter[tuple[str, str]] = Counter()
     for item in found:

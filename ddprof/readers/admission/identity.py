@@ -60,7 +60,7 @@ def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[Hea
 
 
 def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
-    """Lower is more credible: evidence against the claimed rank, then how the claim was made."""
+    """Sort key, lower is more credible: evidence against the claimed rank, then the source of the claim."""
     named = rank_in_name(path)
     against_name = int(named is not None and named != rank)
     local = identity.local_device
@@ -69,7 +69,7 @@ def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
 
 
 def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tuple[int | None, str]:
-    """The rank a wrongly labelled file really is: by device index, by name, or the only vacant one."""
+    """The true rank of a wrongly labelled file: by device index, by name, or the only vacant one."""
     taken = {i.rank for i in result if i.rank is not None}
     world = _world_size(result)
     identity = result[at]
@@ -100,7 +100,7 @@ def _duplicate_note(path: str, rank: int, new: int | None, why: str) -> HealthNo
 
 
 def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:
-    """Ranks for the files that state none, by pid where all have one, else by the order of their names."""
+    """Ranks for files without a stated one: by pid where all have one, else by the order of their names."""
     unknown = [at for at, identity in enumerate(result) if identity.rank is None and identity.source != "duplicate"]
     if not unknown:
         return []

@@ -81,7 +81,7 @@ def split_jobs(recordings: Sequence[Recording]) -> list[list[int]]:
 
 
 def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recording]) -> list[HealthNote]:
-    """One note, for all runs, where the files of one folder are several; else none."""
+    """One note, for all runs, where the files of one folder make several runs; else none."""
     if len(jobs) < 2:
         return []
     worlds = sorted({w for r in recordings if (w := r.identity.world_size)})
@@ -96,7 +96,7 @@ def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recordin
 
 
 def _merged(jobs: list[list[int]], recordings: Sequence[Recording], at_one_time: bool) -> list[list[int]]:
-    """Jobs joined where a recording of one belongs to a recording of the other, and none contradicts any."""
+    """Jobs joined where a recording of one belongs to a recording of the other and no recording contradicts."""
     merged: list[list[int]] = []
     for job in jobs:
         joined, apart = list(job), []
@@ -169,18 +169,20 @@ def _same_rank(a: Recording, b: Recording) -> bool:
 
 
 def _belong(a: Recording, b: Recording) -> bool:
-    """Positive evidence that two recordings of one time, or of unknown times, are of one job."""
+    """True with positive evidence that two recordings of one time, or of unknown times, are of one job."""
     return _belong_by_content(a, b) or _share_group(a, b) or _are_numbered(a, b)
 
 
 def _belong_by_content(a: Recording, b: Recording) -> bool:
-    """Evidence that needs no clock: both state a rank of a job of one size, or hold the same collectives."""
+    """Evidence without a clock: both state a rank of a job of one size, or hold the same collectives."""
     stated = a.states_rank and b.states_rank and a.identity.world_size == b.identity.world_size
     return bool(stated and a.identity.world_size != 1) or bool(a.numbered.keys() & b.numbered.keys())
 
 
 def _share_group(a: Recording, b: Recording) -> bool:
-    """Both communicated in one process group: the same members, or the same name and size where these are unknown."""
+    """True where both communicated in one process group: the same members, or where these are unknown the same name and
+    size.
+    """
     if not (a.communications and b.communications):
         return False
     return bool(a.group_ranks & b.group_ranks or a.groups & b.groups)

@@ -1,4 +1,4 @@
-"""Parts of one job: what its nodes wrote to folders of their own is put together where it fits one job alone.
+"""Parts of one job: folders written by its nodes are joined where they fit one job only.
 
 A part lacks ranks of the world that it states. Parts are of one job where they state one world size, no rank twice, no
 two jobs by their launcher's name, and began at one time. Once they are read their content must agree, too (`jobs`).
@@ -30,7 +30,7 @@ class _Part:
 
     @property
     def name(self) -> str:
-        """The folder's."""
+        """The folder's name."""
         folder = run_folder(self.run[1][0])
         return os.path.basename(folder if is_url(folder) else os.path.realpath(folder))  # `latest` is a link
 
@@ -42,7 +42,7 @@ class _Part:
 
 
 def together(runs: Sequence[Run]) -> tuple[list[Run], list[HealthNote]]:
-    """The runs, parts of one job as one run that is called by its parts; and what was put together, or not."""
+    """The runs, with parts of one job joined as one run named after its parts, and notes on what was joined or not."""
     parts = [_part(at, run) for at, run in enumerate(runs)] if len(runs) > 1 else []
     notes: list[HealthNote] = []
     joined: dict[int, Run] = {}
@@ -63,7 +63,7 @@ def together(runs: Sequence[Run]) -> tuple[list[Run], list[HealthNote]]:
 
 
 def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Parts that may be of one job, two and more together."""
+    """Groups of two or more parts that may be of one job."""
     groups: list[list[_Part]] = []
     for part in parts:
         near = next((group for group in groups if all(part.may_join(other) for other in group)), None)

@@ -57,7 +57,7 @@ def _given(members: tuple[Source, ...]) -> str:
 
 
 def run_folder(source: Source) -> str:
-    """The folder that holds the run of a source: folders named for one rank or one host are part of it."""
+    """The run's folder of a source: folders named for one rank or one host are parts of it."""
     folder = os.path.dirname(source.path)
     if source.member is not None:
         folder = os.path.join(source.path, os.path.dirname(source.member))
@@ -67,7 +67,7 @@ def run_folder(source: Source) -> str:
 
 
 def _own_run(source: Source) -> str:
-    """Formats whose file is a whole run of its own, unless capture wrote it as one rank of a run folder."""
+    """Formats whose file is a whole run, unless capture wrote it as one rank of a run folder."""
     return stem(source.path) if formats()[source.format].is_run and source.sidecar_path is None else ""
 
 

@@ -23,7 +23,7 @@ MAX_HEAD_BYTES = 4 << 20  # the groups of ten thousand ranks take 1 MB
 
 @dataclass(frozen=True)
 class Stated:
-    """A source's rank, host and process groups, as far as they are stated."""
+    """Rank, host and process groups of a source, as far as the source states them."""
 
     source: Source
     rank: int | None
@@ -52,7 +52,7 @@ def _stated(source: Source) -> Stated:
 
 
 def _header(source: Source) -> Header:
-    """The values before the list of events; none where it does not begin in time."""
+    """The values before the list of events; none where the list does not begin within MAX_HEAD_BYTES."""
     beginning, seen_bytes = Beginning(), 0
     try:
         with open_blocks(source.path, source.member, head_only=True) as blocks:

@@ -33,7 +33,8 @@ def may_be_anything(name: str) -> bool:
 
 
 def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
-    """Every file under a path, in a stable order, with size and time; hidden ones and other folders' links left out.
+    """Every file under a path, in a stable order, with size and time; hidden files and links to other folders are
+    skipped.
 
     What cannot be read, or is no regular file, becomes a note. Raises NoUsableInput where that is the path itself.
     """
@@ -60,7 +61,7 @@ def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
 
 
 def _given(path: str) -> tuple[str, int, Source]:
-    """A path of the user's: absolute, with its mode."""
+    """A path from the user: absolute, with its mode."""
     try:
         path = os.path.abspath(os.path.expanduser(path))
         status = os.stat(path)
@@ -78,7 +79,7 @@ def _source(path: str, status: os.stat_result) -> Source:
 
 
 def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
-    """A file that a folder lists: looked at once, so that what vanishes or is no file costs itself alone."""
+    """A file in a folder listing, examined once: one that vanished or is not regular is skipped alone."""
     is_link = os.path.islink(path)
     if is_skipped(path) and not is_link:
         return

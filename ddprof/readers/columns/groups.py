@@ -34,7 +34,7 @@ class Groups:
         self._by_args: dict[tuple[Any, ...], int] = {}
 
     def number(self, args: Args) -> int:
-        """The index of the group a collective ran in; NO_GROUP where its arguments do not name one."""
+        """The index of a collective's group; NO_GROUP where its arguments do not name one."""
         self.unnamed += args.group_name is not None and as_text(args.group_name) is None
         listed = args.group_ranks
         stated = as_text(listed) if not isinstance(listed, list) else tuple(map(as_text, listed))
@@ -59,7 +59,7 @@ class Groups:
         return self._merge(group)
 
     def add_config(self, config: Any, default_backend: str) -> None:
-        """The groups of the header: what collectives do not state (backend, all ranks) is filled in."""
+        """Add the groups of the header, which state what collectives do not (backend, all ranks)."""
         entries = list(config.values()) if isinstance(config, Mapping) else config
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, Mapping):
@@ -99,7 +99,7 @@ def stated_ranks(args: Args) -> tuple[int, ...]:
 
 
 def _members(listed: Any) -> tuple[int, ...]:
-    """A list of ranks, or its text; () where it is abbreviated, or where one of them cannot be a rank."""
+    """Ranks from a list or its text; () where it is abbreviated, or an entry cannot be a rank."""
     if isinstance(listed, str):
         return _members_in(listed)
     if not isinstance(listed, list) or not listed:
@@ -128,7 +128,7 @@ def _from_config(entry: Mapping[str, Any], default_backend: str) -> ProcessGroup
 
 
 def number_in_communicator(function: str, number: int) -> int:
-    """A number that no other call of the communicator has, of NCCL's sequence number; NULL where there is none.
+    """NCCL's sequence number made unique within the communicator; NULL where there is none.
 
     NCCL counts the calls of each function of a communicator on its own (comm->seqNumber[func], src/include/comm.h), so
     that an AllGather and a ReduceScatter of one communicator have the same numbers.

@@ -21,7 +21,9 @@ ZIP_MAGIC_BYTES = len(MAGIC)
 
 
 class _Kept(local):
-    """The archive that this thread read last, by path, state and process: a forked one shares the file's position."""
+    """The archive that this thread read last, by path, state and process: a forked process shares the file's
+    position.
+    """
 
     def __init__(self) -> None:
         self.archives: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
@@ -37,7 +39,7 @@ def is_zip(stored: bytes) -> bool:
 
 @contextmanager
 def open_archive(path: str) -> Iterator[ZipMembers | TarMembers]:
-    """The archive at a path, where the last reader of this process left it. Raises OSError or ARCHIVE_DAMAGE."""
+    """The archive at a path, at the position where this process left it. Raises OSError or ARCHIVE_DAMAGE."""
     key = _key(path)
     kept = _KEPT.archives
     archive = (kept.pop(key, None) if key else None) or _opened(path)

@@ -33,7 +33,7 @@ def stem(path: str) -> str:
 
 
 def rank_in_name(path: str) -> int | None:
-    """The rank a file name states (rank12, rank-3, worker0, x_r5, trace1); None where it states none to be believed."""
+    """The rank in a file name (rank12, rank-3, worker0, x_r5, trace1); None without a credible one."""
     name = stem(path)
     host = _HOST_AND_PID.match(name)
     if host and not _COUNTER.search(host["host"]):
@@ -46,13 +46,13 @@ def rank_in_name(path: str) -> int | None:
 
 
 def process_in_name(path: str) -> str | None:
-    """The process of a job that wrote a file of a run folder, as its name states it; None where it states none."""
+    """The job's process in the name of a file of a run folder; None without one."""
     match = _PROCESS.match(file_name(path))
     return match[0] if match else None
 
 
 def without_stamp(path: str) -> str:
-    """The stem with time stamps removed: equal for several windows that one process wrote."""
+    """The stem without time stamps: equal for several windows of one process."""
     return _STAMP.sub("", stem(path)).strip("._-")
 
 
@@ -61,7 +61,7 @@ _TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt
 
 
 def host_in_name(path: str, pid: int | None) -> str | None:
-    """Host in a file name written by tensorboard_trace_handler; believed only where its pid is the trace's."""
+    """Host in a file name of tensorboard_trace_handler; trusted only where its pid is the trace's."""
     match = _TENSORBOARD.match(file_name(path))
     return match["host"] if match and pid is not None and int(match["pid"]) == pid else None
 
@@ -71,6 +71,8 @@ _OURS = re.compile(r"^rank\d+\.(?P<host>[^.]+)\.\d+\.\d+\.")
 
 
 def host_in_any_name(path: str) -> str | None:
-    """Host in the name of a file of a run folder or of tensorboard_trace_handler; to choose by, not to believe."""
+    """Host in the name of a file of a run folder or of tensorboard_trace_handler; for selection only, as it is not
+    verified.
+    """
     match = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
     return match["host"] if match else None

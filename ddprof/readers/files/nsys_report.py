@@ -1,5 +1,4 @@
-"""Reports of Nsight Systems (.nsys-rep), which only its own tools read: `nsys` makes a database of one where it is
-installed."""
+"""Reports of Nsight Systems (.nsys-rep), a closed format: an installed `nsys` converts them to a database."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def can_export() -> bool:
 
 
 def export(report: str, label: str, into: Path) -> None:
-    """Make the database `into` of a report. Raises NoUsableInput, in one line, where `nsys` cannot."""
+    """Convert a report to the database `into`. Raises NoUsableInput, in one line, where `nsys` cannot."""
     program = shutil.which("nsys")
     if program is None:
         raise NoUsableInput(f"{label}: nsys is no longer on PATH")

@@ -1,4 +1,4 @@
-"""Files and fsspec URLs as they are stored, and what goes wrong with them in one line."""
+"""Files and fsspec URLs as stored, and their errors in one line."""
 
 from __future__ import annotations
 

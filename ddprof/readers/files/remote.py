@@ -26,7 +26,7 @@ def is_url(path: str) -> bool:
 
 
 def open_remote(url: str, head_only: bool = False) -> IO[bytes]:
-    """A file by ranges; `head_only`: little more than its first bytes is wanted. Raises OSError or ImportError."""
+    """A file read by ranges; `head_only`: little beyond the first bytes is wanted. Raises OSError or ImportError."""
     with store_at(url) as (system, path):
         how: dict[str, Any] = {"block_size": HEAD_BLOCK_BYTES, "cache_type": "readahead"}
         if not head_only:
@@ -78,7 +78,9 @@ class Listed:
 
 
 def _files_below(system: Any, path: str) -> Iterator[RemoteFile]:
-    """Not by the driver's own `walk`, for which a folder that it fails to list is an empty one."""
+    """The files below a URL; not by the driver's own `walk`, which takes a folder that it fails to list for an empty
+    one.
+    """
     folders = []
     for info in sorted(system.ls(path, detail=True), key=lambda info: str(info["name"])):
         at = str(info["name"])
@@ -103,7 +105,7 @@ class _Reading(io.RawIOBase):
             return bytes(self._opened.read(size))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """To an offset."""
+        """Move to an offset."""
         with reasons():
             return int(self._opened.seek(offset, whence))
 

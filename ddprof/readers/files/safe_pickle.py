@@ -1,4 +1,4 @@
-"""Pickles of plain values (dicts, lists, numbers, text) from files others wrote: nothing in them may run code.
+"""Pickles of plain values (dicts, lists, numbers, text) from untrusted files: nothing in them may run code.
 
 Nor may they fill memory: an instruction of one byte makes a list, one of five an index of any size, and a value that is
 referred to twice in a value that is referred to twice is a tree of any size. So instructions are counted before they
@@ -38,7 +38,7 @@ def load_plain(content: bytes) -> Any:
 
 
 def plain_value(content: bytes) -> Any:
-    """Content of a pickle whose size the caller has judged, as it was written: shared objects stay shared."""
+    """Content of a pickle whose size the caller has checked; shared objects stay shared."""
     return _guarded(lambda: _PlainUnpickler(io.BytesIO(content)).load())
 
 

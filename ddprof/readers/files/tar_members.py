@@ -1,4 +1,4 @@
-"""Tar files, packed or not: members come in their order; in a packed file one that has passed means to start again."""
+"""Tar files, packed or not: members come in their order; to go back in a packed file is to start again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TarMembers:
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose damage is not taken for the end of the archive, and that claims no memory."""
+    """A header whose damage does not read as the end of the archive, and which claims no memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
@@ -106,7 +106,7 @@ class _Forward(io.RawIOBase):
         return b"".join(self._parts(size))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Forward, to an offset from the start."""
+        """Move forward to an offset from the start."""
         if whence != io.SEEK_SET or offset < self._at:
             raise io.UnsupportedOperation("a packed tar file is read forward")
         for _ in self._parts(offset - self._at):

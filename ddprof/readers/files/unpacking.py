@@ -1,4 +1,4 @@
-"""Packed bytes as a stream of blocks of unpacked ones: how they are packed is decided by the first bytes."""
+"""Packed bytes as a stream of unpacked blocks; the first bytes tell the packing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Budget:
         self._packed_bytes, self._given, self._total = packed_bytes, dict[str, int](), 0
 
     def gave(self, member: str, unpacked_bytes: int) -> None:
-        """A member has given so much; read again, it counts once."""
+        """Count what a member has given; once, even if it is read again."""
         more = max(unpacked_bytes - self._given.get(member, 0), 0)
         self._total += more
         self._given[member] = self._given.get(member, 0) + more
@@ -110,7 +110,7 @@ class ByteStream:
                 return
 
     def _until_hole(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """JSON as far as it is text: a file with a hole can be larger than its disk."""
+        """JSON up to a hole: a sparse file can be larger than its disk."""
         empty_bytes = 0
         for block in blocks:
             is_empty = block.startswith(b"\0") and not block.strip(b"\0")
@@ -140,7 +140,7 @@ class ByteStream:
         return damage
 
     def _decompress(self, head: bytes, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
-        """Every member of a compressed file, as far as it is sound."""
+        """Every member of a compressed file, up to any damage."""
         unpacker, data, packed_bytes, unpacked_bytes = make(), head, len(head), 0
         member_at, member_bytes = 0, 0  # where it begins in the stored bytes, and how much of it has been unpacked
         block_bytes = BLOCK_BYTES

@@ -1,4 +1,4 @@
-"""Zip files as folders whose members come out block by block, however they are packed."""
+"""Zip files as folders whose members unpack block by block, by any method."""
 
 from __future__ import annotations
 
@@ -78,20 +78,20 @@ class _Member(io.RawIOBase):
 
 
 class _Pending(bytes):
-    """No bytes, and yet not the end: the unpacker holds more."""
+    """Empty bytes that are not the end: the unpacker holds more."""
 
     def __bool__(self) -> bool:
         return True
 
 
 class _Blockwise:
-    """An unpacker as zipfile uses that of deflate: by `decompress(data, most)` and `unconsumed_tail`."""
+    """An unpacker with zipfile's interface for deflate: `decompress(data, most)` and `unconsumed_tail`."""
 
     def __init__(self, unpacker: Any) -> None:
         self._unpacker = unpacker
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:
-        """So many bytes, or fewer."""
+        """At most `most_bytes` bytes."""
         return cast(bytes, self._unpacker.decompress(data, most_bytes)) if not self.eof else b""
 
     def flush(self) -> bytes:
@@ -105,7 +105,7 @@ class _Blockwise:
 
     @property
     def unconsumed_tail(self) -> bytes:
-        """True in a condition while more can come without more data."""
+        """True, in a condition, while more can come without more data."""
         return b"" if self.eof or self._unpacker.needs_input else _Pending()
 
 
@@ -113,7 +113,7 @@ _Bzip2 = bz2.BZ2Decompressor
 
 
 class _Lzma:
-    """LZMA behind the header that it has in zip files."""
+    """LZMA behind its header in zip files."""
 
     def __init__(self) -> None:
         self._head, self._inner = b"", cast(Any, None)
@@ -129,7 +129,7 @@ class _Lzma:
         return self._inner is None or bool(self._inner.needs_input)
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:
-        """So many bytes, or fewer. Raises LZMAError."""
+        """At most `most_bytes` bytes. Raises LZMAError."""
         if self._inner is None:
             self._head += data
             size = int.from_bytes(self._head[2:_LZMA_HEADER_BYTES], "little") + _LZMA_HEADER_BYTES

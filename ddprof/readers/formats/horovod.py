@@ -1,4 +1,5 @@
-"""Horovod timelines: when each rank was ready for each collective, from the coordinator; one RankTrace per rank.
+"""Horovod timelines, written by the coordinator: the time each rank became ready for each collective; one RankTrace per
+rank.
 
 A rank's collective lasts from its own mark to the end of the operation, so the last rank to be ready shows the
 shortest one, as with NCCL kernels. Only the ranks that a negotiation names are known to have waited in it; the others
@@ -35,7 +36,7 @@ LOST_SHARE = 0.05  # of the collectives, as of kernel launches (analyzers/facts/
 
 @dataclass
 class Negotiation:
-    """One collective: what, of which tensor, when it began and ended (ns), and when each rank was ready."""
+    """One collective: operation, tensors, begin and end (ns), and the time each rank was ready."""
 
     op: str
     tensor: str
@@ -55,7 +56,7 @@ class _Timeline:
 
 @lru_cache(maxsize=2)
 def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
-    """A timeline, cached because each rank of it is read on its own."""
+    """A timeline, cached because each of its ranks is read separately."""
     events, notes = load_events(path, member)
     names = {e.pid: as_text(e.args.get("name")) or "" for e in events if e.ph == "M" and e.name == "process_name"}
     marks = [e for e in events if e.ph in ("B", "E", "X")]
@@ -160,7 +161,7 @@ def read_horovod(source: Source) -> RankTrace:
 
 
 def _lanes(start_ns: Array, end_ns: Array) -> list[int]:
-    """For each collective the first lane that is free when it starts: tensors are negotiated side by side."""
+    """The first free lane of each collective at its start, as tensors are negotiated side by side."""
     lanes = np.zeros(len(start_ns), np.int64)
     free_ns: list[int] = []
     for row in np.argsort(start_ns, kind="stable").tolist():
@@ -172,7 +173,7 @@ def _lanes(start_ns: Array, end_ns: Array) -> list[int]:
 
 
 def _mark_steps(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:
-    """Steps, the same on every rank, from the beginning of each to that of the next."""
+    """Add steps, the same on every rank, each from its beginning to that of the next."""
     marks = np.array([*_step_starts(negotiations), max(n.end_ns for n in negotiations)], np.int64)
     names = [f"ProfilerStep#{number}" for number in range(len(marks) - 1)]
     track = ("host", "timeline")

@@ -57,7 +57,7 @@ class _Log:
 
 @lru_cache(maxsize=2)
 def load(path: str, member: str | None, state: tuple[int, str]) -> _Log:
-    """A log, cached because each rank of it is read on its own.
+    """A log, cached because each of its ranks is read separately.
 
     Kernels state no rank: they go to the rank whose launch has the same correlation (their GPU's name may be that of
     another). Records without a start and a stop are state changes.
@@ -150,7 +150,7 @@ def _call_name(record: _Record) -> str:
 def _kernels(
     columns: EventColumns, kernels: list[_Record], calls: list[_Record], device: int, world: int | None
 ) -> None:
-    """Kernels with the arguments of the collectives they carry out, in order.
+    """Kernels with the arguments of their collectives, in order.
 
     Without kernels, the collectives themselves.
     """

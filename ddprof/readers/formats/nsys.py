@@ -54,9 +54,9 @@ _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Co
 
 
 def process_parts(source: Source) -> list[str]:
-    """The process and device pairs of a capture that ran kernels ("pid 111 device 0"), ordered by device; else its
-    processes
-    with ranges. Raises NoUsableInput where the capture is empty."""
+    """The process and device pairs of a capture that ran kernels ("pid 111 device 0"), ordered by device; without any,
+    its processes with ranges. Raises NoUsableInput where the capture is empty.
+    """
     with open_database(source) as database:
         if _KERNEL in database.tables:
             rows = database.rows(
@@ -120,7 +120,7 @@ class _Reader:
         self._of_process = f'WHERE ("globalTid" >> 24) & 0xFFFFFF = {pid}'
 
     def read(self) -> None:
-        """All tables of the capture that are used."""
+        """Read all used tables of the capture."""
         if self.device is not None:
             self._kernels()
             self._copies()
@@ -299,7 +299,7 @@ def _device(database: Database, index: int | None) -> Device:
 
 
 def _recognise(sample: Sample) -> bool:
-    """Any SQLite database that nothing else has claimed."""
+    """True for any SQLite database that no other format has claimed."""
     return sample.head.startswith(MAGIC)
 
 

@@ -1,4 +1,4 @@
-"""Small event files whole, for formats whose files are small or need every argument: typed events, or plain records."""
+"""Small event files, read whole, for formats that need every argument: typed events, or plain records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TimelineEvent:
 
 
 def load_events(path: str, member: str | None = None) -> tuple[list[TimelineEvent], list[HealthNote]]:
-    """Every event of a JSON file of any layout, and notes on what was left out; raises as `load_records` does."""
+    """Every event of a JSON file of any layout, and notes on losses; raises as `load_records` does."""
     records, notes = load_records(path, member)
     ts, dur = to_ns([r.get("ts") for r in records]), to_ns([r.get("dur", 0) for r in records])
     times = zip(records, ts.tolist(), dur.tolist(), strict=True)

@@ -42,7 +42,7 @@ _SOLID = re.compile(rb"\S")
 
 @dataclass
 class Salvage(Generic[T]):
-    """Events found, and spans [start, end) of text that belongs to none; offsets are those of the text.
+    """The events found, and the spans [start, end) of text outside any event; offsets are those of the text.
 
     `mended`: events that are kept without a value that is no JSON, or of the wrong type; `replaced`: events with bytes
     that are not UTF-8. `end`: what lies beyond was not looked at, as it is the event list's end (`close`, its bracket)
@@ -58,15 +58,16 @@ class Salvage(Generic[T]):
 
 
 class Salvager(Generic[T]):
-    """Finds the events of damaged text. `strict` decodes one and raises msgspec errors; `typed` makes one of a JSON
-    object of any shape, or None of an object that is no event, such as stray arguments."""
+    """Finds the events of damaged text. `strict` decodes one event and raises msgspec errors; `typed` makes an event of
+    a JSON object of any shape, or None of one that is no event, such as stray arguments.
+    """
 
     def __init__(self, strict: Callable[[bytes], T | None], typed: Callable[[dict[str, Any]], T | None]) -> None:
         self._strict, self._typed = strict, typed
         self._pieces = 0
 
     def __call__(self, text: bytes, is_last: bool) -> Salvage[T]:
-        """All events of `text`, which begins between two of them or inside one.
+        """All events of `text`, which begins between two events or inside one.
 
         Where `is_last`, nothing follows: an event that is not whole is lost. Else it is left for the next text.
         """
@@ -130,7 +131,7 @@ class Salvager(Generic[T]):
 
 
 def _lenient_object(text: bytes) -> tuple[dict[str, Any], bool]:
-    """The object, and whether bytes that are not UTF-8 had to be replaced. Fractions are Decimal.
+    """The object, and whether invalid UTF-8 had to be replaced. Fractions are Decimal.
 
     NaN, infinities and integers of no believable length are None; control characters in strings stay; halves of
     surrogate pairs are replaced, as they cannot be written to any file. Raises ValueError where it is no object.
@@ -216,7 +217,7 @@ def end_between(text: bytes, last_event: int, begin: int, until: int) -> int | N
 
 
 def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> int | None:
-    """The bracket that ends the list in a text that nothing follows, where no event lies behind `last_event`.
+    """The bracket that ends the list in text that nothing follows, where no event comes after `last_event`.
 
     `last_object`: where the last object ended, which need not be an event.
     """
@@ -231,7 +232,7 @@ def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> i
 
 
 def _first(text: bytes, begin: int) -> int | None:
-    """The offset of a closing bracket that only white space, and one comma, separate from `begin`."""
+    """Offset of a closing bracket separated from `begin` only by white space and at most one comma."""
     match = _SOLID.search(text, begin)
     if match is not None and match[0] == b",":
         match = _SOLID.search(text, match.end())

@@ -21,21 +21,21 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class TextLayout(Enum):
-    """A list in an object, a list, objects one a line, or neither of them."""
+    """Layout of the text: a list in an object, a list, one object per line, or none of these."""
 
     IN_OBJECT, LIST, LINES, NONE = auto(), auto(), auto(), auto()
 
 
 @dataclass(frozen=True)
 class Start:
-    """The layout of a file, and where in its text so far the first event may begin."""
+    """The layout of a file, and the possible offset of the first event in the text so far."""
 
     layout: TextLayout
     offset: int = 0
 
 
 class Beginning:
-    """Looks for the start of the events in the first bytes of a file, each byte once."""
+    """Search for the start of the events in the first bytes of a file, each byte once."""
 
     def __init__(self) -> None:
         self.text = bytearray()
@@ -101,7 +101,7 @@ class Beginning:
         return structure(opened + bytes(self.text[self._scanned : end])), self._scanned - len(opened)
 
     def _list(self, keys: Iterable[re.Match[bytes]], shape: Structure, first: int) -> Start | None:
-        """The list behind the first of some keys that is one of the root. `shape`: of the text from `first`."""
+        """The list under the first of some keys at the root. `shape`: of the text from `first`."""
         for key in keys:
             at = key.start() - first
             if shape.opens_string(at) and self._depth + shape.depth_at(at) == 1:

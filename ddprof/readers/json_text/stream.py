@@ -86,7 +86,9 @@ class EventStream(Generic[B, T]):
         yield from self._finish(buffer)
 
     def _quick(self, rest: bytes, chunk: bytes) -> tuple[B, bytes] | None:
-        """The ordinary case, with one copy of the text: the new chunk holds a boundary and all before it is sound."""
+        """The ordinary case, with one copy of the text: the new chunk holds a boundary and everything before it is
+        sound.
+        """
         cut = last_boundary(chunk)
         if cut is None:
             return None
@@ -117,7 +119,7 @@ class EventStream(Generic[B, T]):
         return text[found.offset :]
 
     def _as_lines(self, buffer: bytes) -> bytes:
-        """One event a line: insert the commas, so that the rest sees one list."""
+        """Insert commas between one event a line, so that the rest of the reader sees one list."""
         self.is_list_root = True
         self.chunks = _lines_to_list(_chain(buffer, self.chunks))
         return b""
@@ -165,7 +167,7 @@ class EventStream(Generic[B, T]):
         return rest
 
     def _finish(self, buffer: bytes) -> Iterator[B | list[T]]:
-        """The file has ended: the rest should be the last events, the closing bracket and the footer."""
+        """End of the file: read the last events, the closing bracket and the footer."""
         close = structure(buffer).close()
         if close is not None and is_list_end(buffer, close, True):
             batch = self._decoded(buffer[:close])

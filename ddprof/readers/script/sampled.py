@@ -33,8 +33,8 @@ class SampledScript(NamedTuple):
 def with_samples(
     traced: Script, processes: Sequence[SampledProcess], tracks: Table, step_ns: int | None = None
 ) -> SampledScript:
-    """Add samples to the frames of a trace. Where a trace has frames of its own its spans stay as they are; where the
-    samples are too far apart for its steps (`step_ns`), they are only in the sums.
+    """Add samples to the frames of a trace. A trace with frames of its own keeps its spans; samples too far apart for
+    its steps (`step_ns`) go to the sums only.
     """
     frames, stacks, spans, totals = [traced.frames], [traced.stacks], [traced.spans], [SCRIPT_TOTALS.empty()]
     held_frames, held_stacks = len(traced.frames), len(traced.stacks)
@@ -89,7 +89,7 @@ def _frames(named: Sequence[Frame]) -> Table:
 
 
 def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
-    """A sampled frame (file, function, line) as a trace writes it: the file without its prefix of sys.path (`path`)."""
+    """A sampled frame (file, function, line) as traces write it: the file without its prefix of sys.path (`path`)."""
     file, function, line = written
     if not file:
         return Frame("", NULL, function, False)
@@ -103,7 +103,7 @@ def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
 
 
 def _totals(process: SampledProcess, row: Array) -> Table:
-    """SCRIPT_TOTALS of a process: the rows of one stack, phase and thread as one."""
+    """SCRIPT_TOTALS of a process, with one row per stack, phase and thread."""
     keys, which = np.unique(process.counts[:, :3], axis=0, return_inverse=True)
     sums = np.zeros((len(keys), 3), np.int64)
     np.add.at(sums, which.ravel(), process.counts[:, 3:])
@@ -118,7 +118,7 @@ def _totals(process: SampledProcess, row: Array) -> Table:
 
 
 def _track(process: SampledProcess, tracks: Table) -> int | None:
-    """The track of the training thread, by the kernel's number of it; None for a worker, or where it has no events."""
+    """The training thread's track, by its kernel thread number; None for a worker, or without events."""
     if process.worker is not None or not process.threads or process.threads[TRAINING][1] is None:
         return None
     rows = np.flatnonzero((tracks["tid"] == str(process.threads[TRAINING][1])) & (tracks["device"] == NULL))

@@ -1,4 +1,4 @@
-"""The lines of the script in which a loader's workers were seen as they fetched, and the calls they wait in there."""
+"""The script lines in which a loader's workers were sampled during fetches, and the calls they wait in there."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _line(process: SampledProcess, frames: Sequence[int]) -> tuple[str, int, str
 
 
 def _waits_in(inner: tuple[str, str, int] | None, source: str | None) -> tuple[str | None, str | None]:
-    """(call, kind) of the innermost library frame, else of the text of the line; (None, None) for anything else."""
+    """(call, kind) of the innermost library frame, else of the line's text; (None, None) for anything else."""
     if inner is not None:
         for kind, pattern in _LIBRARIES:
             match = pattern.search(f"{inner[0]} {inner[1]}")

@@ -62,7 +62,7 @@ def _plain(content: bytes) -> Any:
 
 
 def _fitting(value: Any, kind: Any, path: str, unfit: list[str]) -> Any:
-    """All of a value at once where it fits (in C), else part by part; _UNFIT where nothing of it does."""
+    """A value whole where it fits its type (in C), else part by part; _UNFIT where nothing fits."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

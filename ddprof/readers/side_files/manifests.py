@@ -1,4 +1,4 @@
-"""The manifests of a run (docs/run-folder.md): how its job was started and ended, the machines, the ranks' timers."""
+"""The manifests of a run (docs/run-folder.md): start and end of its job, the machines, the ranks' timers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
-    """The machine under a sidecar's rank: its host's connections and the tally of its own GPU, as far as known."""
+    """The machine under a sidecar's rank: its host's connections and its own GPU's counters, as far as known."""
     topology, gpu, uuid = None, None, _plain(sidecar.device.uuid)
     for manifest in map(_read, manifests):
         if manifest.host == sidecar.host:
@@ -56,13 +56,13 @@ def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
 
 
 def read_commit(manifests: Iterable[str]) -> str:
-    """The commit that the script's repository was at; "" where no manifest states one, or they differ."""
+    """The commit of the script's repository; "" where no manifest states one, or they differ."""
     stated = {commit for commit in (_read(path).commit for path in dict.fromkeys(manifests)) if commit}
     return clean(stated.pop()) if len(stated) == 1 else ""
 
 
 def _read(path: str) -> Manifest:
-    """A manifest of the run; empty where it cannot be used. Every rank of a host reads the same one."""
+    """A manifest of the run, cached as every rank of a host reads it; empty where it is unusable."""
     try:
         status = os.stat(path)
     except OSError:  # not on this file system, or gone
@@ -80,7 +80,7 @@ def _parsed(path: str) -> Manifest:
 
 
 def _parsed_as(path: str, form: type[Form]) -> Form:
-    """A manifest in some form; empty where it cannot be used."""
+    """A manifest as the given type; empty where it is unusable."""
     try:
         return parse(read_small(path), form)[0]
     except (OSError, ValueError, TypeError, NoUsableInput):
@@ -88,7 +88,7 @@ def _parsed_as(path: str, form: type[Form]) -> Form:
 
 
 def _plain(uuid: str | None) -> str | None:
-    """NVML writes "GPU-" before the UUID that CUDA gives."""
+    """A GPU's UUID as CUDA writes it, without NVML's prefix "GPU-"."""
     return uuid.removeprefix("GPU-").lower() if uuid else None
 
 

@@ -86,7 +86,7 @@ class _Last(_Line, tag="last"):
 
 
 class _End(_Line, tag="end"):
-    """Not used here."""
+    """The last line, which is not used here."""
 
 
 _Any: TypeAlias = _Begin | _Frames | _Sources | _Stacks | _Threads | _Counts | _Samples | _Last | _End
@@ -155,7 +155,7 @@ class SampledProcess:
         return at_ns, frames
 
     def sound(self) -> None:
-        """Leave out what names a frame or a stack that is not there."""
+        """Leave out entries that name a missing frame or stack."""
         frames = len(self.frames)
         for at, (outer, frame) in enumerate(self.stacks):
             if outer >= at or frame >= frames:
@@ -250,7 +250,7 @@ def _read(path: str, process: SampledProcess) -> list[HealthNote]:
 
 
 def _put(entries: list[Any], first: int, new: Sequence[Any], missing: Any) -> None:
-    """Write entries from a number on; what lies between, where a line was lost, is `missing`."""
+    """Write entries from a number on; numbers skipped by a lost line become `missing`."""
     if first + len(new) > MAX_ENTRIES:
         raise ValueError(f"more than {MAX_ENTRIES} entries of one kind")
     entries.extend([missing] * (first - len(entries)))

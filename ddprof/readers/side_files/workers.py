@@ -46,7 +46,7 @@ def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[Health
 
 
 def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
-    """Append the fetches of a workers' file; what was left out."""
+    """Append the fetches of a workers' file; returns notes on the lines left out."""
     broken, effect = 0, "those fetches are missing from the loader's cost"
     try:
         with open_file(path) as stream:

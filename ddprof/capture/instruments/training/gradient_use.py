@@ -46,7 +46,7 @@ class _Use:
             self.missing.setdefault(at, []).append(step)
 
     def follow(self, optimizer: Any) -> bool:
-        """After the window: what has a gradient after all is used. Returns whether to look again."""
+        """After the window: count a parameter as used once it has a gradient. Returns whether to look again."""
         self.unused -= {at for at, p in _trained(optimizer) if at in self.unused and p.grad is not None}
         self.followed += 1
         return bool(self.unused) and self.followed < _FOLLOWED_STEPS

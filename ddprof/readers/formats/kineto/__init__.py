@@ -23,7 +23,9 @@ def _is_sure(sample: Sample) -> bool:
 
 
 def _recognise(sample: Sample) -> bool:
-    """Any object with events that nothing else has claimed; a list only by the profiler's own marks."""
+    """True for any object with events that no other format has claimed; for a list only with the profiler's own
+    marks.
+    """
     return sample.may_hold_events and (sample.is_object or sample.has(MARKS))
 
 

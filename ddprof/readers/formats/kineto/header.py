@@ -1,4 +1,4 @@
-"""Everything of a Kineto file that is not an event: who wrote it, on what, since when."""
+"""Everything of a Kineto file that is not an event: its profiler, devices and start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = 1")
 
 
 def parse_header(header: bytes, footer: bytes) -> tuple[dict[str, Any], bool]:
-    """The top-level values around the event list, and whether they are whole.
+    """The top-level values around the event list, and whether they are complete.
 
     `header` ends just after the list's opening bracket and `footer` begins just after its closing one. Where the text
     is damaged every value that still parses is returned.
@@ -61,7 +61,7 @@ def parse_header(header: bytes, footer: bytes) -> tuple[dict[str, Any], bool]:
 
 
 def _used_values(text: str) -> dict[str, Any]:
-    """The values that are used, each looked up by its name."""
+    """The used values, each looked up by name."""
     values: dict[str, Any] = {}
     for name in _USED:
         for match in islice(re.finditer(rf'"{name}"\s*:\s*', text), _SPELLINGS):
@@ -83,7 +83,7 @@ class Header:
 
     @property
     def rank(self) -> int | None:
-        """The rank the profiler states; None where it is missing, negative, or too large to be believed."""
+        """The rank that the profiler states; None where it is missing, negative, or implausibly large."""
         return one_rank(self.distributed.get("rank"))
 
     @property

@@ -112,7 +112,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
 def _with_companions(
     sidecar: Sidecar, source: Source, columns: EventColumns, base_ns: int | None
 ) -> tuple[Sidecar, list[HealthNote]]:
-    """The sidecar with its machine and what its loader's fetches cost, their spans as tracks of the trace."""
+    """The sidecar with its machine and the costs of its loader's fetches, whose spans become tracks of the trace."""
     fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
     if base_ns is not None:
         _add_lanes(columns, fetches, base_ns)
@@ -123,7 +123,7 @@ def _with_companions(
 def _add_samples(
     tables: dict[str, Table], source: Source, sidecar: Sidecar
 ) -> tuple[tuple[WorkerLine, ...], list[HealthNote]]:
-    """Put the sampled stacks of the rank and of its workers beside the frames of the trace. The workers' lines."""
+    """Add the sampled stacks of the rank and of its workers to the trace's frames. Returns the workers' lines."""
     processes, notes = read_stacks(stacks_paths(source.sidecar_path))
     spans = [step.span_ns for step in sidecar.steps if step.profiled]
     lengths = [span[1] - span[0] for span in spans if span is not None]

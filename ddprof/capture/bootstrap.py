@@ -1,4 +1,4 @@
-"""Starts capture in a process that has just imported torch. Called by the shim's sitecustomize."""
+"""Starts capture in a process that has just imported torch; called by the shim's sitecustomize."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ _PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
 def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
-    """Install every instrumentor in a process that has imported `torch`, `more` besides. Raises ValueError on damaged
-    settings."""
+    """Install every instrumentor, and `more`, in a process that has imported `torch`. Raises ValueError on damaged
+    settings.
+    """
     global active
     session = active = Session(CaptureConfig.from_path(settings))
     begin = session.guard.wrap(_begin)
@@ -104,7 +105,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
 
 
 def follow_children(session: Session) -> None:
-    """Make capture correct across fork, forkserver and spawn, and where a process ends in an unusual way.
+    """Keep capture correct across fork, forkserver and spawn, and when a process ends abnormally.
 
     Forked children inherit the parent's hooks, and must either begin a capture of their own or do nothing. A child of
     multiprocessing leaves by `os._exit`, so `atexit` never runs there; finalizers of `multiprocessing.util` do

@@ -45,7 +45,7 @@ class ClockSync:
         self._worker: threading.Thread | None = None
 
     def announce(self, identity: RankIdentity) -> None:
-        """Rank 0 of a job on several hosts begins to answer; ranks known to be on its host book an offset of 0."""
+        """Start answering on rank 0 of a job on several hosts; ranks known to be on its host book an offset of 0."""
         if identity.source != "c10d" or identity.world_size == 1 or _one_host(identity):
             self._same_clock("init")
             self.settled = self.settled or self._mode != "always" or identity.source != "c10d"
@@ -61,7 +61,7 @@ class ClockSync:
         self._same_clock("init")
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
-        """Look up rank 0's address, once, after the first step: every rank has left `init_process_group` by then."""
+        """Look up rank 0's address once, after the first step, when every rank has left `init_process_group`."""
         if self.settled or identity is None or identity.source != "c10d":
             return
         self.settled = True
@@ -87,7 +87,7 @@ class ClockSync:
         return list(self._pings)
 
     def stop(self) -> None:
-        """Stop answering, and let a measurement under way end."""
+        """Stop answering, and let a running measurement end."""
         if self._worker is not None:
             self._worker.join(_TIMEOUT_S)
         server, self._server = self._server, None
@@ -109,7 +109,7 @@ class ClockSync:
         self._address = None  # a firewall, or no route: the analysis falls back to the ends of collectives
 
     def _ping(self, tag: str) -> bool:
-        """Ask `_ROUNDS` times; keep the shortest round trip."""
+        """Ping `_ROUNDS` times; keep the shortest round trip."""
         best: tuple[int, int, int] | None = None
         try:
             with socket.create_connection(self._address or ("", 0), timeout=_TIMEOUT_S) as connection:
@@ -139,8 +139,7 @@ def _own_names() -> list[str]:
 
 
 def _listen() -> socket.socket | None:
-    """A socket on the first address of this host that others may reach, of loopback where there is none; None where
-    there is no network at all."""
+    """A socket on this host's first address that others may reach, else on loopback; None without any network."""
     loopback = []
     for name in (*_own_names(), _default_route()):
         for address in _addresses(name):
@@ -152,7 +151,7 @@ def _listen() -> socket.socket | None:
 
 
 def _default_route() -> str:
-    """The address that this host has on its default route, "" without one. Nothing is sent."""
+    """The address of this host on its default route, "" without one. Nothing is sent."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # reserved for documentation (RFC 5737)
         return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""The one place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
+"""The only place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
 
 Only the tool's own work runs under a guard, never the user's call. The first error switches capture off in this
 process, is printed as one line on stderr and kept for the sidecar.
@@ -22,7 +22,7 @@ _MAX_KEPT = 8  # enough to diagnose; a fault in a hook would otherwise repeat on
 
 
 class SelfGuarded(Protocol):
-    """Hooks in C: they raise nothing, do nothing unless `enabled`, and add up their own time while `timed`."""
+    """Hooks in C: they never raise, do nothing unless `enabled`, and add up their own time while `timed`."""
 
     enabled: bool
     timed: bool
@@ -94,7 +94,7 @@ class Guard:
         hooks.enabled = self.enabled
 
     def time_hooks(self, wanted: bool) -> None:
-        """Begin to add up the time inside the functions, from 0, or stop. A call under way ends as it began."""
+        """Start adding up the time inside the functions, from 0, or stop. A running call ends as it began."""
         self._plain = self.enabled and not wanted
         if wanted:
             self._spent_ns = 0

@@ -17,15 +17,15 @@ from ddprof.capture.window.annotate import Annotator
 
 
 class PhaseTimers(Protocol):
-    """The phase timers, in Python or in C, as far as they are read."""
+    """The readable part of the phase timers, in Python or in C."""
 
     @property
     def index(self) -> int:
-        """The number of the step that is open now."""
+        """The number of the open step."""
 
     @property
     def phase(self) -> int:
-        """The phase in which the training thread is now: files.step."""
+        """The training thread's current phase: files.step."""
 
     @property
     def last_end_ns(self) -> int:

@@ -89,7 +89,7 @@ class Session:
         atexit.register(self.finish, "exit")
 
     def attach(self, instrumentors: Sequence[Instrumentor]) -> None:
-        """Tell these what happens from now on."""
+        """Notify these of events from now on."""
         self.instrumentors = instrumentors
         self._listeners = Listeners(instrumentors)
         self._at_optimizer_step = self._listeners.optimizer_stepped
@@ -97,7 +97,7 @@ class Session:
     # ------------------------------------------------------------------ phases
 
     def _make_tracker(self) -> None:
-        """The phase timers, and the guarded hooks `begin` and `end`: in C where they were built."""
+        """The phase timers, and the guarded hooks `begin` and `end`; in C where those were built."""
         shield = self.guard.shield
         callbacks = shield(self._boundary), shield(self.annotator.open), shield(Range.close)
         native = native_tracker(*callbacks)
@@ -150,7 +150,7 @@ class Session:
         return True
 
     def _optimizers_mark_steps(self) -> None:
-        """The first optimizer step. What was taken for steps before it was no training: the window opens anew."""
+        """Handle the first optimizer step: the steps counted before it were no training, so the window opens anew."""
         before = self.unmarked.pop()
         if not before.kind:
             return
@@ -171,7 +171,7 @@ class Session:
     # ------------------------------------------------------------------ becoming a rank
 
     def _identify(self) -> None:
-        """Called once a process group exists, or at the first optimizer step."""
+        """Determine the identity once a process group exists, or at the first optimizer step."""
         found = identify()
         if self.identity is not None and (self.identity.source == "c10d" or found.source != "c10d"):
             return
@@ -213,7 +213,7 @@ class Session:
     # ------------------------------------------------------------------ between two steps
 
     def _boundary(self, next_index: int) -> bool:
-        """Close and open windows. True if that took long enough to be kept out of the next step."""
+        """Close and open windows. True where that took long enough to be kept out of the next step."""
         started = time.perf_counter_ns()
         tracker, window = self.tracker, self.window
         beside_window = window.is_open or tracker.disturbed
@@ -248,11 +248,11 @@ class Session:
             self._attend()
 
     def _attend(self) -> None:
-        """Look at the requests as the next step begins. Called from the thread that reads them, too."""
+        """Read the requests at the beginning of the next step; also called by the thread that polls them."""
         self.tracker.calm_until = 0
 
     def _requested(self, request: Request) -> bool:
-        """Obey a request. True if capture has ended."""
+        """Obey a request. True where capture has ended."""
         if request.action == "stop":
             self._finish("stopped")
             self.guard.disable()
@@ -302,7 +302,7 @@ class Session:
         self.stacks.window(profiled and "stacks" not in self.window.left_out)
 
     def _user_profiler_starts(self) -> None:
-        """The script starts its own profiler: ours ends first, or neither would record."""
+        """End our profiler before the script's own starts, or neither would record."""
         if self.window.is_open:
             index = self.tracker.index
             self._close_window(index)
@@ -311,7 +311,7 @@ class Session:
     # ------------------------------------------------------------------ the end
 
     def _finish(self, reason: str) -> None:
-        """Flush everything that is still open: at exit, and before a signal kills the process."""
+        """Flush everything still open: at exit, and before a signal kills the process."""
         if self.finished or self.identity is None:
             return
         with self.watchdog.flushing():
@@ -354,7 +354,7 @@ class Session:
         self.guard.attempt("where", lambda: write_json(self.path(layout.ANSWER_SUFFIX), answer))
 
     def write_sidecar(self, state: str) -> None:
-        """Write or refresh the sidecar; a folder that cannot be written costs one line on stderr."""
+        """Write or refresh the sidecar; an unwritable folder costs one line on stderr."""
         try:
             sidecar.write(self.path(layout.SIDECAR_SUFFIX), self, state)
         except OSError as error:
@@ -363,7 +363,7 @@ class Session:
                 say(f"rank {self.identity.rank if self.identity else '?'}: nothing can be written: {error}")
 
     def give_up_file(self) -> bool:
-        """Delete the log of calls, or else the step ring, of a job that has ended; False where there is neither."""
+        """Delete an ended job's log of calls, or else its step ring; False where there is neither."""
         file: CallLog | StepRing | None
         if self.calls is not None:
             file, self.calls = self.calls, None
@@ -376,7 +376,9 @@ class Session:
         return file is not None
 
     def restart_in_child(self) -> None:
-        """After a fork: the child shares nothing with its parent's capture, and may become a rank of its own."""
+        """Start afresh after a fork: the child shares nothing with its parent's capture, and may become a rank
+        itself.
+        """
         inherited, torch = self.window.is_open, sys.modules.get("torch")
         self.window.abandon()
         if inherited and torch is not None:

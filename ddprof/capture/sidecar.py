@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ddprof.capture.steps.own_cost import OwnCost
 
     class Sources(Hub, Protocol):
-        """The session, as far as it is written down."""
+        """The parts of the session that the sidecar records."""
 
         clock: ClockSync
         ending: dict[str, Any] | None
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         stacks: StackSampler
 
         def give_up_file(self) -> bool:
-            """Delete a file of the job under way; False where there is none left."""
+            """Delete a file of the running job; False where there is none left."""
 
 
 _MAX_SYNC_LINES = 256

@@ -27,14 +27,14 @@ _NARROW = ("torch.bfloat16", "torch.float16")
 
 
 class ChangedCall:
-    """Stays in this process: a pickle or a deep copy of the module has none."""
+    """A changed call of a module. It stays in this process: a pickle or a deep copy of the module has none."""
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
 
 class ModelCallApplier(FinishedObjectApplier):
-    """Changes how DDP, FSDP or the units of fully_shard are called. One instance for each module that has one."""
+    """Changes calls of DDP, FSDP or the units of fully_shard; one instance per changed module."""
 
     never = NEVER_CALLED
 
@@ -46,7 +46,7 @@ class ModelCallApplier(FinishedObjectApplier):
         self.watch(getattr(module, self._owner) if self._owner else module, self._name)
 
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """A wrapper or a unit exists; the units inside it were made before it."""
+        """Handle a new wrapper or unit; the units inside it were made before it."""
         fix = fixes[-1]  # the one for its own line
         why = self.refusal(thing) if hasattr(type(thing), "_compiled_call_impl") else "this torch has no way to do it"
         if why:
@@ -85,12 +85,12 @@ def set_call(module: Any, call: Any) -> None:
 
 
 class AutocastApplier(ModelCallApplier):
-    """The outermost wrapper enters autocast."""
+    """Makes the outermost wrapper enter autocast."""
 
     target = AUTOCAST
 
     def refusal(self, thing: Any) -> str:
-        """Another precision of the script's, and devices without bfloat16."""
+        """Refuse another precision of the script's, and devices without bfloat16."""
         parameters = list(thing.parameters())
         if not parameters:
             return "it has no parameters"
@@ -150,7 +150,7 @@ def _wide(value: Any) -> Any:
 
 
 class CompileApplier(ModelCallApplier):
-    """Compiles the innermost wrappers, so that the gathering between units stays outside of the graphs."""
+    """Compiles the innermost wrappers, so that gathers between units stay outside the graphs."""
 
     target = COMPILE
     never = "no graph of the model reached the compiler: it was not called, or torch or the script leaves it no frame"

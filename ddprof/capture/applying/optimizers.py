@@ -16,7 +16,7 @@ _IMPLEMENTATIONS = ("fused", "foreach")
 
 
 class OptimizerSettingsApplier(Applier):
-    """Changes the `__init__` of torch's optimizers that have a choice of kernels."""
+    """Changes the `__init__` of torch's optimizers that offer a choice of kernels."""
 
     target = OPTIMIZER
 
@@ -38,7 +38,9 @@ class OptimizerSettingsApplier(Applier):
         return lacking(call, wanted) or (_unfusable(arguments) if wanted.get("fused") else None)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """Parameters come as an iterator as a rule, and torch adds its defaults to the script's own groups."""
+        """Keep the arguments reusable: parameters usually come as an iterator, and torch adds its defaults to the
+        script's own groups.
+        """
         arguments = call.arguments()
         if arguments is None or not isinstance(arguments.get("params"), (list, tuple, Iterator)):
             return call, _nothing
@@ -58,7 +60,9 @@ class OptimizerSettingsApplier(Applier):
 
 
 def _unfusable(arguments: Values) -> Refusal | None:
-    """Fused kernels take floating-point parameters of some devices; torch refuses others as the first step begins."""
+    """Reason to refuse fused kernels: they take floating-point parameters on some devices, and torch checks only at the
+    first step.
+    """
     source: Any = sys.modules["torch.optim.optimizer"]
     check = getattr(source, "_device_dtype_check_for_fused", None)
     supported = getattr(source, "_get_fused_kernels_supported_devices", None)

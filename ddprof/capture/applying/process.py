@@ -54,7 +54,7 @@ class ProcessSettings(Instrumentor):
             self._schedule.uninstall()
 
     def recorded(self) -> dict[str, Any]:
-        """`applied`: what became of every setting, as it is now."""
+        """`applied`: the outcome of every setting so far."""
         own = [row_of(name, value, "", PROCESS, self._why_not(name, value)) for name, value in self._wanted.items()]
         return {"applied": [*self._outcomes.recorded(), *own]}
 
@@ -83,8 +83,9 @@ def _unused(name: str, torch: Any) -> str:
 
 
 def _bind() -> str:
-    """Give this process its share of the cores, whole and near one another, which its children inherit. Why not, in
-    words; "" where done."""
+    """Bind this process and its children to its share of the cores, adjacent ones. Returns the reason of a refusal, ""
+    where bound.
+    """
     if os.environ.get(_BOUND):
         return ""  # a child of a rank: it has the rank's cores already
     if not hasattr(os, "sched_setaffinity"):
@@ -115,7 +116,7 @@ def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
 
 
 def in_order(cores: set[int]) -> list[int]:
-    """Cores of one memory node together, and the threads of a physical core side by side."""
+    """Cores ordered by memory node, with the threads of a physical core side by side."""
     return sorted(
         cores, key=lambda core: (_node(core), _number(core, "physical_package_id"), _number(core, "core_id"), core)
     )
@@ -147,20 +148,20 @@ class CollectionSchedule:
         self._handle: Any = None
 
     def install(self) -> None:
-        """Count optimizer steps, which every rank makes alike."""
+        """Count optimizer steps, the same on every rank."""
         source: Any = sys.modules["torch.optim.optimizer"]
         self._handle = source.register_optimizer_step_post_hook(lambda *_: self.stepped())
         os.register_at_fork(after_in_child=self._in_child)
 
     def uninstall(self) -> None:
-        """Leave collecting to Python again."""
+        """Return collecting to Python."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
         self._in_child()
 
     def stepped(self) -> None:
-        """An optimizer has stepped."""
+        """Count an optimizer step, and collect when it is due."""
         self._steps += 1
         if self._steps == 1:
             self._was_off = not gc.isenabled()
@@ -173,7 +174,7 @@ class CollectionSchedule:
             gc.collect()
 
     def why_not(self) -> str:
-        """Why collections do not follow the interval; "" where they do."""
+        """Reason why collections do not follow the interval; "" where they do."""
         if not self._steps:
             return "no optimizer has stepped in this process"
         if self._was_off:
@@ -181,7 +182,7 @@ class CollectionSchedule:
         return "the script has switched garbage collection on again" if gc.isenabled() else ""
 
     def _in_child(self) -> None:
-        """A forked loader worker has no optimizer: it collects as Python does."""
+        """Restore Python's own collecting in a forked loader worker, which has no optimizer."""
         if self._took_over:
             self._took_over = False
             gc.enable()

@@ -78,8 +78,9 @@ def precision() -> dict[str, Any]:
 
 
 def processors() -> dict[str, int | str | None]:
-    """CPUs this process may use, how many and which, and ranks of the job on this host that share them (null: not
-    known)."""
+    """Number and list of CPUs this process may use, and ranks of the job on this host that share them (null: not
+    known).
+    """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
     return {
@@ -90,14 +91,16 @@ def processors() -> dict[str, int | str | None]:
 
 
 def _in_words(cores: list[int]) -> str:
-    """Sorted numbers as the kernel writes a list of CPUs: "0-3,8"."""
+    """Sorted numbers as the kernel writes a CPU list: "0-3,8"."""
     first = [core for core in cores if core - 1 not in cores]
     last = [core for core in cores if core + 1 not in cores]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True))
 
 
 def allocator() -> dict[str, int] | None:
-    """CUDA's caching allocator so far: retries after a failed allocation, allocations from the driver, peak bytes."""
+    """Totals of CUDA's caching allocator: retries after a failed allocation, allocations from the driver, peak
+    bytes.
+    """
     torch = sys.modules["torch"]
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return None
@@ -141,7 +144,7 @@ def process_groups() -> list[dict[str, Any]]:
 
 
 def communication_environment() -> dict[str, str]:
-    """NCCL_* and the like as the process sees them."""
+    """NCCL_* and similar variables of this process."""
     return {
         name: value
         for name, value in os.environ.items()

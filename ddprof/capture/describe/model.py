@@ -10,7 +10,9 @@ _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the siz
 
 
 def describe(kind: str, model: Any) -> dict[str, Any]:
-    """One of the job's models: `kind` is how it is wrapped ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
+    """Description of one of the job's models; `kind` is its wrapper ("ddp", "fsdp1", "fsdp2", "deepspeed",
+    "module").
+    """
     wrapper = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}.get(kind)
     return {
         "kind": kind,
@@ -21,7 +23,7 @@ def describe(kind: str, model: Any) -> dict[str, Any]:
 
 
 def parameters(model: Any) -> dict[str, Any]:
-    """Count, bytes, main dtype and trainable share. Sharded parameters count what this rank holds."""
+    """Count, bytes, main dtype and trainable share. For sharded parameters this rank's shard counts."""
     count = trainable = size_bytes = 0
     by_dtype: dict[str, int] = {}
     for parameter in model.parameters():
@@ -77,7 +79,7 @@ def ddp(model: Any) -> dict[str, Any]:
 
 
 def _buffers(model: Any) -> dict[str, Any]:
-    """The buffers that are kept equal: how many, their bytes, and which is the largest."""
+    """The buffers that are kept equal: number, bytes, and the largest one."""
     named = getattr(model, "named_module_buffers", None) or {}
     sizes = {name: buffer.numel() * buffer.element_size() for name, buffer in named.items()}
     largest = max(sizes, key=lambda name: sizes[name], default=None)

@@ -46,8 +46,9 @@ def ask(folder: Path, environment: MutableMapping[str, str]) -> Path | None:
 
 
 def read(path: Path | None) -> dict[str, Any] | None:
-    """`{version, network, transports{"P2P/CUMEM": channels, "NET/IB/GDRDMA": channels, ...}}`; None where NCCL has
-    written nothing. Channels of one rank, in both directions. Raises OSError."""
+    """`{version, network, transports{"P2P/CUMEM": channels, "NET/IB/GDRDMA": channels, ...}}`, channels of one rank in
+    both directions; None where NCCL has written nothing. Raises OSError.
+    """
     if path is None or not path.is_file():
         return None
     with path.open("rb") as stream:

@@ -27,7 +27,7 @@ _MAX_MESSAGE_CHARACTERS = 2000
 
 @lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
-    """True where a file is not the user's own code."""
+    """True for files other than the user's own code."""
     path = file.replace("\\", "/")
     return path.startswith("<") or any(place in path for place in _LIBRARIES)
 
@@ -69,8 +69,9 @@ def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
 
 
 def last_error() -> dict[str, Any] | None:
-    """The exception that ends this process, or its `sys.exit` of another code than 0 (last_words.py); None where it
-    ends in order. Known once Python has printed it."""
+    """The exception that ends this process, or its `sys.exit` with another code than 0 (last_words.py), known once
+    Python has printed it; None where it ends normally.
+    """
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         left: dict[str, Any] | None = getattr(sys, "_ddprof_exit", None)
@@ -96,7 +97,7 @@ def _frame(frame: FrameType, line: int | None) -> dict[str, Any]:
 
 
 def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int) -> dict[str, Any]:
-    """Every thread's stack, the last calls, and the CPU time spent so far; `steps` have closed."""
+    """Every thread's stack, the last calls, and the CPU time so far; `steps`: number of closed steps."""
     who = {} if identity is None else {"rank": identity.rank, "host": identity.host, "restart": identity.restart}
     return {
         **who,

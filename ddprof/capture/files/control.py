@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
 
 def send(run_dir: Path, request: Request) -> int:
-    """Ask every rank of the job. Returns the number of the request. Raises OSError."""
+    """Send a request to every rank of the job. Returns its number. Raises OSError."""
     try:
         last, _ = _read(run_dir / CONTROL)
     except (OSError, ValueError):
@@ -49,7 +49,7 @@ def send(run_dir: Path, request: Request) -> int:
 
 
 def _read(path: Path) -> tuple[int, Request]:
-    """The id of the request in a file, and the request. Raises OSError; ValueError where it is none."""
+    """The request in a file, with its id. Raises OSError; ValueError where it is not a request."""
     content = read_object(path, _MAX_BYTES)
     action, reason = content.get("action"), content.get("reason")
     identifier, first_step, steps = (_whole(content, key) for key in ("id", "first_step", "steps"))
@@ -90,7 +90,7 @@ class ControlReader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin polling. A request that is older than this process is ignored. Idempotent."""
+        """Begin polling; requests older than this process are ignored. Idempotent."""
         if self._thread is None:
             self._poll()
             self.waiting = None
@@ -119,7 +119,7 @@ class ControlReader:
             self._watch_stop()
 
     def _watch_stop(self) -> None:
-        """A "stop" that no step boundary takes means that the training thread hangs: report that, once."""
+        """Report, once, that the training thread hangs: a "stop" that no step boundary takes."""
         request = self.waiting
         self._unheard = self._unheard + 1 if request is not None and request.action == "stop" else 0
         if self._unheard == _STUCK_POLLS:

@@ -49,11 +49,11 @@ class StepRing:
 
     @property
     def place(self) -> tuple[bytes, int, int]:
-        """For the writer in C: path of the file, offset of the first record (bytes), number of records that fit."""
+        """Path of the file, offset of the first record (bytes), and capacity in records, for the writer in C."""
         return os.fsencode(self.path), HEADER_BYTES, self._capacity
 
     def write(self, step: Step) -> None:
-        """Append one closed step; the oldest is overwritten when the ring is full."""
+        """Append one closed step; a full ring overwrites the oldest."""
         written = self._written
         self._written = written + 1
         _RECORD.pack_into(self._map, HEADER_BYTES + written % self._capacity * _RECORD.size, written + 1, *step)
@@ -81,7 +81,7 @@ class RingContent:
 
 
 def read_ring(path: Path, last: int | None = None) -> RingContent:
-    """Read a ring, also while its writer runs; only the `last` steps where that is enough.
+    """Read a ring, even while its writer runs; only the `last` steps where those suffice.
 
     Raises OSError, or ValueError on a file that is not a whole ring of a known rank; the message names the file.
     """

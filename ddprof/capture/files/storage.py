@@ -24,7 +24,7 @@ MAX_JSON_BYTES = 64 << 20
 
 
 def names_in(folder: Path, suffix: str) -> list[Path]:
-    """Files of a folder by the end of their name, sorted; [] where the folder is gone or cannot be listed."""
+    """Files of a folder with the given ending, sorted; [] where the folder is gone or cannot be listed."""
     try:
         return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(suffix)]
     except OSError:
@@ -40,7 +40,7 @@ def read_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]
 
 
 def parse_object(text: bytes, name: str) -> dict[str, Any]:
-    """A JSON object; NaN and infinities, which JSON has not, are None. Raises ValueError, which names the file."""
+    """A JSON object; NaN and infinities, which JSON lacks, become None. Raises ValueError, which names the file."""
     try:
         content = json.loads(text, parse_constant=lambda _: None)
     except RecursionError:
@@ -53,7 +53,7 @@ def parse_object(text: bytes, name: str) -> dict[str, Any]:
 
 
 def open_new(path: Path) -> int:
-    """A descriptor of an empty file, made anew in place of whatever file or link has the name. Raises OSError."""
+    """A descriptor of a new empty file, which replaces any file or link of that name. Raises OSError."""
     flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _mode_in(path.parent)
     try:
         return os.open(path, flags, mode)
@@ -136,7 +136,8 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def new_map(path: Path, size_bytes: int) -> mmap.mmap:
-    """A new file of this size, all of it mapped for writing. Raises OSError, and leaves no file, where it does not fit.
+    """A new file of this size, mapped whole for writing. Raises OSError, and leaves no file, where the disk is too
+    small.
 
     Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS.
     """

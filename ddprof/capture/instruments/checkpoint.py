@@ -29,7 +29,7 @@ _nesting = _Nesting()
 
 
 class _Saving(Instrumentor):
-    """Times a set of functions of one module, the outermost call only."""
+    """Times some functions of one module, outermost calls only."""
 
     names: tuple[str, ...] = ()
     label = ""
@@ -79,8 +79,9 @@ class _Saving(Instrumentor):
         return is_here and self.hub.tracker.phase != DATA
 
     def _book(self, name: str, started_ns: int, ended_ns: int) -> None:
-        """A pause of its own, or the next file of the pause before it: nothing was trained in between, and the break
-        between the two is shorter than the writing."""
+        """Book a pause, or the next file of the pause before it: without training in between, and after a break shorter
+        than the writing.
+        """
         pauses, kind = self.hub.journal.checkpoints, "save" if name in _SAVES else "load"
         if pauses and pauses[-1]["kind"] == kind:
             last = pauses[-1]

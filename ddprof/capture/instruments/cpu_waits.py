@@ -85,7 +85,7 @@ def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
 
 
 def _of_script() -> Iterator[tuple[int, str]]:
-    """The kernel's number and the name of each thread that Python started, but for ours."""
+    """Kernel number and name of each thread that Python started, except ours."""
     for thread in list(threading._active.values()):  # type: ignore[attr-defined]  # enumerate() takes a lock
         number = getattr(thread, "native_id", None)
         is_ours = thread.name.startswith(_OURS)

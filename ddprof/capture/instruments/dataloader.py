@@ -24,7 +24,7 @@ _MIN_DISTINCT = 4
 
 
 class DataLoading(Instrumentor):
-    """Times `_BaseDataLoaderIter.__next__`: the one door through which every DataLoader hands out batches."""
+    """Times `_BaseDataLoaderIter.__next__`, through which every DataLoader hands out batches."""
 
     def _install(self, module: ModuleType) -> None:
         source = sys.modules["torch.utils.data.dataloader"]
@@ -75,7 +75,7 @@ class DataLoading(Instrumentor):
         self.patches.add(source.DataLoader, "__iter__", __iter__)
 
     def optimizer_stepped(self) -> bool:
-        """The loader of the batch before the first optimizer step is the one that feeds the training."""
+        """Note the training's loader: that of the last batch before the first optimizer step."""
         if self._last is None:
             return True
         self._trains = self._last
@@ -93,11 +93,11 @@ class DataLoading(Instrumentor):
         }
 
     def _ends(self, iterator: Any, _: object) -> None:
-        """A pass over a loader has ended."""
+        """Handle the end of a pass over a loader."""
         self._passes.ends(iterator)
 
     def _begins(self, loader: Any) -> None:
-        """A pass over a loader begins."""
+        """Handle the beginning of a pass over a loader."""
         self.hub.observed.saw_loader(loader)
         self._passes.begins(loader)
         if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
@@ -138,7 +138,7 @@ class DataLoading(Instrumentor):
         kept.extend(index for index in batch[: _MAX_INDICES - len(kept)] if isinstance(index, int))
 
     def saw_batch(self, iterator: Any, batch: Any) -> None:
-        """Book what was handed out to the step that is open now."""
+        """Book a batch to the open step."""
         journal = self.hub.journal
         if self._trains is None:
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
@@ -178,7 +178,7 @@ def _items(batch: Any) -> Iterable[Any]:
 
 
 def _fingerprint(tensor: Any) -> str | None:
-    """A checksum of the first 64 KiB of values: whether two ranks got the same batch, without keeping any of it.
+    """A checksum of the first 64 KiB of values: shows whether two ranks got the same batch, without keeping data.
 
     None for tensors on a device (nothing is copied) and where a few values repeat (labels of two classes are equal by
     chance).

@@ -55,7 +55,9 @@ class GarbageCollection(Instrumentor):
 
 
 def _called_at(frame: FrameType | None) -> str:
-    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where it does something else."""
+    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where that frame does something
+    else.
+    """
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     if frame is None or "collect(" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):

@@ -135,7 +135,7 @@ class LoaderWorkers(Instrumentor):
 
 
 class _OneThread:
-    """A process that trains nothing: its main thread is the one of interest."""
+    """Phase timers of a process that trains nothing: its main thread is the one of interest."""
 
     thread, phase, index = 0, REST, STEADY_STEP  # it has no steps, and no start-up that is unlike the rest
 

@@ -15,7 +15,7 @@ _MAX_SAID = 6
 
 @dataclass(frozen=True)
 class ToApply:
-    """The fixes that a run is to apply: for people, for the ranks, and as variables of the command's environment."""
+    """The fixes that a run is to apply: as text, for the ranks, and as variables of the command's environment."""
 
     words: tuple[str, ...]
     packed: str

@@ -1,4 +1,4 @@
-"""One `ddprof run` but for the job itself: run folder, environment, watching, manifest, upload."""
+"""One `ddprof run` except the job itself: run folder, environment, watching, manifest, upload."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ class RunOptions:
 
 
 class CapturedRun:
-    """Made before the job starts. Raises OSError where no folder can be made, ValueError where no child could be
-    captured; everything after that is a chore, which may fail without the job noticing."""
+    """A run, prepared before the job starts. Raises OSError where no folder can be made, ValueError where no child
+    could be captured; everything later is a chore that may fail without the job noticing.
+    """
 
     def __init__(self, options: RunOptions, command_line: Sequence[str], explain: Explain | None = None) -> None:
         self._options = options
@@ -226,6 +227,6 @@ def _look_s() -> float:
 
 
 def _name_of(command_line: Sequence[str]) -> str:
-    """The script's name without its ending, else the program's."""
+    """The script's name without its suffix, else the program's."""
     scripts = [Path(word).stem for word in command_line if word.endswith(".py")]
     return scripts[0] if scripts else Path(command_line[0]).name

@@ -29,7 +29,8 @@ _NOT_A_JOB = ("", "none", "localhost", "127.0.0.1")  # "none" is torchrun's id w
 
 @dataclass(frozen=True)
 class SharedJob:
-    """`name`: the same on all nodes. `starts`: how many `ddprof run` it has, None where that is not known.
+    """A job started by several `ddprof run`. `name`: the same on all nodes. `starts`: their number, None where it is
+    not known.
 
     `is_unique`: no other job ever has the name; else a later one may, as with an address and a port.
     """
@@ -40,7 +41,7 @@ class SharedJob:
 
 
 def job_of(command: Sequence[str], environment: Mapping[str, str]) -> SharedJob | None:
-    """The job that this `ddprof run` starts one of several parts of; None where it starts all of it."""
+    """The job that this `ddprof run` starts a part of; None where it starts the whole job."""
     return next((job for job in _found(command, environment) if job.starts is None or job.starts > 1), None)
 
 
@@ -81,7 +82,7 @@ def _of_launcher(command: Sequence[str], environment: Mapping[str, str]) -> Iter
 
 
 def _argument(command: Sequence[str], names: Sequence[str]) -> str:
-    """The value of an option of the launcher: as its next word, or behind "="; "" where it is not given."""
+    """The value of a launcher option: its next word, or the text behind "="; "" where it is not given."""
     for at, word in enumerate(command):
         if word.endswith(".py"):
             return ""  # what follows is the script's

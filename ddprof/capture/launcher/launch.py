@@ -71,7 +71,7 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], witness:
 
 @contextmanager
 def _ticking(on_tick: Tick | None, child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Call `on_tick` twice a second meanwhile: beside the waiting, so that a tick that hangs delays no signal."""
+    """Call `on_tick` twice a second in a thread of its own, so that a tick that hangs delays no signal."""
     if on_tick is None:
         yield
         return

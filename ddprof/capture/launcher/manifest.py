@@ -1,4 +1,4 @@
-"""The manifest of a run: what was started, how it ended, what was captured (docs/run-folder.md)."""
+"""The manifest of a run: its command, its end, and the files captured (docs/run-folder.md)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 def begin(
     command_line: Sequence[str], options: Mapping[str, Any], started_ns: int, job: SharedJob | None = None
 ) -> dict[str, Any]:
-    """The manifest as the run starts. Secrets of the command are in none of it: it is run from memory. `job`: that
-    this is one of several parts of."""
+    """The manifest at the run's start. Secrets of the command are left out: it is run from memory. `job`: the job that
+    this is one of several parts of.
+    """
     words = masked_words(command_line)
     return {
         "schema": SCHEMA,
@@ -45,7 +46,7 @@ def begin(
 def end(
     manifest: Mapping[str, Any], summary: RunSummary, code: int, ended_ns: int, notes: Sequence[str], leads: bool
 ) -> dict[str, Any]:
-    """The manifest as the run ends. `leads`: it is the run's main one, which has the step times of all ranks."""
+    """The manifest at the run's end. `leads`: it is the run's main one, with the step times of all ranks."""
     return {
         **manifest,
         "ended_utc": _utc(ended_ns),
@@ -105,7 +106,7 @@ def _utc(at_ns: int) -> str:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that is checked out in the repository around a folder; None where there is none, or it is not plain.
+    """The checked-out commit of the repository around a folder; None where there is none, or it is not a plain one.
 
     Read from git's files: no process is started, and git need not be there
     (https://git-scm.com/docs/gitrepository-layout).

@@ -44,7 +44,7 @@ _COUNTER_PERIOD_S = 1.0
 
 
 class Watcher:
-    """Decides from the step rings alone when a window is worth its cost."""
+    """Decides, from the step rings only, when a window is worth its cost."""
 
     def __init__(self) -> None:
         self._seen = -1
@@ -68,7 +68,7 @@ class Watcher:
         return reason
 
     def _fresh(self, ranks: Sequence[LiveRank], newest: int) -> list[tuple[int, int]]:
-        """(step, ns of its slowest rank) for new unprofiled steps, but for the one after a window."""
+        """(step, ns of its slowest rank) for new unprofiled steps, except the one after a window."""
         slowest: dict[int, int] = {}
         spoiled: set[int] = set()
         for rank in ranks:
@@ -128,7 +128,7 @@ class WindowBudget:
         self._day_began, self._bytes_then = 0.0, 0
 
     def allows(self, now_s: float, written_bytes: int) -> bool:
-        """`written_bytes`: of all traces so far."""
+        """True where the budget has room for a window; `written_bytes`: of all traces so far."""
         if now_s - self._day_began >= _DAY_S or not self._opened:
             self._day_began, self._bytes_then = now_s, written_bytes
         if self._opened and now_s - self._opened[-1] < _COOLDOWN_S:
@@ -157,7 +157,7 @@ class JobMonitor:
         self.reasons: list[str] = []
 
     def tick(self) -> None:
-        """Look once. Raises OSError where the folder cannot be written."""
+        """Check once. Raises OSError where the folder cannot be written."""
         now = time.monotonic()
         if now >= self._next_sample:
             self._next_sample = now + _COUNTER_PERIOD_S

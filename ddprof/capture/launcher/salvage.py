@@ -1,4 +1,4 @@
-"""Makes readable what killed ranks left in the run folder, after the job has ended."""
+"""Recovers the data of killed ranks in the run folder, after the job has ended."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _dead_here(name: str) -> bool:
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:
-    """Add the ring's steps to the sidecar of a process that was killed. A ring that was read is deleted.
+    """Add the ring's steps to a killed process's sidecar, and delete the ring once it is read.
 
     A sidecar that is damaged or missing is made from the ring. Raises OSError, and ValueError on a damaged ring.
     """
@@ -89,8 +89,9 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
 
 
 def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
-    """Write a sidecar in place of its ring, which goes first where the disk is full. Raises OSError; then the ring is
-    still there."""
+    """Write a sidecar in place of its ring, which is deleted first where the disk is full. Raises OSError; then the
+    ring still exists.
+    """
     try:
         write_json(path, content)
     except OSError as error:
@@ -107,8 +108,9 @@ def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
 
 
 def _keep_calls(log: Path) -> None:
-    """Add the last calls of a process that was killed to its sidecar. A log that was read is deleted. Raises OSError,
-    and ValueError on a damaged log or sidecar."""
+    """Add a killed process's last calls to its sidecar, and delete the log once it is read. Raises OSError, and
+    ValueError on a damaged log or sidecar.
+    """
     path = log.with_name(log.name.removesuffix(CALLS_SUFFIX) + SIDECAR_SUFFIX)
     content = read_object(path) if path.exists() else {}
     if content.get("state") == "killed":
@@ -127,7 +129,7 @@ def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
 
 
 def _add_steps(content: dict[str, Any], ring: RingContent) -> int:
-    """Put the ring's steps behind those of a sidecar. Returns how many were new."""
+    """Append the ring's steps to those of a sidecar. Returns the number of new ones."""
     steps = [step for step in _list(content, "steps") if isinstance(step, dict) and _is_index(step.get("index"))]
     known = {step["index"] for step in steps}
     added = [step.record() for step in ring.steps if step.number not in known]

@@ -1,4 +1,4 @@
-"""A run sent elsewhere while it goes on: its folder to a store, itself to experiment trackers.
+"""Uploads of a run while it goes on: its folder to a store, its figures to experiment trackers.
 
 Ranks only write files, on local disk. The launcher's process sends them, file by file, on a thread of its own, the rest
 when the job has ended: no step waits for a store. A process beside the job writes to trackers (ddprof/cli/follow.py).
@@ -52,7 +52,7 @@ class Uploaded:
 
 
 class RunUpload:
-    """The files of a run folder on their way to a store below `url`."""
+    """Uploads the files of a run folder to a store below `url`."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
@@ -141,18 +141,19 @@ class _Store:
         self._manifest: str | None = None
 
     def put(self, path: Path) -> bool:
-        """Copy a file there; True."""
+        """Copy a file to the store. Returns True."""
         self._files.put_file(str(path), f"{self._target}/{self._name(path.name)}")
         return True
 
     def remove(self, name: str) -> bool:
-        """Remove a file that was copied there; True."""
+        """Remove a file that was copied to the store. Returns True."""
         self._files.rm_file(f"{self._target}/{self._name(name)}")
         return True
 
     def _name(self, name: str) -> str:
-        """Tasks of one job on several hosts, each with a folder of its own, meet there: a second manifest gets a name
-        of its own."""
+        """Name in the store. Tasks of one job on several hosts, each with a folder of its own, share it: a second
+        manifest gets a name of its own.
+        """
         if name != MANIFEST:
             return name
         if self._manifest is None:
@@ -162,7 +163,7 @@ class _Store:
 
 
 def _files(folder: Path) -> dict[str, Stamp]:
-    """The regular files of a folder; a link may lead to a file that was never meant to leave this host."""
+    """The regular files of a folder; links are skipped, as they may lead to files that must not leave this host."""
     found = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         try:
@@ -202,7 +203,7 @@ class LogTo:
         )
 
     def end(self) -> None:
-        """Say that the job has ended and wait for the verdict to be written; KeyboardInterrupt ends the waiting."""
+        """Announce the job's end and wait until the verdict is written; KeyboardInterrupt ends the waiting."""
         self.start()  # of a job that was over before the first tick
         if self._process is None:
             return

@@ -17,7 +17,7 @@ _PTH = "ddprof.capture.launcher.pth"
 
 
 def child_environment(config: CaptureConfig, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the child: `base` with the shim first on PYTHONPATH, and nothing else changed.
+    """The child's environment: `base` with the shim first on PYTHONPATH, and nothing else changed.
 
     Raises ValueError where PYTHONPATH cannot name ddprof's own folder.
     """

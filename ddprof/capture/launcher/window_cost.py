@@ -32,12 +32,12 @@ class WindowCost:
         self._judged = -1
 
     def tick(self) -> None:
-        """Look once. Raises OSError where the folder cannot be written."""
+        """Check once. Raises OSError where the folder cannot be written."""
         if self._level < self._last_level:
             self.look(read_ranks(self._folder, recent=_RECENT))
 
     def look(self, ranks: Sequence[LiveRank]) -> None:
-        """Ask for less where the window that ended last cost too much on some rank."""
+        """Ask for less where the last window cost too much on some rank."""
         last = max((step.number for rank in ranks for step in rank.steps if step.profiled), default=-1)
         costs = [cost for rank in ranks if (cost := _cost(rank, self._judged)) is not None]
         if last <= self._judged or len(costs) < len(ranks):

@@ -49,7 +49,7 @@ class GroupWitness:
         return True
 
     def end(self) -> None:
-        """Let it go."""
+        """Release the witness."""
         os.close(self._ask)
         os.close(self._answer)
         if self._pid > 0:
@@ -58,7 +58,7 @@ class GroupWitness:
 
 
 def _forked() -> int:
-    """The witness's process id, 0 inside it, -1 where there can be none."""
+    """The witness's process id, 0 inside it, -1 where it could not be forked."""
     if not os.path.exists("/proc/self/status"):
         return -1
     try:
@@ -79,7 +79,7 @@ def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
 
 
 def _pending(pid: int) -> int:
-    """The signals that are pending for a process, as bits; 0 where that is not known."""
+    """Pending signals of a process, as bits; 0 where they are not known."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:")), 16)

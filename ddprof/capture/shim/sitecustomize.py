@@ -45,7 +45,7 @@ def _start() -> None:
 
 
 def _note_end(settings: str) -> None:
-    """Have it written why the process fails: an exception that Python has printed, `sys.exit`, or no script."""
+    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit`, or no script."""
     end_script = sys.exit
 
     def exit(status=None, /):  # type: ignore[no-untyped-def]
@@ -124,8 +124,9 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):  # type: ign
 
 
 def _run_shadowed() -> None:
-    """Import the sitecustomize that ours hides, if there is one: its errors are its own and surface as they would
-    without us. Without one, `sitecustomize` is as unknown as it would be without us."""
+    """Import the sitecustomize that ours hides, if there is one: its errors surface as they would without us. Without
+    one, `sitecustomize` is as unknown as it would be without us.
+    """
     others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:

@@ -44,7 +44,7 @@ class Phases(Protocol):
 
     @property
     def index(self) -> int:
-        """The number of the step that is open."""
+        """The number of the open step."""
 
 
 class ThreadCollector:
@@ -68,7 +68,7 @@ class ThreadCollector:
         self._ended = False
 
     def collect(self, duration_ns: int) -> None:
-        """Take samples for so long, or until `wake`."""
+        """Take samples for a time, or until `wake`."""
         end_ns = time.monotonic_ns() + duration_ns
         self._covered_until_ns = self._covered_until_ns or time.monotonic_ns()
         while (now_ns := time.monotonic_ns()) < end_ns and not self._ended:
@@ -97,16 +97,16 @@ class ThreadCollector:
         return True
 
     def abandon(self) -> None:
-        """After a fork: the child has no such thread."""
+        """Forget the thread after a fork: the child has none."""
         self._ended = True
 
     def take(self) -> list[Sample]:
-        """The samples since the last time, handed out once."""
+        """The samples since the last call."""
         taken, self._samples = self._samples, []
         return taken
 
     def stack_of(self, frame: FrameType) -> Stack:
-        """The stack of any frame, as samples have it."""
+        """The stack of any frame, in the samples' form."""
         return stack_of(frame)
 
     def _sample(self, period_ns: int) -> None:
@@ -144,7 +144,7 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def make_collector(tracker: Phases) -> StackCollector | ThreadCollector:
-    """The collector in C; that in Python where it was not built or is not wanted, or where there is no GIL."""
+    """The collector in C; the one in Python where that was not built or is not wanted, or without a GIL."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return ThreadCollector(tracker)

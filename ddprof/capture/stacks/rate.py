@@ -36,7 +36,7 @@ class SampleRate:
         self.lasted_ns = 0
 
     def measured(self, samples: int, taking_ns: int, booking_ns: int, lasted_ns: int) -> None:
-        """In the time that has passed so many samples were taken and booked, at these costs."""
+        """Note the number of samples taken and booked in some time, and their costs."""
         self.samples += samples
         self.cost_ns += taking_ns + booking_ns
         self.lasted_ns += lasted_ns
@@ -56,7 +56,7 @@ class SampleRate:
 
     @property
     def period_ns(self) -> int:
-        """From one sample to the next."""
+        """Time between samples, ns."""
         left_ns = self._share * (self.lasted_ns + self._ahead_ns) - self.cost_ns
         affordable_hz = min(left_ns / self._ahead_ns, self._share) * 1e9 / max(median(self._each_ns), 1.0)
         return int(1e9 / max(min(self._hz, affordable_hz), _SLOWEST_HZ))

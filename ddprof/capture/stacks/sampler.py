@@ -91,7 +91,7 @@ class StackSampler:
 
     @property
     def path(self) -> Path | None:
-        """The file that is written, None before the start."""
+        """The output file, None before the start."""
         return None if self._file is None else self._file.path
 
     def start(self, path: Path, about: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class StackSampler:
         atexit.register(self._stop_in, os.getpid())
 
     def window(self, is_open: bool) -> None:
-        """A trace window opens or closes."""
+        """Note that a trace window opens or closes."""
         if self._thread is None or self._in_window == is_open:
             return
         self._in_window = is_open
@@ -137,7 +137,7 @@ class StackSampler:
             collector.paused = False
 
     def stop(self, reason: str) -> None:
-        """Write what has not been written, and end. Idempotent; `reason` as in the sidecar."""
+        """Write everything pending, and end. Idempotent; `reason` as in the sidecar."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -159,12 +159,12 @@ class StackSampler:
                 self._lock.release()
 
     def _stop_in(self, pid: int) -> None:
-        """Before the interpreter ends; not in a child that was forked and inherits the call."""
+        """Stop before the interpreter ends; not in a forked child, which inherits the call."""
         if os.getpid() == pid:
             self.stop("exit")
 
     def abandon(self) -> None:
-        """After a fork: the child has no such thread, and nothing more is written here."""
+        """Forget the thread after a fork: the child has none, and writes nothing more here."""
         if self._thread is not None:
             self._thread = None
             self._collector.abandon()
@@ -211,7 +211,7 @@ class StackSampler:
             self._note(f"stacks are no longer sampled: {type(error).__name__}: {error}")
 
     def _turn(self, in_window: bool) -> None:
-        """Sample for a while, count what came, write it where it is time. A turn costs the same however little came."""
+        """Sample for a while, count the samples, and write when due. A turn costs the same however few there are."""
         collector, rate = self._collector, self._rate(in_window)
         began_ns, began_cpu_ns, began_spent_ns = time.monotonic_ns(), time.thread_time_ns(), collector.spent_ns
         collector.period_ns = rate.period_ns
@@ -256,7 +256,7 @@ class StackSampler:
         self._collector.is_main = self._collector.thread == main
 
     def _book_held(self) -> None:
-        """Book the samples of the window that have not been booked yet."""
+        """Book the window's pending samples."""
         held, self._held = self._held, []
         if held:
             self._count(held, True)
@@ -309,7 +309,7 @@ class StackSampler:
             self._note(f"stacks are no longer written: {file.full}")
 
     def _write_names(self) -> None:
-        """Frames, stacks and threads that no line has named yet."""
+        """Write frames, stacks and threads that no line has named yet."""
         if self._file is None:
             return
         first_frame, frames = self._table.new_frames()

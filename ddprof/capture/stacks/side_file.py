@@ -21,7 +21,7 @@ _MIN_FREE_BYTES = 16 << 20  # as for traces: the job's own files come first
 
 
 class StackFile:
-    """Raises OSError where the file cannot be made; after that, what cannot be written ends it (`full`)."""
+    """The side file of samples. Raises OSError where it cannot be made; later, a failed write ends it (`full`)."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path

@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 100
 
 
 class Totals:
-    """Counts since they were handed out last: (stack, phase, thread) -> [samples, ns, ns of late answers].
+    """Counts since the last `take`: (stack, phase, thread) -> [samples, ns, ns of late answers].
 
     A late answer is booked to the thread that gave it and to every other one that was seen then: the thread that held
     the GIL is among them, if it was not the answering one itself.
@@ -48,11 +48,11 @@ class Totals:
         return number, phase
 
     def book_beside(self, thread: int, number: int, phase: int, covers_ns: int) -> None:
-        """Add what another thread was seen in."""
+        """Add a sample of another thread."""
         self._add((number, phase, thread), 1, covers_ns, 0)
 
     def take(self) -> list[list[int]]:
-        """[stack, phase, thread, samples, ns, late ns], handed out once."""
+        """[stack, phase, thread, samples, ns, late ns] since the last call."""
         taken = [[*key, *values] for key, values in self._counts.items()]
         self._counts = {}
         self.steps = []
@@ -88,14 +88,14 @@ class ThreadNames:
         return told, self._named[told:]
 
     def forget_ended(self) -> None:
-        """A new thread may have the id of one that has ended."""
+        """Forget ended threads, whose ids new ones may reuse."""
         alive = {thread.ident for thread in threading.enumerate()}
         self._numbers = {
             ident: number for ident, number in self._numbers.items() if number == TRAINING or ident in alive
         }
 
     def cpu_ns(self) -> list[tuple[int, int]]:
-        """(number, CPU time since it began) of each thread that the kernel still knows."""
+        """(number, CPU time since its start) of each thread that the kernel still knows."""
         found = []
         for number, kernel_id in enumerate(self._ids):
             try:

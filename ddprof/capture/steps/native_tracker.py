@@ -1,4 +1,4 @@
-"""The phase timers in C (`native/phases.c`), and a callback that only C can make, where the package was built with a
+"""The phase timers in C (`native/phases.c`), and a callback possible only in C, where the package was built with a
 compiler.
 
 With the timers a step spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves both out.
@@ -45,7 +45,9 @@ def outside(function: Callable[..., object]) -> Callable[..., object] | None:
 
 
 def _native() -> Any:
-    """The module; None also in a Python without the GIL: it relies on it, and importing it would switch the GIL on."""
+    """The module; None also in a Python without the GIL, which it relies on and whose import would switch the
+    GIL on.
+    """
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None

@@ -39,7 +39,7 @@ class OwnCost:
         self.next_step = FIRST_STEP  # `step_begins` has nothing to do before it
 
     def step_begins(self, index: int, usable: bool) -> None:
-        """Step `index` begins, in a hook. `usable`: no window is beside it or the last step."""
+        """Handle the beginning of step `index`, in a hook. `usable`: no window is near it or the step before."""
         guard = self._guard
         self.next_step = index + 1
         if self._measuring:
@@ -66,7 +66,7 @@ _whole_share: list[float] = []
 
 
 def whole_share() -> float:
-    """A phase timer with the code around it over the timer alone: a ratio, measured once per process."""
+    """Cost of a phase timer with its surrounding code over the timer alone: a ratio, measured once per process."""
     if not _whole_share:
         guard, tracker = Guard(), StepTracker(lambda index: False, Annotator().open, Range.close)
         begin, end = guard.wrap_hook(tracker.begin), guard.wrap_hook(tracker.end)

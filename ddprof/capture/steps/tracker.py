@@ -69,8 +69,9 @@ class StepTracker:
         self._worked = False  # a forward or backward outside a closure, since an optimizer stepped
 
     def begin(self, phase: int, name: str | None = None) -> Token:
-        """Enter a phase (DATA, ...). Returns what `end` takes: False where it is not counted (another thread, nested in
-        itself). `name` is the range's, if it is not the phase's."""
+        """Enter a phase (DATA, ...). Returns the argument of `end`: False where the phase is not counted (another
+        thread, nested in itself). `name`: the range's name, if it differs from the phase's.
+        """
         if get_ident() != self._thread and not self._adopt(get_ident(), phase):
             return False
         depth = self._depth
@@ -119,8 +120,9 @@ class StepTracker:
             self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
 
     def optimizer_begins(self, optimizer_id: int) -> None:
-        """An optimizer is about to step. Where it has stepped and nothing was computed for it since, its closure does
-        the work (LBFGS on one batch), and this is where the next step begins."""
+        """Handle the beginning of an optimizer step. Without computation since its last step its closure does the work
+        (LBFGS on one batch), and the next step begins here.
+        """
         again = optimizer_id in self._stepped and not self._worked and not self._depth[OPTIMIZER]
         if again and get_ident() == self._thread:
             self._boundary(time_ns())
@@ -153,7 +155,7 @@ class StepTracker:
             self.start_ns = now
 
     def finish(self) -> bool:
-        """Book the last, still open step if an optimizer stepped in it, ended where its last phase ended."""
+        """Book the last, still open step if an optimizer stepped in it; it ends with its last phase."""
         if not self._stepped or self.last_end_ns <= self.start_ns:
             return False
         self._close(self.last_end_ns, disturbed=True)
@@ -161,11 +163,11 @@ class StepTracker:
         return True
 
     def restart(self) -> None:
-        """Forget everything: a forked child begins its own life."""
+        """Forget everything, in a forked child."""
         self._reset()
 
     def write_to(self, ring: StepRing | None) -> None:
-        """Book the steps in a ring file too, from the next one on; None: no longer."""
+        """Write the steps to a ring file too, from the next one on; None: no longer."""
         self.log.ring = ring
 
     @property
@@ -189,7 +191,9 @@ class StepTracker:
         return self.log.logged()
 
     def _adopt(self, thread: int, phase: int) -> bool:
-        """Backward and optimizer name the training thread; before the first of them the main thread is taken for it."""
+        """Adopt the calling thread as the training thread, at backward or optimizer; before that the main thread
+        serves.
+        """
         trains = phase in (BACKWARD, OPTIMIZER)
         if self._thread is None and (trains or phase in (DATA, FORWARD)):
             if not trains and not self._is_main_thread():

@@ -72,7 +72,7 @@ class UnmarkedSteps:
         self._happened(FETCHES)
 
     def _forward_begins(self, module: Any) -> None:
-        """A module is called from outside any other."""
+        """Handle an outermost module call."""
         if not _in_main_thread():
             return
         if self._root is None:
@@ -83,7 +83,7 @@ class UnmarkedSteps:
             self._happened(FORWARDS)
 
     def _backward_ended(self) -> None:
-        """The outermost backward pass has ended."""
+        """Handle the end of the outermost backward pass."""
         if _in_main_thread():
             self._happened(BACKWARDS)
 

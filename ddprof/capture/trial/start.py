@@ -1,5 +1,6 @@
-"""Starts capture in a process that is to apply fixes, by what applies each, or to end after some steps. Called by the
-shim's sitecustomize in place of bootstrap."""
+"""Starts capture, with the appliers, in a process that is to apply fixes or to end after some steps. Called by the
+shim's sitecustomize in place of bootstrap.
+"""
 
 from __future__ import annotations
 

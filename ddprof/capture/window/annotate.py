@@ -46,7 +46,7 @@ class Annotator:
         self._loaded = False
 
     def switch(self, active: bool) -> None:
-        """A window opened or closed."""
+        """Note that a window opened or closed."""
         self.active = active
         self.listening = active or self.under_nsight
 

@@ -39,7 +39,7 @@ class WindowPlan:
         self.idle = self._next is None  # no window is planned or asked for; an attribute, because every step reads it
 
     def request(self, first_step: int, steps: int, reason: str) -> None:
-        """Ask for a window at an absolute step; one that has passed already opens at the next step."""
+        """Request a window at an absolute step; for a past step it opens at the next one."""
         self._requested = (first_step, max(steps, 1), reason)
         self.idle = False
 
@@ -72,7 +72,7 @@ class WindowPlan:
         return None
 
     def end_with(self, step: int) -> bool:
-        """Let the window that opened last end with `step` at the latest, and drop a request that has not opened one.
+        """End the last opened window with `step` at the latest, and drop a pending request.
 
         True if there was such a request.
         """
@@ -84,7 +84,7 @@ class WindowPlan:
 
     @property
     def last_step(self) -> int:
-        """The last step of the window that opened last."""
+        """The last step of the last opened window."""
         return self._end - 1
 
     def closes_at(self, step: int) -> bool:

@@ -35,7 +35,7 @@ class CallState:
 
 
 class CallRecord:
-    """Books the calls of one operation in the log of the session, if there is one."""
+    """Books the calls of one operation in the session's log, if there is one."""
 
     def __init__(self, hub: Hub, name: str, original: Callable[..., Any], c10d: Any, state: CallState) -> None:
         self._hub = hub
@@ -51,7 +51,7 @@ class CallRecord:
         self._kind = _MESSAGES.get(name, "")
 
     def enter(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
-        """Book that the call begins. Returns what `leave` takes, None where nothing is booked."""
+        """Book the beginning of a call. Returns the argument of `leave`, None where nothing is booked."""
         log = self._hub.calls
         if log is None:
             return None
@@ -101,7 +101,7 @@ class CallRecord:
         return True
 
     def leave(self, at: int | None, raised: bool) -> None:
-        """Book that it has ended."""
+        """Book the end of a call."""
         if at is not None and self._kind:
             self._inside.discard(get_ident())
         log = self._hub.calls
@@ -109,7 +109,7 @@ class CallRecord:
             log.leave(at, -1 if raised else time_ns())
 
     def _peer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        """The other rank of a message; -1 of a collective, and where any rank may have sent it."""
+        """The other rank of a message; -1 for a collective, and where any rank may have sent it."""
         for place in self._peers:
             value = _given(args, kwargs, place)
             if isinstance(value, int):
@@ -123,8 +123,8 @@ def _given(args: Sequence[Any], kwargs: Mapping[str, Any], place: tuple[str, int
 
 
 def _called_by(caller: FrameType, inner: FrameType) -> str:
-    """The function of a library that the line of the script calls on the way to the collective, as "package
-    function"; "" where it calls the collective itself.
+    """The library function between the script's line and the collective, as "package function"; "" where the line calls
+    the collective itself.
     """
     found: FrameType | None = inner
     outermost = None

@@ -18,7 +18,7 @@ PREFIX = "ddprof::comm_hook "  # and the function as people write it: "train.py:
 
 
 class CommHooks(Instrumentor):
-    """Wraps what `register_comm_hook` hands to the reducer; DDP itself keeps the function that it was given."""
+    """Wraps the function that `register_comm_hook` passes to the reducer; DDP itself keeps the original."""
 
     module = "torch.distributed"
 
@@ -35,7 +35,7 @@ class CommHooks(Instrumentor):
         self.patches.add(module, "_register_comm_hook", _register_comm_hook)
 
     def _timed(self, hook: Any) -> Any:
-        """The hook with a range around it, in windows; None for one of a library."""
+        """The hook inside a range, in windows; None for a library's hook."""
         code = _code_of(hook)
         if code is None or is_library(code.co_filename):
             return None

@@ -64,7 +64,7 @@ class _Use:
                     self.updated.add(at)
 
     def record(self) -> dict[str, Any]:
-        """For the sidecar."""
+        """The entry for the sidecar."""
         return {
             "optimizer": self.kind,
             "line": self.line,
@@ -86,7 +86,7 @@ class _Use:
 
 
 def _trained(optimizer: Any) -> Iterator[tuple[int, Any]]:
-    """(place, parameter) of those that want a gradient; one of which this rank holds no part is none."""
+    """(place, parameter) of the parameters that require a gradient and of which this rank holds a part."""
     every = (parameter for group in optimizer.param_groups for parameter in group["params"])
     for at, parameter in enumerate(every):
         if at >= _MAX_PARAMETERS:
@@ -112,7 +112,7 @@ class GradientUse(Instrumentor):
         self._watch(True)
 
     def _stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
+        """Check the gradients at an optimizer step."""
         use = self._uses.get(id(optimizer))
         if not self._open:
             if use is not None and not use.follow(optimizer):
@@ -123,7 +123,7 @@ class GradientUse(Instrumentor):
         use.look(optimizer, self.hub.tracker.index)
 
     def window_closed(self) -> None:
-        """Name what had no gradient."""
+        """Name the parameters without a gradient."""
         if not self._open:
             return
         self._open = False
@@ -146,6 +146,6 @@ class GradientUse(Instrumentor):
         observed.step_watchers = [*others, self._stepped] if wanted else others
 
     def recorded(self) -> dict[str, Any]:
-        """`gradients`: one entry per optimizer that stepped in the last window, those that lacked some first."""
+        """`gradients`: one entry per optimizer that stepped in the last window, those with missing gradients first."""
         uses = [use for use in getattr(self, "_uses", {}).values() if use.steps]
         return {"gradients": [use.record() for use in sorted(uses, key=lambda use: not use.missing)[:_MAX_OPTIMIZERS]]}

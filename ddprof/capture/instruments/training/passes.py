@@ -1,4 +1,4 @@
-"""Passes over data that a DistributedSampler shuffles: whether its order changes from one epoch to the next."""
+"""Passes over data that a DistributedSampler shuffles: does the order change from epoch to epoch?"""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SamplerPasses:
         self._passes: dict[int, _Passes] = {}
 
     def begins(self, loader: Any) -> None:
-        """A pass over a loader begins."""
+        """Handle the beginning of a pass over a loader."""
         sampler = distributed_sampler(loader)
         if sampler is None or not _is_shuffled_by_epoch(sampler):
             return
@@ -55,14 +55,14 @@ class SamplerPasses:
         found.begins(sampler, id(loader))
 
     def ends(self, iterator: Any) -> None:
-        """A loader has handed out its last batch."""
+        """Handle a loader's last batch."""
         sampler = distributed_sampler(iterator)
         found = None if sampler is None else self._passes.get(id(sampler))
         if found is not None:
             found.ends()
 
     def recorded(self, trains: int | None) -> list[dict[str, Any]]:
-        """For the sidecar; `trains`: id of the loader that feeds the training."""
+        """The record for the sidecar; `trains`: id of the loader that feeds the training."""
         return [
             {
                 "begun": passes.begun,

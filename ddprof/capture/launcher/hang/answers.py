@@ -41,13 +41,13 @@ def answers(folder: Path, request: int) -> dict[str, Answer]:
 
 
 def expected(folder: Path) -> set[str]:
-    """The ranks that run and can answer; of other hosts, all that have not ended in order."""
+    """The ranks that run and can answer; on other hosts, all that have not ended normally."""
     names = {path.name.removesuffix(RING_SUFFIX) for path in names_in(folder, RING_SUFFIX)}
     return {name for name in names if _may_run(name)}
 
 
 def local_processes(given: Mapping[str, Answer]) -> list[int]:
-    """The process ids of the ranks of this host that have just answered."""
+    """The process ids of this host's ranks that have just answered."""
     fields = [parse_stem(f"{name}.") for name in given]
     return [int(of["pid"] or 0) for of in fields if of is not None and of["host"] == host_label() and of["pid"]]
 

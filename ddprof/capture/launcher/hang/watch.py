@@ -106,8 +106,9 @@ class HangWatch:
             path.unlink(missing_ok=True)
 
     def tick(self) -> int | None:
-        """Look once. Returns a signal that is to end the job, if any. Raises OSError where the folder cannot be
-        written."""
+        """Check once. Returns a signal that is to end the job, if any. Raises OSError where the folder cannot be
+        written.
+        """
         now = time.monotonic()
         if self._ending_until:
             return self._end(now)
@@ -125,8 +126,9 @@ class HangWatch:
         return None
 
     def _went_on(self, by_steps: bool, now: float) -> None:
-        """A step has ended, or a rank has begun: how long the job takes until its ranks do is not counted. Ranks that
-        end take the records of their steps with them, which is neither."""
+        """Note that a step has ended or a rank has begun: start-up does not count as a hang. Ranks that end take their
+        step records along, which counts as neither.
+        """
         if self.found is not None and by_steps:
             say(f"steps go on again after {now - self._still_since:.0f} s: the job did not hang for good")
         self.found = None
@@ -184,7 +186,7 @@ class HangWatch:
         return None
 
     def _end(self, now: float) -> int | None:
-        """SIGTERM for the command, once its ranks of this host have written what they know and ended."""
+        """SIGTERM for the command, once its ranks of this host have written their state and ended."""
         if now < self._ending_until and any(map(runs_here, local_processes(self._before))):
             return None
         self._next, self._ending_until = math.inf, 0.0

@@ -92,6 +92,6 @@ class Nvml:
         return entry
 
     def _asked(self, query: str, *arguments: Any) -> bool:
-        """True where the library knows this query and answered it."""
+        """True where the library has this query and answered it."""
         function = getattr(self._library, query, None)
         return function is not None and function(*arguments) == 0

@@ -78,7 +78,7 @@ def _gpus(root: Path) -> list[dict[str, Any]]:
 
 
 def _network(root: Path) -> dict[str, dict[str, Any]]:
-    """Rates of the cards that are hardware, Mbit/s."""
+    """Rates of the physical network cards, Mbit/s."""
     cards = sorted((root / "class/net").glob("*/device"))
     return {
         card.parent.name: {"speed_mbit_s": _number(card.parent / "speed"), "numa_node": _number(card / "numa_node")}

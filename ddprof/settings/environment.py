@@ -1,4 +1,4 @@
-"""Settings that are environment variables: set by `ddprof run` before the command starts, looked up by the ranks."""
+"""Settings that are environment variables: `ddprof run` sets them before the command starts, the ranks read them."""
 
 from __future__ import annotations
 

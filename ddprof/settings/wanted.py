@@ -15,7 +15,7 @@ _PLACE = re.compile(r"(?P<file>[^\0]+):(?P<line>[1-9][0-9]{0,8})")
 
 @dataclass(frozen=True)
 class WantedFix:
-    """Settings that belong together: for one object all of them are applied, or none.
+    """Settings that belong together: an object gets all of them or none.
 
     `at`: "train.py:57", the line of the script that makes the object; "": every object that has these settings.
     """
@@ -26,7 +26,7 @@ class WantedFix:
     targets: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError on what no run could apply."""
+        """Raise ValueError on settings that no run could apply."""
         if not self.values:
             raise ValueError("a fix sets nothing")
         checked = {name: _checked(name, value) for name, value in self.values.items()}
@@ -58,7 +58,7 @@ class WantedFix:
 
 
 def shown(value: object) -> str:
-    """A value as it is typed."""
+    """A value as users type it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -105,7 +105,7 @@ def changes_numbers(fix: WantedFix) -> bool:
 
 
 def packed(fixes: Iterable[WantedFix]) -> str:
-    """For the way to the ranks; "" without any."""
+    """The fixes encoded for the ranks; "" without any."""
     rows = [[dict(fix.values), fix.at, fix.finding] for fix in fixes]
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 

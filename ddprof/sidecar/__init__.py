@@ -32,7 +32,7 @@ class RankDevice(Struct, frozen=True):
 
 
 class DdpSettings(Struct, frozen=True):
-    """DistributedDataParallel; MiB."""
+    """Settings of DistributedDataParallel; sizes in MiB."""
 
     bucket_cap_mb: Real | None = None
     first_bucket_mb: Real | None = None
@@ -58,7 +58,7 @@ class DeepSpeedSettings(Struct, frozen=True):
 
 
 class PipelineSettings(Struct, frozen=True):
-    """The pipeline schedule that runs: `stage_indices` are the stages of this rank, of `stages` of the job."""
+    """The running pipeline schedule: `stage_indices` are the stages of this rank, of `stages` of the job."""
 
     schedule: str | None = None
     stage_indices: tuple[Count, ...] = ()
@@ -67,7 +67,7 @@ class PipelineSettings(Struct, frozen=True):
 
 
 class OptimizerSettings(Struct, frozen=True):
-    """The optimizer; `fused` None: torch's own default."""
+    """Settings of the optimizer; `fused` None: torch's own default."""
 
     name: str | None = field(name="class", default=None)
     fused: bool | None = None
@@ -83,14 +83,14 @@ class ModelParameters(Struct, frozen=True):
 
 
 class PrecisionSettings(Struct, frozen=True):
-    """Number formats of matrix products, and threads that compute one operator on the CPU."""
+    """Number formats of matrix products, and threads per operator on the CPU."""
 
     float32_matmul_precision: str | None = None
     num_threads: Whole | None = None
 
 
 class Processors(Struct, frozen=True):
-    """CPUs that the process may use (how many, and which: "0-3,8"), and ranks of its host that share them."""
+    """CPUs of the process (number, and list: "0-3,8"), and ranks of its host that share them."""
 
     usable: Whole | None = None
     local_ranks: Rank | None = None
@@ -110,7 +110,7 @@ class SamplerSettings(Struct, frozen=True):
 
 
 class LoaderSettings(Struct, frozen=True):
-    """The DataLoader that feeds the optimizer."""
+    """Settings of the DataLoader that feeds the optimizer."""
 
     num_workers: Whole | None = None
     prefetch_factor: Whole | None = None
@@ -154,7 +154,7 @@ class FedBatch(Struct, frozen=True, gc=False):
 
 
 class Fetch(Struct, frozen=True, gc=False):
-    """One batch as it was fetched, in a worker or (worker None) in the training process. 0: not recorded."""
+    """One fetched batch, from a worker or (worker None) the training process. 0: not recorded."""
 
     dur_ns: Count
     worker: Whole | None = None
@@ -172,13 +172,15 @@ class GradientReady(Struct, frozen=True, gc=False):
 
 
 class ReadyGradients(Struct, frozen=True):
-    """The gradients of one step, in the order in which they came."""
+    """The gradients of one step, in order of arrival."""
 
     parameters: tuple[GradientReady, ...] = ()
 
 
 class AllocatorCounts(Struct, frozen=True):
-    """CUDA's caching allocator: how often it found no memory, gave its cache back to the driver and tried again."""
+    """Counts of CUDA's caching allocator: failed allocations, after which it returned its cache to the driver and tried
+    again.
+    """
 
     retries: Whole | None = None
     peak_allocated_bytes: Whole | None = None  # over the whole run, as the next
@@ -206,7 +208,7 @@ class StepTimes(Struct, frozen=True, gc=False):
 
     @property
     def length_ns(self) -> int | None:
-        """From start to end; None where that is not known."""
+        """Length of the step, ns; None where it is not known."""
         return None if self.span_ns is None else self.span_ns[1] - self.span_ns[0]
 
 
@@ -220,15 +222,16 @@ class TracedWindow(Struct, frozen=True):
 
 
 class ThreadTime(Struct, frozen=True):
-    """A thread that the script started, and its time on a CPU."""
+    """A thread that the script started, and its CPU time."""
 
     name: str = ""
     cpu_ns: Whole = 0
 
 
 class CpuTime(Struct, frozen=True):
-    """Time of a rank's process: passed, on a CPU (the training thread), and ready to run without a CPU. `beside`: the
-    script's own threads that compute at least half as long as the training thread."""
+    """Time of a rank's process: elapsed, on a CPU (the training thread), and ready to run without a CPU. `beside`: the
+    script's own threads that compute at least half as long as the training thread.
+    """
 
     dur_ns: Count
     cpu_ns: Whole = 0
@@ -237,7 +240,7 @@ class CpuTime(Struct, frozen=True):
 
 
 class CpuWaits(Struct, frozen=True):
-    """Waiting for a CPU in each trace window, and from the first of them to the end of the run."""
+    """Waiting for a CPU in each trace window, and from the first window to the end of the run."""
 
     windows: tuple[CpuTime, ...] = ()
     run: CpuTime | None = None
@@ -297,7 +300,9 @@ class Topology(Struct, frozen=True):
 
 
 class GpuTally(Struct, frozen=True):
-    """One GPU over the run, sampled once a second; all but `busy_samples` is over the samples in which it was busy."""
+    """One GPU over the run, sampled once a second; all fields but `busy_samples` count only samples in which it was
+    busy.
+    """
 
     index: Whole | None = None  # of nvidia-smi
     uuid: str | None = None
@@ -316,7 +321,7 @@ class HostHardware(Struct, frozen=True):
 
 
 class StepMedians(Struct, frozen=True):
-    """Medians of a rank's steps outside trace windows, phase by phase; `rest_ns`: outside all of these phases."""
+    """Medians of a rank's steps outside trace windows, phase by phase; `rest_ns`: outside all phases."""
 
     step_ns: Count
     data_ns: Count = 0
@@ -334,7 +339,7 @@ class RankEnd(Struct, frozen=True):
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):
-    """Everything about one rank. `fetching` and `hardware` come from other files of the run folder."""
+    """Everything known of one rank. `fetching` and `hardware` come from other files of the run folder."""
 
     schema: str | None = None
     state: str = ""  # "running", "exit", "crash", "killed"
@@ -388,7 +393,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
 
     @property
     def loader(self) -> LoaderSettings:
-        """The DataLoader's settings, empty where none was seen."""
+        """Settings of the training's DataLoader, empty where none was seen."""
         return self.dataloader or LoaderSettings()
 
     def with_fetching(self, fetching: TimedFetches) -> Sidecar:

@@ -10,7 +10,7 @@ from ddprof.sidecar.bounded import Count, Real, Whole
 
 
 class MadeLine(Struct, frozen=True):
-    """A line of the script that makes objects of a kind; `trains`: the loader that feeds the optimizer."""
+    """A line of the script that creates objects of a kind; `trains`: it creates the loader that feeds the optimizer."""
 
     object: str
     file: str
@@ -20,8 +20,9 @@ class MadeLine(Struct, frozen=True):
 
 
 class SettingOutcome(Struct, frozen=True):
-    """One setting of one kind of object, made in one place. `before`: the value that the script gives it there; `why`
-    it was not applied, "" where it was."""
+    """One setting of objects of one kind made in one place. `before`: the script's own value there; `why` it was not
+    applied, "" where it was.
+    """
 
     setting: str
     value: bool | Whole | Real | str

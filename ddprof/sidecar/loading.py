@@ -17,7 +17,7 @@ class FetchSpan(Struct, frozen=True, gc=False, array_like=True):
 
 
 class WorkerLine(Struct, frozen=True):
-    """A line of the script in which the workers of a rank were seen while they fetched: `share` of these samples.
+    """A line of the script in which a rank's workers were sampled during fetches: `share` of these samples.
 
     `call`: what they call there and wait in ("flock", "recv"), `kind` what that is: "lock", "network" or "database";
     both None where it is none of these, or not known.

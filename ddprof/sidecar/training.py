@@ -25,7 +25,7 @@ class CodeLine(Struct, frozen=True):
 
 
 class ReplicatedModel(Struct, frozen=True):
-    """A model that ranks may hold copies of: columns with one entry per tensor, buffers after parameters.
+    """A model with possible copies on other ranks: columns with one entry per tensor, buffers after parameters.
 
     `kind` "ddp", or "module": what optimizers update outside any wrapper. `checksums`: eight digits per tensor.
     """
@@ -55,7 +55,7 @@ class ReplicaState(Struct, frozen=True):
 
 
 class BatchNorms(Struct, frozen=True):
-    """Batch normalisation layers of a model that take their statistics from this rank's batch alone."""
+    """Batch normalisation layers of a model with statistics from this rank's batch alone."""
 
     layers: Count = 0
     name: str | None = field(name="class", default=None)
@@ -64,7 +64,7 @@ class BatchNorms(Struct, frozen=True):
 
 
 class WithoutGradient(Struct, frozen=True):
-    """A parameter that had no gradient in `steps`; `never`: in no step of the window or later, and no state either."""
+    """A parameter that had no gradient in `steps`; `never`: in no step of the window or later, and without state."""
 
     name: str
     elements: Count = 0
@@ -85,7 +85,7 @@ class OptimizerGradients(Struct, frozen=True):
 
 
 class ShuffledPasses(Struct, frozen=True):
-    """Passes over the data of a sampler that shuffles; `repeated`: in the very order of a whole pass before."""
+    """Passes over a shuffling sampler's data; `repeated`: those in the exact order of an earlier whole pass."""
 
     begun: Count = 0
     ended: Count = 0

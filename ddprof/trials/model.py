@@ -22,8 +22,9 @@ class Predicted(Struct, frozen=True):
 
 
 class TrialCandidate(Struct, frozen=True):
-    """Settings of one object that are tried together. `group`: of those that exclude each other, values of one thing;
-    `is_variant`: another value than the finding suggests; `changes_numbers`: they compute in another precision."""
+    """Settings of one object, tried together. `group`: candidates that exclude each other, as values of one setting;
+    `is_variant`: another value than the finding suggests; `changes_numbers`: they compute in another precision.
+    """
 
     name: str
     group: str
@@ -79,7 +80,7 @@ class RunPlan(Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """Steps after which a run is ended."""
+        """Number of steps after which a run is ended."""
         return self.warm_up + self.timed
 
 

@@ -1,4 +1,4 @@
-"""Is a job faster with a setting? A sequential test on pairs of runs, one with and one without, one after the other.
+"""A sequential test on pairs of runs, with and without a setting, one after the other: is the job faster with it?
 
 The unit is the run, not the step: steps of one run share its machine, its moment and its memory layout, and what varies
 from run to run would pass for a gain. Of each pair the logarithm of the ratio of the two step times is kept: what slows

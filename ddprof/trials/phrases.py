@@ -46,7 +46,7 @@ def predicted_words(predicted: Predicted | None) -> str:
 
 
 def measured_words(measured: MeasuredGain, predicted: Predicted | None) -> str:
-    """A measured gain beside what was predicted."""
+    """A measured gain beside the predicted one."""
     against = f"; predicted {predicted_words(predicted)}" if predicted is not None else ""
     return f"measured {format_share(measured.share)} ({interval_words(measured)}){against}"
 

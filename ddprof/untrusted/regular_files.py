@@ -18,7 +18,7 @@ _OTHER_KINDS = {
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A regular file for reading. Raises OSError for anything else, without waiting for who would write a pipe."""
+    """A regular file for reading. Raises OSError for anything else; never waits for the writer of a pipe."""
     with ExitStack() as unless_regular:
         file = unless_regular.enter_context(open(path, "rb", opener=_without_waiting))
         mode = os.fstat(file.fileno()).st_mode

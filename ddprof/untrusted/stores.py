@@ -90,7 +90,7 @@ def refusals() -> int:
 
 
 def remote_file(system: Any, info: Mapping[str, Any]) -> RemoteFile:
-    """A file, from what its driver lists of it."""
+    """A file, from its driver's listing."""
     tag, written = _first(info, _TAGS), _first(info, _TIMES)
     size_bytes = int(info.get("size") or 0)
     stamp = "" if tag is None and written is None else f"{size_bytes} {tag} {written}"

@@ -54,7 +54,7 @@ class Answers:
         return bounded(json.dumps(found, indent=1))
 
     def what_if(self, path: str, settings: Sequence[str], now: Sequence[str]) -> str:
-        """The step with settings changed, with its range, and what bounds it then. `now`: its own settings."""
+        """The step with settings changed, its range, and what bounds it then. `now`: the run's own settings."""
         if not settings:
             raise UsageError("settings: want at least one, as num_workers=4 or compute=1.3@5")
         stated = parse_now({key: value for key, _, value in (text.partition("=") for text in now)})
@@ -112,8 +112,7 @@ def explain(identifier: str) -> str:
 
 
 def bounded(text: str) -> str:
-    """The text without secrets, cut where it is longer than an assistant should be given, with how much was left
-    out."""
+    """The text without secrets, truncated to a length fit for an assistant, with the number of characters left out."""
     text = masked(text)
     if len(text) <= MOST_CHARACTERS:
         return text

@@ -1,4 +1,4 @@
-"""The server: tools that read, and nothing that writes. Made with the official `mcp` package."""
+"""The server: tools that only read, made with the official `mcp` package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 
 
 def _listed(stated: Stated) -> list[str]:
-    """Settings as KEY=VALUE, however they came."""
+    """Settings as a list of KEY=VALUE, from a list or an object."""
     return stated if isinstance(stated, list) else [f"{key}={value}" for key, value in stated.items()]
 
 

@@ -31,7 +31,7 @@ StepOf = Callable[[Report], float | None]  # by the timers of the whole run wher
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run. `change`: "slower" or "faster" at a change point, "other" where another kind of job begins, else "".
+    """One run. `change`: "slower" or "faster" at a change point, "other" at the first of another kind of job, else "".
 
     `change_us`: of the step against the run before it, or against the run named `since`, from which on it crept; None
     for the first of its kind. `why`: the cause that changed most, or what differs, in words.
@@ -46,7 +46,7 @@ class PastRun:
 
 
 def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
-    """Entries by time, those of unknown time first, in the order given; runs without a measured step are left out."""
+    """Entries by time (unknown times first), then in the given order, without runs whose step was not measured."""
     measured = [(name, report) for name, report in named if _traced_us(report) > 0]
     by_timers = all(timed_step_us(report) for _, report in measured)
     ordered = sorted(measured, key=lambda pair: pair[1].run.started_unix_s or 0.0)
@@ -61,7 +61,7 @@ def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
 
 
 def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_of: StepOf) -> PastRun:
-    """The run after those `since` the last change point, of so many `runs` in all; `step_of`: us of a run."""
+    """The run that follows those `since` the last change point, of `runs` in all; `step_of`: us of a run."""
     if not since:
         return PastRun(report, name)
     comparison = compare(since[-1].report, report)
@@ -96,7 +96,7 @@ def _crept_us(steps_us: Sequence[float], tail: float) -> float:
 
 
 def _cause_words(comparison: Comparison) -> str:
-    """The cause that changed most in the direction of the step, with its change."""
+    """The cause with the largest change in the direction of the step, and its change."""
     change_us = comparison.step.change_us
     leading = next((d for d in comparison.causes if d.change_us * change_us > 0 and d.outcome != "same"), None)
     return "" if leading is None else leading.name

@@ -1,4 +1,4 @@
-"""The page History: how the step went from run to run, and where it changed."""
+"""The page History: the step from run to run, and its changes."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def when_words(unix_s: float | None) -> str:
 
 
 def commit_words(entry: PastRun) -> str:
-    """The commit, as short as people write it."""
+    """The commit's usual short form."""
     return entry.report.run.commit[:10] or NOT_RECORDED
 
 

@@ -1,4 +1,4 @@
-"""`ddprof verify`: a prediction against the run that was made with the change."""
+"""`ddprof verify`: a prediction against a run with the change made."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COMPUTE_FINDINGS = ("straggler.", "compute.", "pipeline.", HOST_LAUNCH_BOUND)
 
 
 class CommandAfterDashes(click.Command):
-    """A command that keeps what stands after `--` apart: the job to run, not an argument."""
+    """A click command that keeps the words after `--` apart: the job to run, not arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments as click does, up to the job's command."""
@@ -118,7 +118,7 @@ def command(
 
 
 def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str]) -> dict[str, Any]:
-    """The prediction for settings: its numbers, the kinds of change, and the findings whose fix they are."""
+    """The prediction for settings: its numbers, the kinds of change, and the findings with these settings as a fix."""
     from ddprof.analyzers.settings.knobs import parse_setting
     from ddprof.analyzers.settings.predict import predict
     from ddprof.analyzers.settings.present import parse_now, present

@@ -1,4 +1,4 @@
-"""This host: its cores, the memory that loader workers share, its GPUs, and where a run would be written."""
+"""This host: its cores, the memory that loader workers share, its GPUs, and the place of a run's files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "beegfs", "wekafs", "cifs", 
 
 
 def machine(out: Path) -> Iterator[Provision]:
-    """Checks of this host; `out` is where `ddprof run` would write."""
+    """Checks of this host; `out` is the output folder of `ddprof run`."""
     yield _cores()
     if _SHARED_MEMORY.is_dir():
         yield _shared_memory(shutil.disk_usage(_SHARED_MEMORY).total)
@@ -39,7 +39,7 @@ def _cores() -> Provision:
 
 
 def _quota(file: Path) -> float | None:
-    """Cores' worth of time that the control group may use; None where it is not limited."""
+    """CPU time that the control group may use, in cores; None where it is not limited."""
     try:
         allowed, period = file.read_text().split()
         return None if allowed == "max" else int(allowed) / int(period)

@@ -1,4 +1,4 @@
-"""One part of an installation, and whether it works."""
+"""One part of an installation, and its state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class State(enum.Enum):
-    """Works; is missing, and ddprof can do less; or cannot be found out here."""
+    """It works; it is missing, so that ddprof can do less; or its state cannot be determined here."""
 
     OK = "ok"
     MISSING = "missing"

@@ -47,7 +47,7 @@ print("\\n" + json.dumps(found))
 
 
 def training(python: str) -> Iterator[Provision]:
-    """Checks of the interpreter that trains."""
+    """Checks of the interpreter that runs the training."""
     try:
         done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -78,7 +78,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class WorkerEvidence:
-    """A loader worker of a rank: where it was when it was seen last, innermost frame first."""
+    """A loader worker of a rank: the stack in which it was seen last, innermost frame first."""
 
     worker: int
     seen_ns: int

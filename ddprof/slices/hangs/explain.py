@@ -30,8 +30,8 @@ def failed_job(folder: str) -> Hang | None:
 
 
 def _judged(gathered: Gathered) -> Hang:
-    """The verdict on what was gathered. Of a job without an end in order, whose ranks all had one, `after`: the records
-    are written as the interpreter begins to end, and what comes then leaves none.
+    """The verdict on the evidence. Its cause is `after` where all ranks ended normally but the job did not: records are
+    written when the interpreter begins to end, and later failures leave none.
     """
     hang = judge(gathered.ranks, gathered.hang_seen)
     ends, job = [e.ending for e in gathered.ranks], gathered.end

@@ -44,7 +44,7 @@ class Stuck:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """All ranks that it waits for or holds."""
+        """All ranks that it waits for or blocks."""
         return tuple(sorted({*self.entered, *self.missing, *self.unseen}))
 
 
@@ -81,7 +81,7 @@ class RankRow:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A loader worker that makes a batch and does not end: its line."""
+    """A loader worker that does not finish its batch, with its line."""
 
     worker: int
     frame: StackFrame
@@ -89,7 +89,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class Hang:
-    """The verdict. `ranks`: those that it begins with. `waiting`: those that wait because of them."""
+    """The verdict. `ranks`: those at fault. `waiting`: those that wait because of them."""
 
     kind: str
     sentence: str

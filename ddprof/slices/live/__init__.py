@@ -1,4 +1,4 @@
-"""A job that still runs: who is behind, a trace window on demand, an end of capture, and the page Live."""
+"""A running job: late ranks, a trace window on demand, an end of capture, and the page Live."""
 
 from ddprof.slice import Command, Slice
 

@@ -1,4 +1,4 @@
-"""The ranks of a job that still runs."""
+"""The ranks of a running job."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ddprof.slices.memory.format import FORMAT
 
 
 def _claims(paths: Sequence[str]) -> Sequence[Source]:
-    """Snapshots have no steps, and are answered where all paths are files of them."""
+    """True where all paths are snapshot files, which have no steps and get an answer of their own."""
     if not all(os.path.isfile(path) and _begins_as_pickle(path) for path in paths):
         return ()
     sources = files_of(list(paths), FORMAT.name)

@@ -78,7 +78,7 @@ def _of_frame(frame: CodeFrame) -> str:
 
 
 def line_of(stack: tuple[CodeFrame, ...]) -> CodeFrame | None:
-    """The innermost frame that is no library's; of a stack without one, autograd's node or else the innermost frame of
+    """The innermost frame outside libraries; of a stack without one, autograd's node or else the innermost frame of
     Python. None where the stack has neither.
     """
     python = [frame for frame in stack if frame.file.endswith(".py")]

@@ -1,4 +1,4 @@
-"""A memory snapshot: the peak of each device by category and by line, and how it came to it."""
+"""A memory snapshot: the peak of each device by category and by line, and memory over time."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _shares(size: Array, purpose: Array) -> tuple[Share, ...]:
 
 
 def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) -> tuple[tuple[Line, ...], int]:
-    """The lines that hold most, and what no line is known of or what other lines hold."""
+    """The lines with most bytes, and the bytes of all other and unknown lines."""
     size, stack, purpose = replayed.blocks.size_bytes[live], replayed.stack[live], purpose[live]
     at = {row: categories.line_of(snapshot.stacks[row]) for row in np.unique(stack).tolist() if row != NO_STACK}
     held: dict[CodeFrame, list[int]] = {}
@@ -129,7 +129,7 @@ def _failures(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) ->
 
 
 def _times(history: DeviceHistory) -> tuple[Array, bool]:
-    """Since the first event, before it and after each; the events' numbers where one has no time."""
+    """Times from the first event, before it and after each; event numbers where an event has no time."""
     at = history.events["at_us"]
     if not len(at) or (at == NULL).any():
         return np.arange(len(at) + 1), False
@@ -138,7 +138,7 @@ def _times(history: DeviceHistory) -> tuple[Array, bool]:
 
 
 def _curve(at: Array, replayed: Replayed) -> MemoryCurve:
-    """At most CURVE_POINTS points, each the largest of those that it stands for: no peak is lost."""
+    """At most CURVE_POINTS points, each the largest of those it replaces, so that no peak is lost."""
     cuts = np.unique(np.linspace(0, len(at), CURVE_POINTS + 1).astype(np.int64))[:-1]
     curves = (np.maximum.reduceat(values, cuts) for values in (replayed.held_bytes, replayed.reserved_bytes))
     held, reserved = (tuple(values.tolist()) for values in curves)
@@ -156,7 +156,9 @@ def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
 
 
 def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tuple[str, ...]:
-    """Sentences; none where nothing is supported. `apart`: (trapped, empty) bytes at the peak, None if not known."""
+    """Sentences of advice, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if not
+    known.
+    """
     saved = next((failure for failure in failures if _would_fit(failure)), None)
     if saved is not None and saved.trapped_bytes is not None:
         return (

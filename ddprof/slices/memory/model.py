@@ -21,7 +21,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Line:
-    """Bytes held at the peak that one line allocated. `category`: the one of most of them."""
+    """Bytes that one line allocated and that were held at the peak. `category`: that of most of them."""
 
     frame: CodeFrame
     size_bytes: int
@@ -53,7 +53,7 @@ class MemoryCurve:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """One device at its fullest. `at_us`: from the first event, None without times.
+    """One device at its peak. `at_us`: from the first event, None without times.
 
     `shares` and `lines` are largest first; the shares sum to `held_bytes`, `lines` and `lineless_bytes` too.
     `reserved_bytes` is at that moment, `most_reserved_bytes` at any. `trapped_bytes`: free pieces of segments in use at
@@ -85,7 +85,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class SnapshotMemory:
-    """One file."""
+    """Memory of one snapshot file, device by device."""
 
     path: str
     devices: tuple[DeviceMemory, ...]

@@ -1,4 +1,4 @@
-"""One device's events replayed: what was held and reserved after each, and in which blocks and segments."""
+"""Replay of one device's events: bytes held and reserved after each, and their blocks and segments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Replayed:
 
 
 def replay(history: DeviceHistory) -> Replayed:
-    """Exact where all events since the first are there; frees without an allocation were held before it."""
+    """The replayed memory. It is exact where all events since the first are present; frees without an allocation belong
+    to blocks held before it.
+    """
     events, count = history.events, len(history.events)
     action = events["action"]
     freeing = Action.FREE_COMPLETED if (action == Action.FREE_COMPLETED).any() else Action.FREE_REQUESTED
@@ -60,7 +62,7 @@ def replay(history: DeviceHistory) -> Replayed:
 
 
 def _with(blocks: Blocks, untouched: Table, count: int) -> Blocks:
-    """Also what no event names: there before the first and after the last."""
+    """The blocks, with those that no event names: present before the first event and after the last."""
     return Blocks(
         np.concatenate((blocks.address, untouched["address"])),
         np.concatenate((blocks.size_bytes, untouched["size_bytes"])),
@@ -71,7 +73,7 @@ def _with(blocks: Blocks, untouched: Table, count: int) -> Blocks:
 
 
 def _reserved(history: DeviceHistory) -> Array:
-    """From the segments at the end backwards."""
+    """Reserved bytes after each event, from the segments at the end backwards."""
     action, size = history.events["action"], history.events["size_bytes"]
     more = np.isin(action, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP))
     less = np.isin(action, (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP))

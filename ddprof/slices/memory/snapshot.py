@@ -81,7 +81,7 @@ class DeviceHistory:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One file. `stacks`: innermost frame first. `settings`: of the allocator, as recorded."""
+    """One snapshot file. `stacks`: innermost frame first. `settings`: of the allocator, as recorded."""
 
     path: str
     devices: tuple[DeviceHistory, ...]

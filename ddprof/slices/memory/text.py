@@ -15,7 +15,7 @@ SHOWN_LINES = 8
 
 
 def render_memory(files: Sequence[SnapshotMemory]) -> str:
-    """Plain characters, ending in a newline."""
+    """The memory report as plain characters, ending in a newline."""
     lines: list[str] = []
     for file in files:
         lines += [f"Memory snapshot {file.path}", ""]
@@ -73,7 +73,7 @@ def fragmentation_words(told: DeviceMemory) -> str:
 
 
 def failure_words(failure: OutOfMemory) -> str:
-    """One allocation that failed."""
+    """Sentence on one failed allocation."""
     when = "" if failure.at_us is None else f" after {format_us(failure.at_us)}"
     where = "" if failure.frame is None else f" at {frame_words(failure.frame)}"
     return (
@@ -84,7 +84,7 @@ def failure_words(failure: OutOfMemory) -> str:
 
 
 def frame_words(frame: CodeFrame) -> str:
-    """File without its folders, line and function; autograd's node alone."""
+    """File name, line and function of a frame; for autograd its node alone."""
     if not frame.file:
         return f"{frame.function} (autograd)"
     name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""`ddprof plan`: the best value of a setting, with the curve it was read from, and the best layout over devices."""
+"""`ddprof plan`: the best value of a setting with its curve, and the best layout over devices."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readi
 @command.command("loader")
 @_of_a_run
 def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
-    """Plan num_workers and prefetch_factor from what a batch costs."""
+    """Plan num_workers and prefetch_factor from the cost of a batch."""
     from ddprof.analyzers.settings.loader import plan_loader
 
     loaded, present = _loaded(run, now, reading)
@@ -197,7 +197,7 @@ def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]
 
 
 def _flat_words(curve: SettingCurve) -> str:
-    """The values as good as the best: a range where they follow one another, else a list."""
+    """The values as good as the best: consecutive ones as a range, others as a list."""
     flat = [point.value for point in curve.flat]
     at = [i for i, point in enumerate(curve.points) if point.value in flat]
     if len(flat) > 2 and at[-1] - at[0] == len(at) - 1:

@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """DDP, ZeRO-1, FSDP, HSDP, with the degrees."""
+        """Name of the sharding (DDP, ZeRO-1, FSDP, HSDP) with the degrees."""
         kinds = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP / ZeRO-3"}
         kind = "HSDP" if self.sharding == "zero3" and self.shard < self.data else kinds[self.sharding]
         parts = [f"TP {self.tensor}"] * (self.tensor > 1) + [f"PP {self.pipeline}"] * (self.pipeline > 1)
@@ -65,12 +65,12 @@ class Estimate:
 
     @property
     def memory_bytes(self) -> float:
-        """State and activations."""
+        """Bytes of state and activations."""
         return self.state_bytes + self.activation_bytes
 
 
 def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: float = EFFICIENCY) -> Estimate:
-    """The cost of a layout for `batch` sequences a step. Every sum is over one device."""
+    """The cost of a layout for `batch` sequences a step. Every sum is per device."""
     model = layout.tensor * layout.pipeline
     microbatches = max(1, batch // (layout.data * layout.micro))
     stage_layers = shape.layers / layout.pipeline
@@ -126,14 +126,18 @@ def _compute_s(shape: Shape, on: Cluster, layout: Layout, microbatches: int, eff
 
 
 def _tensor_s(shape: Shape, on: Cluster, layout: Layout, stage_layers: float) -> float:
-    """Two all-reduces a layer in forward and two in backward; recomputing makes forward's again."""
+    """Time (s) of tensor parallelism: two all-reduces a layer in forward and two in backward; recomputing repeats
+    forward's.
+    """
     size = 2.0 * shape.seq * layout.micro * shape.hidden
     calls = 6.0 if layout.recompute == "full" else 4.0
     return calls * stage_layers * on.reduce_s(size, layout.tensor, on.per_node)
 
 
 def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
-    """Activations to the next stage and gradients back, each tensor rank its part, once per chunk; half is hidden."""
+    """Time (s) of pipeline messages: activations to the next stage and gradients back, once per chunk and split over
+    tensor ranks; half is hidden.
+    """
     if layout.pipeline == 1:
         return 0.0
     size = 2.0 * shape.seq * layout.micro * shape.hidden / layout.tensor

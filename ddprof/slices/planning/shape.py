@@ -18,7 +18,7 @@ RECOMPUTE = ("none", "selective", "full")
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder: `params` counts everything; `seq` tokens a sequence; fused attention keeps no score matrix."""
+    """A decoder: `params` is the total; `seq` tokens a sequence; fused attention stores no score matrix."""
 
     params: float
     layers: int
@@ -48,7 +48,9 @@ class Shape:
         return self.model_flops() + again
 
     def layer_activation_bytes(self, micro: int, tensor: int, recompute: str) -> float:
-        """Kept by one layer for one microbatch of `micro` sequences, per rank; sequence parallel with tensor ranks."""
+        """Activation bytes of one layer for one microbatch of `micro` sequences, per rank; sequence parallel with
+        tensor ranks.
+        """
         base = float(self.seq) * micro * self.hidden
         if recompute == "full":
             return 2.0 * base / tensor
@@ -59,7 +61,7 @@ class Shape:
 
 
 def state_bytes(params: float, sharding: str, ranks: int, optimizer_bytes: float = ADAM_BYTES) -> float:
-    """Parameters, gradients and optimizer state per rank under "ddp", "zero1", "zero2", "zero3" (= FSDP).
+    """Bytes of parameters, gradients and optimizer state per rank under "ddp", "zero1", "zero2", "zero3" (= FSDP).
 
     ZeRO's Psi x (2 + 2 + K), each part divided by `ranks` where the stage shards it.
     """

@@ -1,4 +1,4 @@
-"""Trackers as where `ddprof report --to` and `ddprof run --log-to` send a run."""
+"""Trackers as destinations of `ddprof report --to` and `ddprof run --log-to`."""
 
 from __future__ import annotations
 

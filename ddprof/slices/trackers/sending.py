@@ -35,7 +35,7 @@ class TrackedRun(Protocol):
         """Place to look at it: a URL, or the folder that it was written to."""
 
     def log(self, content: Content, step: int) -> None:
-        """Write it, as of this training step."""
+        """Log the content at this training step."""
 
     def close(self) -> None:
         """Wait until everything is written. A run that the training script opened stays open."""
@@ -54,7 +54,7 @@ class Sending:
                 self._open[target.tracker] = opened
 
     def log(self, content: Content, step: int = 0) -> None:
-        """To every tracker that still takes it."""
+        """Log to every tracker that still works."""
         for name, run in list(self._open.items()):
             self._attempt(name, partial(run.log, content, step))
 

@@ -21,7 +21,7 @@ SYNTAX = "|".join(TRACKERS) + "[:PLACE]"
 
 @dataclass(frozen=True)
 class Target:
-    """A tracker, and the project, experiment or folder in it; "" where its own settings or the default choose."""
+    """A tracker, and the project, experiment or folder in it; "" leaves the choice to the tracker's own settings."""
 
     tracker: str
     place: str = ""

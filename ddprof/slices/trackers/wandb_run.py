@@ -38,13 +38,13 @@ class WandbRun:
 
     @property
     def link(self) -> str:
-        """The run's page; of an offline run its folder, which `wandb sync` uploads."""
+        """The run's page; for an offline run its folder, which `wandb sync` uploads."""
         if self._run.settings.mode in ("offline", "dryrun"):
             return f"{self._run.settings.sync_dir} (wandb sync uploads it)"
         return str(self._run.url or "")
 
     def log(self, content: Content, step: int) -> None:
-        """Numbers as history and summary, sentences as summary, the report as an artifact."""
+        """Log numbers as history and summary, sentences as summary, the report as an artifact."""
         if content.numbers:
             self._run.log({**content.numbers, "ddprof/training_step": step})
         for key, text in content.words.items():
@@ -66,8 +66,9 @@ class WandbRun:
 
 
 def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of the library for a writer that is not the training script: its console, code, packages and
-    machine are no part of the experiment."""
+    """Settings of the library for a writer other than the training script: its console, code, packages and machine are
+    no part of the experiment.
+    """
     quiet: dict[str, Any] = {"silent": True, "console": "off", "disable_git": True, "save_code": False}
     quiet |= {"x_disable_stats": True, "x_disable_meta": True, "x_save_requirements": False}
     if not shared or environment.get("WANDB_MODE", "online") != "online":
@@ -76,5 +77,5 @@ def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def artifact_name(name: str) -> str:
-    """W&B takes letters, digits and `-_.` in names of artifacts."""
+    """An artifact name in W&B's letters, digits and `-_.`."""
     return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)[:100] or "run"

@@ -12,7 +12,7 @@ DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
 
 @dataclass(frozen=True)
 class LoggedIteration:
-    """One line about iterations: the time of one, the mean since the last such line where `every` is above 1."""
+    """One line about iterations: the time of one, or with `every` above 1 the mean since the last such line."""
 
     number: int
     mean_ms: float
@@ -111,7 +111,7 @@ class IterationSummary:
 
 @dataclass(frozen=True)
 class TimerRow:
-    """One timer, typical of an iteration: `depth` 0 is no part of another, and only such rows can be added up.
+    """One timer in a typical iteration. Only rows of `depth` 0, which are part of no other, can be added up.
 
     `share`: of the iteration or, where the log states no time of one, of the outermost timers.
     """
@@ -155,7 +155,7 @@ class LogFinding:
 
 @dataclass(frozen=True)
 class LogReport:
-    """The reading of one log: sentence, tables, findings, what could not be judged and why."""
+    """The reading of one log: sentence, tables, findings, and the checks that were not possible with their reasons."""
 
     log: TrainingLog
     sentence: str

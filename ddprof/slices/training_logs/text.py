@@ -100,7 +100,9 @@ def _calls(rows: Sequence[CallRow]) -> Iterator[str]:
 
 
 def _table(cells: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The first column to the left, numbers to the right; one of numbers alone is all to the right."""
+    """A table with the first column left-aligned and numbers right-aligned; a table of numbers alone is
+    right-aligned.
+    """
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         first = row[0].ljust(widths[0])

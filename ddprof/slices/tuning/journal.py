@@ -39,7 +39,7 @@ Runner = Callable[[TrialOrder, Callable[[], None]], Trial]
 
 
 class TrialJournal:
-    """The state in its folder, and the way to one more run."""
+    """The state in its folder, and the means to make one more run."""
 
     def __init__(self, folder: Path, state: TuneState, runner: Runner, watcher: TrialWatcher) -> None:
         self.folder = folder
@@ -49,11 +49,11 @@ class TrialJournal:
         self._asked = 0
 
     def baseline(self, label: str = BASELINE, window: Window | None = None, plan: RunPlan | None = None) -> Trial:
-        """A run of the command as it is."""
+        """Run the unchanged command."""
         return self._run(label, (), window, plan)
 
     def trial(self, settings: Sequence[TrialCandidate]) -> Trial:
-        """A run with these candidates applied; the command as it is without any."""
+        """Run the command with these candidates applied; unchanged without any."""
         return self._run(label_of(settings), tuple(settings), None, None)
 
     def _run(

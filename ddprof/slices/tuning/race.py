@@ -1,4 +1,4 @@
-"""Candidates against one base, in rounds: who has clearly lost is not run again, so time goes where it is undecided."""
+"""A race of candidates against one base, in rounds: clear losers drop out, so that time goes to the undecided."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BLOCK = 3  # candidates that share one run of the base, which is then at most t
 
 @dataclass
 class Entry:
-    """Settings that are tried on top of a base. `logs`: by round, log(step with / step of the base beside it)."""
+    """Settings tried on top of a base. `logs`: by round, log(step with / step of the base beside it)."""
 
     settings: tuple[TrialCandidate, ...]
     error: float = ERROR
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def candidate(self) -> TrialCandidate:
-        """The one that is added to the base."""
+        """The candidate that is added to the base."""
         return self.settings[-1]
 
     @property
@@ -52,12 +52,12 @@ class Entry:
 
     @property
     def gain(self) -> Gain | None:
-        """Saving of the base's step."""
+        """Saving as a share of the base's step."""
         return gain(self.pairs, self.error)
 
 
 class Race:
-    """Entries of one base, run in rounds on one journal."""
+    """A race of entries against one base, in rounds on one journal."""
 
     def __init__(
         self, journal: TrialJournal, base: Sequence[TrialCandidate], entries: Sequence[Entry], allow_numerics: bool
@@ -101,8 +101,9 @@ class Race:
         return [entry for entry in self.entries if entry.state == OPEN]
 
     def _one_round(self, entries: Sequence[Entry], reserve: int) -> bool:
-        """One run of each, in blocks around a run of the base; odd rounds the other way round. Where the budget is
-        short, of those alone that are ahead. False where it allows for none."""
+        """Run each entry once, in blocks around a run of the base, odd rounds in reverse order. A short budget runs
+        only those ahead. False where it allows none.
+        """
         entries = self._within_budget(entries, reserve)
         number, self._round = self._round, self._round + 1
         for start in range(0, len(entries), _BLOCK):
@@ -165,7 +166,7 @@ _MOST_BASE_FAILURES = 2  # a command that fails by itself cannot be tuned
 
 
 def runs_of(entries: int) -> int:
-    """Runs of one round: of each entry, and of the base for each block of them."""
+    """Number of runs in one round: of each entry, and of the base for each block of them."""
     return entries + -(-entries // _BLOCK)
 
 

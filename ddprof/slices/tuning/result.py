@@ -1,4 +1,4 @@
-"""From a search that has ended to its answer."""
+"""The answer of a finished search."""
 
 from __future__ import annotations
 

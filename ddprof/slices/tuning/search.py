@@ -1,5 +1,6 @@
 """The search: a diagnosis, a race of its candidates, combinations of the winners, and the chosen set against the
-command as it is."""
+unchanged command.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +63,9 @@ def diagnose(journal: TrialJournal) -> Path:
 
 
 def shortened(made: Trial) -> RunPlan:
-    """The plan for a job that ends by itself before the planned steps: one step less than it makes, so that its runs
-    are ended alike. Raises NoUsableInput where too few are left."""
+    """The plan for a job that ends by itself before the planned steps: one step fewer than it makes, so that all its
+    runs are ended alike. Raises NoUsableInput where too few remain.
+    """
     warm_up = min(WARM_UP, made.steps // 3)
     timed = made.steps - 1 - warm_up
     if timed < LEAST_STEPS:
@@ -72,7 +74,7 @@ def shortened(made: Trial) -> RunPlan:
 
 
 def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan:
-    """The plan with the steps left out that loaders feed from what they fetched while the job started."""
+    """The plan without the steps that loaders feed from batches fetched during the start."""
     deepest = 0
     for candidate in candidates:
         workers, each = candidate.values.get("num_workers", 0), candidate.values.get("prefetch_factor", 2)
@@ -85,7 +87,7 @@ def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan
 
 
 def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Search:
-    """Everything after the diagnosis, within the budget."""
+    """Run everything after the diagnosis, within the budget."""
     found = Search(is_doubtful=journal.state.is_doubtful)
     allow = journal.state.options.allow_numerics
     groups = {candidate.group for candidate in candidates}
@@ -153,8 +155,9 @@ def affordable(
 
 
 def best_of_groups(entries: Sequence[Entry]) -> list[Entry]:
-    """The winner of each group, the largest gain first. Of winners that differ by less than matters the smaller value:
-    it costs less memory."""
+    """The winner of each group, the largest gain first. Of winners with practically equal gains the smaller value,
+    which costs less memory.
+    """
     best: dict[str, Entry] = {}
     for entry in (entry for entry in entries if entry.state == WON):
         group = entry.candidate.group

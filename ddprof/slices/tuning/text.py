@@ -1,4 +1,4 @@
-"""The plan and the answer in words."""
+"""The plan and the answer of a tuning as text."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def command(
 
 
 def _command_of(resume: Path, state: TuneState, given: tuple[str, ...]) -> tuple[str, ...]:
-    """The command to go on with: the written one or, where its secrets were not written, the given one."""
+    """The command to continue with: the stored one or, where its secrets were not stored, the given one."""
     if given and masked_words(given) != list(state.options.command):
         raise UsageError(f"--resume {resume}: its command is another: {shlex.join(state.options.command)}")
     if not given and any(MASK in word for word in state.options.command):
@@ -197,7 +197,7 @@ def _dry(journal: TrialJournal) -> None:
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    """SIGTERM and SIGHUP end tuning as Ctrl-C does: the run that is under way is ended with all its processes."""
+    """Make SIGTERM and SIGHUP end tuning as Ctrl-C does: the current run is ended with all its processes."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -244,7 +244,7 @@ class TuneView:
         self.tick()
 
     def tick(self) -> None:
-        """Draw the line anew."""
+        """Redraw the line."""
         if self._live is not None and self._running is not None:
             label, number, began_s = self._running
             passed_s = time.monotonic() - began_s
@@ -253,7 +253,7 @@ class TuneView:
             self._live.update(Text(clean(line), style="bold", overflow="ellipsis", no_wrap=True), refresh=True)
 
     def ended(self, trial: Trial, is_new: bool) -> None:
-        """A line for the run."""
+        """Print a line for the run."""
         told = trial.failed or (format_us(trial.step_us) + " per step" if trial.step_us is not None else "not timed")
         if trial.label == DIAGNOSIS and not trial.failed:
             told = f"traced, {trial.steps} steps"

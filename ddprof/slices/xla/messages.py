@@ -64,7 +64,7 @@ def can_decode() -> bool:
 
 
 def planes_of(content: bytes, label: str) -> tuple[list[Any], int]:
-    """The planes of a profile, and how many were damaged. Raises NoUsableInput where there is none."""
+    """The planes of a profile, and the number of damaged ones. Raises NoUsableInput where there is none."""
     decode_error = importlib.import_module("google.protobuf.message").DecodeError
     plane_class = _messages()
     planes = []

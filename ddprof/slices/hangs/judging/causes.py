@@ -63,7 +63,7 @@ _WEIGHT = {
 def _cause_of(
     stuck: Stuck, everything: Sequence[Stuck], of: Mapping[int, RankEvidence]
 ) -> tuple[int, FirstCause] | None:
-    """(when, cause) of one that is stuck; None where it waits for ranks that are stuck themselves."""
+    """(when, cause) of a stuck collective or message; None where it waits for ranks that are stuck themselves."""
     since = stuck.since_ns or _LAST
     if stuck.passed:
         return since, FirstCause(model.SKIPPED, tuple(p.rank for p in stuck.passed), stuck)
@@ -106,7 +106,7 @@ def _kind(evidence: RankEvidence) -> str:
 
 
 def _failures(ranks: Sequence[RankEvidence]) -> FirstCause | None:
-    """Ranks that failed by themselves: the first exception that no peer explains, else those that were killed."""
+    """Ranks that failed on their own: the first exception that no peer explains, else the killed ranks."""
     own = sorted((e.ending.at_ns or _LAST, e.rank) for e in ranks if is_own_error(e))
     if own:
         same = {e.ending.error for e in ranks if e.rank == own[0][1]}
@@ -120,7 +120,7 @@ def _error(ranks: Sequence[RankEvidence], rank: int) -> str:
 
 
 def _store(ranks: Sequence[RankEvidence]) -> FirstCause | None:
-    """Ranks that wait for the store: what they wait for is to come from those that do not."""
+    """Ranks that wait for the store, whose keys the other ranks are to set."""
     waiting = {e.rank for e in ranks if waits_for_store(e)}
     others = tuple(e.rank for e in ranks if e.rank not in waiting)
     return FirstCause(model.STORE, others or tuple(sorted(waiting))) if waiting else None
@@ -131,7 +131,7 @@ def _first(stuck: Sequence[Stuck]) -> Stuck:
 
 
 def _in_circle(stuck: Sequence[Stuck]) -> tuple[int, ...]:
-    """The ranks that wait for one another; those that only wait for them are left out, one after another."""
+    """The ranks that wait for one another, without those that only wait for them."""
     waits = {(rank, other) for s in stuck for rank in s.entered for other in s.missing}
     while waits != (closed := {(a, b) for a, b in waits if a in {b for _, b in waits} and b in {a for a, _ in waits}}):
         waits = closed

@@ -51,7 +51,7 @@ def waits_for_store(evidence: RankEvidence) -> bool:
 
 
 def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
-    """The loader workers that make a batch while their rank waits for its loader; [] where it does not."""
+    """The loader workers that make a batch while their rank waits for its loader; [] where it does not wait."""
     if not any(_LOADER.search(frame.file.replace("\\", "/")) for frame in evidence.frames):
         return []
     return [w for w in evidence.workers if any(_FETCHER.search(f.file.replace("\\", "/")) for f in w.frames)]
@@ -79,7 +79,7 @@ def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
 
 def operation_in(evidence: RankEvidence) -> str:
-    """The collective whose function the rank's stack is inside; "" where it is in none."""
+    """The collective whose function is on the rank's stack; "" without one."""
     for frame in evidence.frames:
         if _DISTRIBUTED.search(frame.file.replace("\\", "/")) and frame.function in _OPERATIONS:
             return frame.function
@@ -111,7 +111,7 @@ def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
 
 
 def _is_in_backward(evidence: RankEvidence) -> bool:
-    """True where the stack is inside a backward pass, whose collectives no Python function calls."""
+    """True where the stack is inside a backward pass, which calls collectives from no Python function."""
     return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
 
 

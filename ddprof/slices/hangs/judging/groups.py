@@ -10,7 +10,7 @@ from ddprof.slices.hangs.evidence import Call, Group, RankEvidence
 
 @dataclass(frozen=True)
 class JobGroup:
-    """A group, its members, and the collectives that each of them called in it, in order."""
+    """A group, its members, and the collectives that each member called in it, in order."""
 
     group: Group
     calls: Mapping[int, tuple[Call, ...]]  # by rank; () where the rank's record shows none
@@ -22,7 +22,7 @@ class JobGroup:
 
     @property
     def unseen(self) -> tuple[int, ...]:
-        """Members of which nothing is known."""
+        """Members without any evidence."""
         return tuple(sorted(set(self.group.ranks) - set(self.calls)))
 
 
@@ -62,7 +62,7 @@ def _is_silent(evidence: RankEvidence) -> bool:
 
 
 def _stated_for(rank: int, candidates: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The one group of a name that a rank can be a member of; () where that is not one."""
+    """The only group of a name that a rank can be a member of; () where there is not exactly one."""
     fitting = [ranks for ranks in candidates if rank in ranks]
     return fitting[0] if len(fitting) == 1 else ()
 

@@ -100,7 +100,7 @@ def _is_shifted(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at:
 
 
 def _continued(calls: Mapping[int, Numbered], last: int) -> dict[int, Key]:
-    """The keys of a rank's calls, carried on to number `last` as they followed one another before."""
+    """The keys of a rank's calls, extended to number `last` by their order so far."""
     keys = {number: key for number, (key, _) in calls.items()}
     end = max(keys)
     before = next((n for n in sorted(keys, reverse=True) if n < end and keys[n] == keys[end]), None)
@@ -113,7 +113,7 @@ def _continued(calls: Mapping[int, Numbered], last: int) -> dict[int, Key]:
 
 
 def _is_extra(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
-    """True where the call at `at` is one too many: the peers' call at `at` is the rank's next."""
+    """True where the call at `at` is superfluous: the peers' call at `at` is the rank's next."""
     follows = at + 1 in own and own[at + 1][0] == others[at][0]
     swapped = at + 1 in others and own[at][0] == others[at + 1][0]
     return follows and not swapped

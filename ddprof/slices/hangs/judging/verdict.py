@@ -62,7 +62,7 @@ def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
 
 
 def _timeout_s(cause: FirstCause, ranks: Sequence[RankEvidence]) -> float | None:
-    """The shortest time-out of the calls that ranks are inside because of the cause."""
+    """The shortest time-out of the calls that ranks are blocked in because of the cause."""
     stuck = cause.stuck
     if stuck is None:
         return None
@@ -108,7 +108,7 @@ def _row(evidence: RankEvidence) -> RankRow:
 
 
 def _open_call(evidence: RankEvidence) -> Call | None:
-    """The call that the rank is inside: the first that has not ended."""
+    """The rank's open call: the first that has not ended."""
     return next((call for call in evidence.calls if not call.done), None)
 
 

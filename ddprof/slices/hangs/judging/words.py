@@ -1,4 +1,4 @@
-"""The verdict in one plain sentence: who, which call, which group, which line."""
+"""The verdict in one plain sentence: ranks, call, group, line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _workers(evidence: RankEvidence) -> str:
 
 
 def own(count: int, singular: str, plural: str) -> str:
-    """The word for one or for several."""
+    """The singular or the plural word for `count` of them."""
     return singular if count == 1 else plural
 
 

@@ -254,7 +254,7 @@ def _is_latest(asked: Left, of: _Gathered) -> bool:
 
 
 def _together(recorded: tuple[Call, ...], own: tuple[Call, ...]) -> tuple[Call, ...]:
-    """The flight recorder's calls, and the messages that it does not record (gloo's)."""
+    """The flight recorder's calls, with the messages that it does not record (gloo's)."""
     recorded = with_lines(recorded, own)
     if any(call.peer is not None for call in recorded):
         return recorded

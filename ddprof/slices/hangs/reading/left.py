@@ -94,7 +94,7 @@ def groups_of(left: Left) -> dict[str, Group]:
 
 
 def calls_of(left: Left) -> tuple[Call, ...]:
-    """The calls that were still in the record, oldest first."""
+    """The calls still on record, oldest first."""
     return tuple(
         Call(
             group=call.group,

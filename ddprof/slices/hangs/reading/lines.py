@@ -16,7 +16,7 @@ _NESTED = 4  # calls of torch.distributed inside one another: `broadcast_object_
 
 
 def with_lines(recorded: Sequence[Call], own: Sequence[Call]) -> tuple[Call, ...]:
-    """The recorded calls, each without a stack with that of the own call which was under way when it began."""
+    """The recorded calls; one without a stack gets that of the rank's own call under way at its start."""
     of_group: dict[str, list[Call]] = {}
     for call in sorted((c for c in own if c.peer is None and c.frames and c.entered_ns), key=_entered):
         of_group.setdefault(call.group, []).append(call)

@@ -1,4 +1,4 @@
-"""Stacks of Python threads as text: what faulthandler writes, and what `py-spy dump` prints."""
+"""Stacks of Python threads as text, from faulthandler or `py-spy dump`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ThreadStack:
 
 @dataclass(frozen=True)
 class StackText:
-    """The threads of the last dump in a text, and the fatal error it was written for ("" without one)."""
+    """The threads of the last dump in a text, and the fatal error that caused it ("" without one)."""
 
     threads: tuple[ThreadStack, ...]
     fatal: str = ""
@@ -65,7 +65,7 @@ def parse_stacks(text: str) -> StackText:
 
 
 def training_frames(stacks: StackText) -> tuple[StackFrame, ...]:
-    """The frames of the thread that trains: the main one; faulthandler lists it last, because it is the oldest."""
+    """The frames of the training thread: the main one, which faulthandler lists last as the oldest."""
     if not stacks.threads:
         return ()
     named = next((t for t in stacks.threads if t.is_main), None)

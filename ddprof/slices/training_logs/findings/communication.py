@@ -1,4 +1,4 @@
-"""Calls of a log -> bus bandwidth from size and time, held against the log's own; and how much of it is waiting.
+"""Calls of a log: bus bandwidth from size and time, compared with the log's own, and the share of waiting.
 
 Formulas: nccl-tests, PERFORMANCE.md. DeepSpeed logs the size of the input: all of it for a reduce-scatter, one
 rank's part for an all-gather, which holds where the log's own rate counts it once per rank; older versions count
@@ -25,7 +25,7 @@ _VERB = re.compile(r"(?:inference_)?(?P<verb>all_reduce|all_gather|reduce_scatte
 
 
 def rows_of(calls: Sequence[LoggedCalls], sizes: Mapping[str, int]) -> tuple[CallRow, ...]:
-    """Largest total first."""
+    """Rows of the calls, largest total first."""
     members = sizes.get("world") or _members(calls)
     return tuple(_row(call, members) for call in sorted(calls, key=lambda call: -call.total_ms))
 
@@ -51,7 +51,7 @@ def findings_of(straggling: Sequence[LoggedStraggling], iterations: IterationSum
 
 
 def _members(calls: Sequence[LoggedCalls]) -> int | None:
-    """Ranks of a group, by the two rates of the log: bus over algorithm bandwidth is (n - 1) / n."""
+    """Size of a group, from the log's two rates: algorithm over bus bandwidth gives (n - 1) / n."""
     votes: Counter[int] = Counter()
     for call in calls:
         if call.tput_gbps and call.busbw_gbps and call.busbw_gbps < call.tput_gbps:

@@ -1,4 +1,4 @@
-"""A text log -> the reading of it."""
+"""The reading of a text log."""
 
 from __future__ import annotations
 

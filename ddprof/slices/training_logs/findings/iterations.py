@@ -15,8 +15,8 @@ OUTLIER = 5 * 1.4826
 
 
 def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
-    """The iterations without the warm-up: the first line of each start and the slow ones that follow the very first;
-    all of them where that is all.
+    """Summary of the iterations after the warm-up: without the first line of each start and the slow ones after the
+    very first; of all where none remain.
     """
     if not iterations:
         return None

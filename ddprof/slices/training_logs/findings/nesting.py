@@ -19,7 +19,7 @@ _PARTS = re.compile(r"^(?P<of>bwd|backward)_(?:inner|allreduce)(?P<micro>_micros
 
 
 def parent(name: str, known: Collection[str]) -> str | None:
-    """The timer that this one is part of, of those that the log has."""
+    """The timer in the log that contains this one."""
     return next((of for of in _holders(name, "all-grads-sync" in known) if of in known and of != name), None)
 
 
@@ -30,7 +30,7 @@ def depth(name: str, known: Collection[str]) -> int:
 
 
 def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
-    """Innermost first."""
+    """Timers that contain this one, innermost first."""
     if name == "batch-generator":
         return ("forward-compute", "forward-backward")
     if name in ("forward-compute", "backward-compute") or _MESSAGES.match(name):

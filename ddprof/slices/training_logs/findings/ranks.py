@@ -25,7 +25,7 @@ _BY_ONE_RANK = ("fwd", "forward")  # DeepSpeed's: ZeRO stage 3 gathers in it, so
 def findings_of(
     readings: Sequence[RankReading], sizes: Mapping[str, int], whole_ms: float | None, whole: str
 ) -> Iterator[LogFinding]:
-    """Groups that are longest more often than chance explains, by a share of `whole` that is worth telling."""
+    """Groups that are slowest more often than chance explains, by a share of `whole` worth reporting."""
     if any(sizes.get(kind, 1) > 1 for kind in ("context", "expert")):
         return
     for name in (*OWN_WORK, *_BY_ONE_RANK):
@@ -41,7 +41,7 @@ def findings_of(
 
 
 def _peers(ranks: Sequence[int], sizes: Mapping[str, int]) -> Iterator[list[tuple[int, ...]]]:
-    """Per pipeline stage its tensor-parallel groups."""
+    """The tensor-parallel groups of each pipeline stage."""
     per_group, stages = sizes.get("tensor", 1), sizes.get("pipeline", 1)
     per_stage = max(1, (ranks[-1] + 1) // stages) if ranks else 1
     found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -26,8 +26,9 @@ _MORE_THAN_ALL = 1.05
 
 
 def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | None) -> tuple[TimerRow, ...]:
-    """The timers of an iteration, each below the one that it is part of; without the first reading of each, which is
-    of the warm-up."""
+    """The timers of an iteration, each below the one that contains it; without each one's first reading, which is
+    warm-up.
+    """
     given: dict[str, list[TimerReading]] = defaultdict(list)
     for reading in readings:
         if not ONCE.search(reading.name):

@@ -36,7 +36,7 @@ class BarLines:
         self.is_of_trainer = False  # bars without a label count beside lines of the Trainer
 
     def take(self, line: LogLine) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if "'epoch': " in line.text or "Total optimization steps" in line.text or "train_runtime" in line.text:
             self.is_of_trainer = True
         if "it/s" not in line.text and "s/it" not in line.text:
@@ -54,7 +54,7 @@ class BarLines:
             )
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
-        """(writer, bars) of the training: those of epochs, then labelled ones, then the longest without a label."""
+        """(writer, bars) of the training: the bars of epochs, else labelled ones, else the longest without a label."""
         order = (_EPOCH, *_LABELS, *((_UNLABELLED,) if self.is_of_trainer else ()))
         for label in order:
             of = [drawn for (name, _), drawn in self._drawn.items() if name == label]

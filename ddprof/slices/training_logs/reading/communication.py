@@ -62,7 +62,7 @@ class CommunicationLines:
         return max(self._straggling.values(), key=len, default=[])
 
     def take(self, who: str, text: str) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if "comm op: " in text:
             for found in _SINGLE.finditer(text):
                 ms, size = one_float(found["ms"]), _size(found["size"], found["unit"])

@@ -1,4 +1,4 @@
-"""Lines about iterations: of Megatron-LM and its offspring (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
+"""Lines about iterations: of Megatron-LM and its forks (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
 torchtitan, and of Hugging Face's Trainer.
 
 iteration       72/     100 | consumed samples: 9216 | elapsed time per iteration (ms): 5470.7 | ... |
@@ -56,7 +56,7 @@ class LoggedRecord(NamedTuple):
 
 
 def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
-    """(who writes so, record) of every record in a line: ranks that share a file put several in one."""
+    """(writer, record) of every record in a line: ranks that share a file put several in one."""
     text = line.text
     if "iteration" in text and (starts := list(_LINE.finditer(text))):
         yield from _iterations(line, starts)

@@ -38,7 +38,7 @@ class LogLine(NamedTuple):
 
 
 def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> Iterator[LogLine]:
-    """The lines that are wanted, whole; while `reads_on`, all. Raises NoUsableInput where the file cannot be opened.
+    """The relevant lines, whole; while `reads_on`, all lines. Raises NoUsableInput where the file cannot be opened.
 
     What a progress bar rewrites by carriage returns are lines of their own. The last line counts only if it ends as
     the lines that are read do: one that was cut has cut numbers.
@@ -75,7 +75,7 @@ def wanted(text: bytes, reads_on: Callable[[], bool] = lambda: False) -> Iterato
 
 
 def plain(line: bytes) -> LogLine:
-    """A line without colours, taken apart."""
+    """The parts of a line, without colours."""
     text = line.decode("utf-8", "replace")
     text = _ESCAPE.sub("", text) if "\x1b" in text else text
     found = _FROM.match(text)
@@ -85,5 +85,5 @@ def plain(line: bytes) -> LogLine:
 
 
 def _ends_in_error(rest: bytes) -> bool:
-    """A log that a crash ends has its reason in a last line without an end."""
+    """True where the last line is an unfinished error: a crash can end a log without a newline."""
     return b"Error" in rest

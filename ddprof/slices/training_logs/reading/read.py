@@ -1,4 +1,4 @@
-"""One text log -> its tables."""
+"""The tables of one text log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_training_log(source: Source) -> TrainingLog:
 
 
 def _best(records: dict[str, list[LoggedRecord]], bars: BarLines) -> tuple[str, Timed]:
-    """Iterations of one writer: times that are printed, those by the clock of lines, of bars, a mean of the run."""
+    """Iterations of one writer from the best source: printed times, the lines' clock, bars, a mean of the run."""
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))

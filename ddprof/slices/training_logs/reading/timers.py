@@ -40,7 +40,7 @@ _DEEPSPEED = re.compile(
 
 
 class TimerLines:
-    """Collects timers from the lines of one log. Ranks that share a file are kept apart by who a line is from."""
+    """Collects timers from the lines of one log, separately for the ranks that share a file."""
 
     def __init__(self) -> None:
         self.readings: list[TimerReading] = []
@@ -57,7 +57,7 @@ class TimerLines:
         return bool(self._open) and self._since < _MOST_BETWEEN
 
     def take(self, who: str, text: str) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if "across ranks (ms)" in text:
             self._begin(who, text)
         elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:

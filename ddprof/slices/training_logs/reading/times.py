@@ -20,14 +20,14 @@ _SAME = 0.02  # relative: a mean as printed with its few digits, against that of
 
 @dataclass
 class Timed:
-    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where what was printed is another."""
+    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where the printed time differs."""
 
     iterations: list[LoggedIteration] = field(default_factory=list)
     means: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
-    """The records without those that another rank, or a second logger, wrote of the same iteration."""
+    """The records without duplicates of an iteration from another rank or a second logger."""
     kept: list[LoggedRecord] = []
     seen: dict[int, float | None] = {}
     last = -1
@@ -88,6 +88,6 @@ def by_clock(records: Sequence[LoggedRecord]) -> Timed:
 
 
 def by_rate(records: Sequence[LoggedRecord]) -> Timed:
-    """The last rate of bars that are too short for their clock."""
+    """The last rate of bars too short for their clock."""
     last = max(records, key=lambda record: record.number, default=None)
     return Timed([] if last is None or last.ms is None else [LoggedIteration(last.number, last.ms)])

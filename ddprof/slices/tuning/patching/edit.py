@@ -1,4 +1,4 @@
-"""One call in a script's text, given other keyword arguments; every other character stays."""
+"""One call in a script's text with other keyword arguments; every other character stays."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _replaced(libcst: Any, arg: Any, values: Mapping[str, Value]) -> Any:
 
 
 def _appended(libcst: Any, args: list[Any], name: str, value: Value) -> list[Any]:
-    """One more keyword argument: on a line of its own where the others are."""
+    """The call with one more keyword argument, on a line of its own if the others are."""
     last = args[-1] if args else None
     if last is not None and isinstance(last.value, libcst.GeneratorExp) and not last.value.lpar and len(args) == 1:
         raise NotEdited("its one argument is a generator without brackets")
@@ -129,7 +129,7 @@ def _appended(libcst: Any, args: list[Any], name: str, value: Value) -> list[Any
 
 
 def _between(libcst: Any, args: list[Any]) -> Any:
-    """The white space between two arguments of the call, without comments."""
+    """White space between two arguments of the call, without comments."""
     if len(args) < 2:
         return libcst.SimpleWhitespace(" ")
     space = args[-2].comma.whitespace_after

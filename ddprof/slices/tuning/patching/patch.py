@@ -19,8 +19,9 @@ _MAX_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptPatch:
-    """`diff`: "" where no line can be edited; `already`: fixes that the scripts hold; `by_hand`: fixes that are not in
-    it, each with the reason."""
+    """`diff`: "" where no line can be edited; `already`: fixes present in the scripts; `by_hand`: fixes missing from
+    the diff, each with the reason.
+    """
 
     diff: str
     edited: tuple[WantedFix, ...]
@@ -57,8 +58,9 @@ def _line(fix: WantedFix) -> int:
 
 
 def _script(fix: WantedFix, root: Path) -> str:
-    """Path from `root` of the script that a fix names: the longest end of the recorded path that lies there, since a
-    run is recorded in other folders (a container, another checkout)."""
+    """Path from `root` of the script that a fix names: the longest suffix of the recorded path that exists there, since
+    a run may be recorded elsewhere (a container, another checkout).
+    """
     if PROCESS in fix.targets:
         raise NotEdited("it belongs to the launcher: ddprof run --apply, or the environment of the command")
     if not fix.at:

@@ -75,7 +75,7 @@ class _Manifest(Struct):
 
 
 def ranks_left(folder: Path) -> list[RankLeft]:
-    """The sidecars of a run folder, of each rank the last start; those that cannot be read are left out."""
+    """The sidecars of a run folder, the last start of each rank; unreadable ones are skipped."""
     found: dict[int, RankLeft] = {}
     for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
         try:
@@ -105,13 +105,14 @@ def _manifest(folder: Path) -> _Manifest:
 
 
 def steps_made(ranks: Sequence[RankLeft]) -> int:
-    """Whole steps that every rank has made."""
+    """Number of whole steps that every rank has made."""
     return min((1 + max((step.index for step in rank.steps), default=-1) for rank in ranks), default=0)
 
 
 def job_steps_us(ranks: Sequence[RankLeft], plan: RunPlan) -> list[float]:
-    """The timed steps of the job: each from the moment at which the last rank ended the step before to the moment at
-    which the last rank ended this one. Clocks of hosts need not agree: what they differ by is in both moments."""
+    """The timed steps of the job: each from the last rank's end of the previous step to the last rank's end of this
+    one. Host clocks need not agree, as their differences cancel.
+    """
     ends = [{step.index: step.end_ns for step in rank.steps} for rank in ranks]
     common = set.intersection(*(set(end) for end in ends)) if ends else set()
     last = {index: max(end[index] for end in ends) for index in common}
@@ -145,7 +146,7 @@ def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
 
 
 def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
-    """Device memory of the rank that has least to spare: reserved at most, and there in all. None on CPU ranks."""
+    """Device memory of the rank with the least to spare: peak reserved, and total. None on CPU ranks."""
     known = [
         (rank.allocator.peak_reserved_bytes, rank.device.total_memory_bytes)
         for rank in ranks

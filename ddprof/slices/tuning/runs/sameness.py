@@ -35,7 +35,7 @@ UNKNOWN = Sameness("unknown")
 
 
 def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) -> Sameness:
-    """A run against the baselines so far, rank by rank."""
+    """Compare a run with the baselines so far, rank by rank."""
     known = [baseline for baseline in baselines if set(baseline) & set(trial)]
     if not trial or not known:
         return UNKNOWN

@@ -50,7 +50,7 @@ class TrialOrder:
 
 
 def run(order: TrialOrder, tick: Callable[[], None] = lambda: None) -> Trial:
-    """Make the run; `tick` is called twice a second meanwhile. Whatever ends it, none of its processes is left.
+    """Make the run; `tick` is called twice a second meanwhile. However it ends, none of its processes remains.
 
     Raises OSError where its folder cannot be written.
     """

@@ -161,9 +161,7 @@ def _stated(cache: str) -> Place:
 
 
 def _believed(trace_path: str) -> set[int]:
-    """Users whose cache entries are trusted since they can change a report anyway: this user, the owner of the trace,
-    and root.
-    """
+    """Users whose cache entries are trusted, as they can change a report anyway: this user, the trace's owner, root."""
     try:
         return {0, os.getuid(), os.stat(trace_path).st_uid}
     except OSError:

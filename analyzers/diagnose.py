@@ -1,6 +1,4 @@
-"""Ranked findings from the job's facts: rules propose, replay prices, and of two explanations of one time the larger
-stays.
-"""
+"""Ranked findings from the job's facts: rules propose, replay prices, and the larger of two explanations stays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The HTTP server: a limited number of connections, compressed answers, no debug mode, no request log on the
-terminal.
-"""
+"""The HTTP server: limited connections, compressed answers, no debug mode, no request log on the terminal."""
 
 from __future__ import annotations
 

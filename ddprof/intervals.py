@@ -152,9 +152,7 @@ def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
 
 
 def innermost(start_ns: Int64, end_ns: Int64, parent: Int64) -> tuple[Int64, Int64, Int64]:
-    """Self time of each frame of a thread in pieces: start, end, row of the frame; sorted. `end_ns` and `parent` are as
-    `nested` returns them.
-    """
+    """Self time of a thread's frames in sorted pieces: start, end, row. `end_ns` and `parent` as from `nested`."""
     at_ns, owner, is_start = bounds(np.zeros(len(start_ns), np.int64), start_ns, end_ns)
     inner = np.where(is_start, owner, parent[owner])[:-1]
     keep = (inner >= 0) & (np.diff(at_ns) > 0)

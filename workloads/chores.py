@@ -95,9 +95,7 @@ def clip_each(parameters: Iterable[nn.Parameter]) -> None:
 
 
 class Log:
-    """A tracking server that answers a record after `answer_s` seconds; called by the training thread or by a
-    `thread`.
-    """
+    """Tracking server that answers after `answer_s` seconds; called by the training thread or by a `thread`."""
 
     def __init__(self, answer_s: float, thread: bool) -> None:
         self.answer_s = answer_s

@@ -100,9 +100,7 @@ def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) 
 
 
 def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
-    """Canonical operation of each kernel: from its arguments, else from the range around its launch, else from its
-    name.
-    """
+    """Canonical operation of each kernel: by its arguments, else the range around its launch, else its name."""
     code_of = np.fromiter((collective_op(s) for s in trace.strings), np.int64, len(trace.strings))
     by_name = code_of[ops["name"][at]]
     annotations = np.flatnonzero(

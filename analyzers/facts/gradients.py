@@ -1,6 +1,4 @@
-"""Runs of the autograd engine, the fate of the gradients, and DistributedDataParallel's searches for unused
-parameters.
-"""
+"""Runs of the autograd engine, the fate of the gradients, and DDP's searches for unused parameters."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ def _usual(place: Array, length: Array, long: Array, fallback: Array) -> tuple[A
 
 
 def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
-    """Usual length of the stretches that share each long stretch's key, 0 for rare keys and NULL; and a mask of
-    firsts.
-    """
+    """Usual length of the stretches that share each long stretch's key, 0 for rare keys and NULL; a mask of firsts."""
     wanted = np.unique(key[long][key[long] != NULL])
     if not len(wanted):
         return np.zeros(len(long), np.int64), np.zeros(len(long), bool)

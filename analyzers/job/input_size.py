@@ -45,9 +45,7 @@ def is_fed_more(ranks: Sequence[RankFacts], factor: Array) -> Array:
 
 
 def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
-    """Mask of ranks with input above the typical one by at least `least`, relative, in every counted step; shape
-    (ranks,).
-    """
+    """Mask of ranks whose input exceeds the typical one by the share `least` in every counted step; shape (ranks,)."""
     elements = _elements(ranks)
     if elements is None:
         return np.zeros(len(ranks), bool)

@@ -143,9 +143,7 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
 
 
 def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
-    """Position and samples of the one rank that was seen so while its peers were not; None for any other number of
-    ranks.
-    """
+    """Position and samples of the only rank seen so; None for any other number of ranks."""
     share = np.array([0.0 if seen is None else seen.share for seen in found])
     worst = int(np.argmax(share))
     seen, others = found[worst], np.delete(share, worst)

@@ -155,9 +155,7 @@ def _runs_us(measures: Measures) -> Array:
 
 
 def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
-    """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks, which run one
-    script.
-    """
+    """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks."""
     seen = times_seen(ranks[worst], line.stacks)
     return seen is None or max(seen, times_called(ranks, line.file, line.function)) >= MIN_SAMPLES
 

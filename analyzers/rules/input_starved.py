@@ -101,9 +101,7 @@ def _alone(measures: Measures, late: Array) -> bool:
 
 
 def fetch_themselves(measures: Measures) -> bool:
-    """True where all ranks' training threads make their own batches: no queue fills meanwhile, and each rank's time is
-    its own.
-    """
+    """True where all training threads make their own batches: no queue fills, and each rank's time is its own."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     return all(one is not None and one.workers == 0 for one in timed)
 

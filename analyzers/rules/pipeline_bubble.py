@@ -30,9 +30,7 @@ MIN_SHARE = 0.05  # of the step
 
 
 def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int, float]]:
-    """Numbers of microbatches with their gain (us): doubled once if that helps, then while it gains a warning's
-    worth.
-    """
+    """Microbatches with their gain (us): doubled once if that helps, then while a warning's worth is gained."""
     found: list[tuple[int, float]] = []
     most = _samples(measures)
     count, gained = 2 * pipeline.microbatches, 0.0

@@ -79,8 +79,8 @@ def burdened(measures: Measures, least: float) -> Array:
 
 
 def overfed(measures: Measures, least: float) -> Array:
-    """Positions with clearly larger batches in every step that take longer, since on a CPU rank fetching and operators
-    grow with the batch.
+    """Positions that are slower in every step with clearly larger batches; on CPU ranks fetching grows with the
+    batch.
     """
     own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
@@ -190,8 +190,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
-    """Candidates where the same ranks have more work. `extra`: positions, among `heavy`, with kernels that their peers
-    do not launch.
+    """Candidates where the same ranks have more work. `extra`: those of `heavy` with kernels that peers do not
+    launch.
     """
     lost_us = charged_us(measures, heavy.tolist())
     ranks = len(measures.job.ranks)
@@ -261,9 +261,7 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
-    """The change that moves ranks' extra work elsewhere, with the Python around it where lines show that they alone run
-    it.
-    """
+    """The change that moves ranks' extra work elsewhere, with its Python where lines show that they alone run it."""
     if all(position in measures.alone for position in heavy.tolist()):
         return Change("on_time", numbers)
     return Change("level_compute", numbers, target=target)

@@ -138,9 +138,7 @@ def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change
 
 
 def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    """The rank's device, host and loader become its typical peer's; without a peer, its device becomes that of the
-    other stages.
-    """
+    """The rank's device, host and loader become its typical peer's; without a peer, its device that of other stages."""
     if not setting.ranks:
         raise UsageError("device: which ranks? write device=replaced@3")
     ids = list(measures.job.rank_ids)

@@ -65,9 +65,7 @@ def _likelihoods(own: OwnTime, position: int, rho: float) -> tuple[float, float]
 
 
 def _against_stages(own: OwnTime, positions: Sequence[int], chance: dict[str, float]) -> dict[str, float]:
-    """Likelihoods with the pipeline stage as a further reason: all ranks of a stage, and no kernel slower than those of
-    other stages.
-    """
+    """Likelihoods with the pipeline stage as a further reason: all its ranks, and no kernel slower than elsewhere."""
     whole = [stage for stage in own.stages if set(stage) <= set(positions)]
     if not whole or sum(map(len, whole)) < len(positions):
         return chance

@@ -1,6 +1,4 @@
-"""Specification of a generated run: model, cluster, parallelism, loader, noise, faults, file format. Times are
-microseconds.
-"""
+"""Specification of a generated run: model, cluster, parallelism, loader, noise, faults, file format. Times in us."""
 
 from __future__ import annotations
 

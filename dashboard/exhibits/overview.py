@@ -69,9 +69,7 @@ def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
 
 
 def _farthest(found: _Deviation) -> tuple[int, int]:
-    """Row and column of the cell that deviates most, of the culprits where they deviate (other ranks only wait for
-    them).
-    """
+    """Row and column of the cell that deviates most, of the culprits where they deviate (others only wait)."""
     points, is_culprit = np.array(found.points), np.array([rank in found.culprits for rank in found.ranks])
     of_culprits = np.where(is_culprit[:, None], points, -np.inf)
     off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)

@@ -148,9 +148,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Forecasts:
-    """A prediction and, below it, the measurement of each label, in `unit`; None where there is none. Zero is
-    marked.
-    """
+    """Prediction and, below it, measurement of each label, in `unit`; None where there is none. Zero is marked."""
 
     labels: Sequence[str]
     predicted: Sequence[Amount | None]
@@ -181,9 +179,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class TimeBlock:
-    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` is drawn on it where there is
-    room.
-    """
+    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` is drawn where there is room."""
 
     line: int
     start: float

@@ -103,9 +103,7 @@ def _legend(keys: Sequence[Key]) -> Markup | None:
 
 
 def packed(name: str, data: bytes) -> Markup:
-    """Compressed data as a script element with the id `name` that no browser runs; assets/onefile/unpack.js
-    unpacks it.
-    """
+    """Compressed data as a script element with the id `name` that no browser runs, for assets/onefile/unpack.js."""
     return join(Markup(f'<script type="application/gzip;base64" id="{name}">{_text(data)}</script>'))
 
 

@@ -1,6 +1,4 @@
-"""Overview: is it slow, and why? Verdict, the step as one bar, the findings, deviating ranks, and what was not
-found.
-"""
+"""Overview: is it slow, and why? Verdict, the step as one bar, the findings, deviating ranks, passed checks."""
 
 from __future__ import annotations
 

@@ -110,9 +110,7 @@ class OpenRun:
 
     @cached_property
     def offers(self) -> tuple[Offer, ...]:
-        """Everything that a what-if can change, and the reasons why not the rest. Raises NoUsableInput for a saved
-        report.
-        """
+        """Everything that a what-if can change, and why not the rest. Raises NoUsableInput for a saved report."""
         with self._lock:
             return offers(self.pricer, present(self.measures, {}), self.report.ranked_findings())
 

@@ -1,6 +1,4 @@
-"""The folders of `ddprof tune` that a run belongs to: the one that it is a trial of, and those beside it with the run's
-own command.
-"""
+"""The tunings (folders of `ddprof tune`) that a run belongs to: as one of its trials, or by the same command."""
 
 from __future__ import annotations
 

@@ -23,9 +23,7 @@ Something = TypeVar("Something", bound="Asked")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Parameters of every route: the run, and the ranks whose operators are lanes too. Sets of numbers are text such as
-    "0-3,7".
-    """
+    """Parameters of every route: the run, and the ranks with operator lanes. Sets of numbers are text: "0-3,7"."""
 
     run: str = ""
     expanded: str = ""

@@ -1,6 +1,4 @@
-"""Access control: requests need the token, must address this server by its name, and must not come from another site's
-page.
-"""
+"""Access control: requests need the token and this server's name, and must not come from another site's page."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
         return None
 
     def seal(response: Response) -> Response:
-        """Set the headers that isolate the page: no script, frame or request from elsewhere, nothing of a run
-        cached.
-        """
+        """Set headers that isolate the page: no script, frame or request from elsewhere, nothing of a run cached."""
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["X-Frame-Options"] = "DENY"

@@ -117,9 +117,7 @@ def _marked(parts: list[_Part], names: int, length_ns: Array) -> list[Slices]:
 
 
 def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
-    """Details of one slice, and the differences of all slices of its name in the step. Raises UsageError where there is
-    none.
-    """
+    """One slice, and the difference of all slices of its name in the step. Raises UsageError where there is none."""
     lane, shown = shown_slice(timeline, row)
     start, change = int(timeline.index.start_ns(np.array([row]))[0]), int(timeline.index.ref[row])
     steps = next(of for of in timeline.steps if of.rank == lane.rank)

@@ -88,9 +88,7 @@ class SliceIndex:
         return np.searchsorted(self.first, row, side="right") - 1
 
     def covered(self, groups: Array, at_ns: Array) -> Array:
-        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: shared, or one row per
-        group.
-        """
+        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: shared, or a row per group."""
         at = np.clip(at_ns - self.lo_ns, 0, self._span - 1)
         row = np.searchsorted(self.key, (groups[:, None] * self._span + at).reshape(-1), side="right") - 1
         row = row.reshape(len(groups), at.shape[-1])
@@ -102,15 +100,13 @@ class SliceIndex:
         return np.where(before, 0, busy)
 
     def busy(self, groups: Array, edges_ns: Array) -> Array:
-        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins). Edges: shared, or
-        one row per group.
+        """Exact busy ns of each group between consecutive edges, shape (groups, bins). Edges: shared, or a row per
+        group.
         """
         return np.diff(self.covered(groups, edges_ns), axis=1)
 
     def window(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> tuple[Array, Array]:
-        """Range of rows of each group that overlap [lo, hi): first row, row after the last. The window may differ by
-        group.
-        """
+        """Range of rows of each group that overlap [lo, hi): first row, row after the last. Windows may differ."""
         base = groups * self._span
         lo = np.clip(lo_ns - self.lo_ns, 0, self._span - 1)
         hi = np.clip(hi_ns - self.lo_ns, 0, self._span - 1)

@@ -55,9 +55,7 @@ def selection_statistics(
 
 
 def _windows(timeline: Timeline, lo_ns: int, hi_ns: int, step: int | None) -> Array:
-    """Start and end of the range on each lane, in times of the run, shape (lanes, 2); empty where a rank lacks the
-    step.
-    """
+    """Start and end of the range on each lane, in the run's time, (lanes, 2); empty where a rank lacks the step."""
     if step is None:
         return np.tile(np.array([lo_ns, hi_ns], np.int64), (len(timeline.lanes), 1))
     bounds = {of.rank: (of.start_ns[step], of.end_ns[step]) for of in timeline.steps if step < len(of.marked)}

@@ -47,7 +47,7 @@ _PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
 def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
-    """Install every instrumentor, and `more`, in a process that has imported `torch`. Raises ValueError on damaged
+    """Install every instrumentor, and `more`, in a process that has imported `torch`. Raises ValueError on bad
     settings.
     """
     global active

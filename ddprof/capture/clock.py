@@ -216,9 +216,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _one_host(identity: RankIdentity) -> bool:
-    """True where the launcher says that all ranks are on one host, or is silent and ranks meet on loopback
-    (mp.spawn).
-    """
+    """True where the launcher says one host, or is silent and ranks meet on loopback (mp.spawn)."""
     local_size = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or ""
     if not local_size.isdigit():
         return _is_loopback(os.environ.get("MASTER_ADDR", ""))

@@ -376,9 +376,7 @@ class Session:
         return file is not None
 
     def restart_in_child(self) -> None:
-        """Start afresh after a fork: the child shares nothing with its parent's capture, and may become a rank
-        itself.
-        """
+        """Start afresh after a fork: the child shares nothing with its parent's capture, and may become a rank."""
         inherited, torch = self.window.is_open, sys.modules.get("torch")
         self.window.abandon()
         if inherited and torch is not None:

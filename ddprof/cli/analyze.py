@@ -94,8 +94,8 @@ def command(
 
 
 def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:
-    """Commands to type next: explain the failure or the first finding, apply its fixes and, for a single report, share
-    it.
+    """Commands to type next: explain the failure or first finding, apply its fixes and, for a single report,
+    share it.
     """
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)

@@ -14,8 +14,8 @@ from ddprof.errors import UsageError
 
 @dataclass(frozen=True)
 class Reading:
-    """Parsed reading options, as in `ddprof.analyzers.engine.Options`: engine, ranks, number of processes (None: by
-    CPUs and memory) and cache.
+    """Parsed options as in `ddprof.analyzers.engine.Options`: engine, ranks, processes (None: by CPUs and memory),
+    cache.
     """
 
     workers: int | None = None

@@ -27,9 +27,7 @@ def legend_words(row: Mapping[str, float], cause: str) -> str:
 
 
 def cells(parts: Mapping[str, float], width: int) -> dict[str, int]:
-    """Cells per cause of a bar `width` wide, by largest remainders so that they sum exactly; shares sum to at
-    most 1.
-    """
+    """Cells per cause of a bar `width` wide, by largest remainders, which sum exactly; shares sum to at most 1."""
     exact = {cause: share * width for cause, share in parts.items()}
     counts = {cause: int(value) for cause, value in exact.items()}
     left = round(sum(exact.values())) - sum(counts.values())

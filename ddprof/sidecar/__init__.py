@@ -178,9 +178,7 @@ class ReadyGradients(Struct, frozen=True):
 
 
 class AllocatorCounts(Struct, frozen=True):
-    """Counts of CUDA's caching allocator: failed allocations, after which it returned its cache to the driver and tried
-    again.
-    """
+    """CUDA's caching allocator: failed allocations, after which it returned its cache to the driver and retried."""
 
     retries: Whole | None = None
     peak_allocated_bytes: Whole | None = None  # over the whole run, as the next
@@ -300,9 +298,7 @@ class Topology(Struct, frozen=True):
 
 
 class GpuTally(Struct, frozen=True):
-    """One GPU over the run, sampled once a second; all fields but `busy_samples` count only samples in which it was
-    busy.
-    """
+    """One GPU over the run, sampled once a second; all fields but `busy_samples` are over its busy samples."""
 
     index: Whole | None = None  # of nvidia-smi
     uuid: str | None = None

@@ -1,6 +1,4 @@
-"""Script lines that create the objects of settings, and the outcome of settings to apply (docs/run-folder.md),
-typed.
-"""
+"""Script lines that create the objects of settings, and outcomes of settings to apply (docs/run-folder.md), typed."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ class MadeLine(Struct, frozen=True):
 
 
 class SettingOutcome(Struct, frozen=True):
-    """One setting of objects of one kind made in one place. `before`: the script's own value there; `why` it was not
-    applied, "" where it was.
+    """One setting of the objects of a kind made in one place. `before`: the script's value; `why` it was not applied,
+    else "".
     """
 
     setting: str

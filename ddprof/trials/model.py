@@ -70,8 +70,8 @@ class Trial(Struct, frozen=True):
 
 
 class RunPlan(Struct, frozen=True):
-    """Plan of each run: steps skipped at the start, steps timed after them. `most`: the job's own number of steps, null
-    where it is larger.
+    """Plan of each run: steps skipped, then steps timed. `most`: the job's own number of steps, null where it is
+    larger.
     """
 
     warm_up: int

@@ -1,6 +1,4 @@
-"""Disagreements between the screens of one run: each check yields a sentence per disagreement, and nothing where all
-agree.
-"""
+"""Disagreements between the screens of one run: each check yields a sentence per disagreement."""
 
 import json
 import math

@@ -1,6 +1,4 @@
-"""Substitutes for the documentation's command lines in the scratch folder of these tests, and lines that are
-not run.
-"""
+"""Substitutes for the documentation's command lines in these tests' scratch folder, and lines that are not run."""
 
 import re
 
@@ -114,9 +112,7 @@ def trains(line: str) -> bool:
 
 
 def takes_long(line: str) -> bool:
-    """True where the line uses a store, a cluster, a tracker or pytest: seconds each, and other tests hold the
-    parts.
-    """
+    """True for a line with a store, a cluster, a tracker or pytest: seconds each, and other tests hold the parts."""
     return re.search(r"s3://|dask|--to wandb|^pytest ", line) is not None
 
 

@@ -86,9 +86,7 @@ def shapes_of(trace: RankTrace, rows: Array) -> Array:
 
 
 def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Intervals:
-    """Intervals in which `thread` waits for a communication. `call`: event row of each communication's call, -1 where
-    unknown.
-    """
+    """Intervals in which `thread` waits for a communication. `call`: event row of each one's call, -1 if unknown."""
     events = trace.events
     start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
     mine = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)

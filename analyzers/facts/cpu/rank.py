@@ -138,9 +138,7 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
-    """Mask of operations that waited for the backend's thread to finish an earlier one; they arrive when it starts
-    them.
-    """
+    """Mask of operations queued behind an earlier one on the backend's thread; they arrive when it starts them."""
     track, begun = trace.events["track"][executed], trace.events["ts_ns"][executed]
     order = np.lexsort((begun, track))
     busy_until = np.full(len(executed), NULL)

@@ -128,9 +128,7 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
 
 
 def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:
-    """The function that prepares batches: the loop's call that makes them, or its longest call where no sample hit the
-    operators that make them.
-    """
+    """The function that prepares batches: the loop's call with the operators that make them, else its longest call."""
     own = own.take(~matches(_CARRIES, trace.strings)[own["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[own["name"]]
     if not len(own) or any(own[of][is_making].sum() < MAKING_SHARE * own[of].sum() for of in ("count", "time_ns")):

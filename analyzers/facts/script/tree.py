@@ -91,8 +91,8 @@ class CallTree:
 
     @cached_property
     def is_profiler(self) -> Array:
-        """Mask of stacks inside the profiler or this tool, except in user functions that these call, as passes run
-        inside this tool's timers.
+        """Mask of stacks inside the profiler or this tool, except in user functions called inside this tool's
+        timers.
         """
         return self._below_user(_PROFILER_FRAME)
 

@@ -94,9 +94,7 @@ def _pace(pool: Pool) -> Array:
 
 
 def _stops(pool: Pool, expected_ns: Array, ranks: int) -> tuple[Array, Array]:
-    """Stopped time of each piece, ns as floats, 0 where it was not stopped; and a mask of those that could be
-    judged.
-    """
+    """Stopped time of each piece, ns as floats, 0 without a stop; and a mask of those that could be judged."""
     more_ns = (pool.dur_ns - expected_ns).astype(float)
     is_long = more_ns >= MIN_STOP_NS
     here = pool.place * ranks + pool.rank
@@ -193,9 +191,7 @@ def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> 
 
 @dataclass(frozen=True)
 class Pool:
-    """Pieces of all ranks, concatenated: rank, step, place (kind and ordinal as one number), duration, and the typical
-    duration at that place.
-    """
+    """Pieces of all ranks: rank, step, place (kind and ordinal), duration, and the typical duration at that place."""
 
     rank: Array
     step: Array

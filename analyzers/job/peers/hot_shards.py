@@ -28,9 +28,7 @@ MOST = 0.5  # of what a rank computes longer than its peers
 
 @dataclass(frozen=True)
 class HotShard:
-    """Extra work of one rank for its shard against its peers, us per step. `received`: its all-to-all bytes over
-    theirs.
-    """
+    """One rank's extra work for its shard against its peers, us per step. `received`: all-to-all bytes over theirs."""
 
     position: int
     kind: str  # "experts" | "embedding tables"

@@ -21,7 +21,7 @@ from ddprof.tables import Array
 
 
 class NamedSchedule(NamedTuple):
-    """Name of a schedule, its bubble over that of 1F1B with as many chunks, and whether each rank has to hold two
+    """A schedule's name, its bubble over that of 1F1B with as many chunks, and whether each rank must hold two
     chunks.
     """
 

@@ -178,9 +178,7 @@ def noted_of_script(facts: RankFacts) -> list[ScriptCall | None]:
 
 
 def through_of(facts: RankFacts) -> list[str]:
-    """The library function through which the script makes each call, "package function"; "" for direct or unknown
-    calls.
-    """
+    """Library function through which the script makes each call, "package function"; "" if direct or unknown."""
     return ["" if call is None else call.through for call in noted_of_script(facts)]
 
 

@@ -68,9 +68,7 @@ def time_by_stack(facts: RankFacts, where: Intervals) -> Array:
 
 
 def lines_in(facts: RankFacts, where: Intervals) -> list[ScriptLine]:
-    """The lines of the script in some stretches, the longest first. Time in a library belongs to the line that called
-    it.
-    """
+    """The lines of the script in some stretches, the longest first. Library time belongs to the calling line."""
     return lines_of(facts, time_by_stack(facts, where)) if has_frames(facts) else []
 
 

@@ -106,8 +106,8 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
-    """The script line that calls a model `during` evaluation, else outside the phases of the whole run; "" without such
-    a sample.
+    """The script line that calls a model `during` evaluation, else outside the phases of the run; "" without
+    samples.
     """
     tree = CallTree(facts.script_stacks, facts.script_frames)
     seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
@@ -136,8 +136,8 @@ def _frames_to(tree: CallTree, stack: int) -> list[int]:
 
 
 def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
-    """Share of the run inside a script function (file, name), by samples of the training thread; None where samples are
-    too few to compare ranks.
+    """Share of the run in a script function (file, name), by samples of the training thread; None with too few
+    samples.
     """
     tree, seen = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts)
     total = sum(seen.values())

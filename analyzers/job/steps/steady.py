@@ -149,8 +149,8 @@ def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> b
 
 
 def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: bool) -> list[HealthNote]:
-    """One note on the steps left out, with the mean step if they recur. `kept`: remaining steps of `step_ns`; `is_all`:
-    no other step remains.
+    """Note on the steps left out, with the mean step if they recur. `kept`: other steps of `step_ns`; `is_all`: there
+    are none.
     """
     if not left_out:
         return []
@@ -312,9 +312,7 @@ def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
-    """Reason for leaving out the step, with the longest time of each cost on any rank; "" for a step that is
-    only long.
-    """
+    """Reason for leaving out the step, with the longest time of each cost on any rank; "" for one that is only long."""
     if not is_once[step]:
         return APART
     others = ~is_once

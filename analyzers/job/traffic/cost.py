@@ -50,8 +50,8 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
 
 
 def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
-    """The fit for sizes of nearly one value: they still prove latency where times hardly follow size, by the steepest
-    slope possible.
+    """The fit for nearly equal sizes: they prove latency where times hardly follow size, by the steepest possible
+    slope.
     """
     spread = float(sizes.std())
     if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):

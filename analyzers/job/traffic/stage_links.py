@@ -96,9 +96,7 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
 
 
 def _culprits(pairs: tuple[tuple[int, int], ...], elsewhere: set[int]) -> tuple[int, ...]:
-    """The rank that all slow links share, where there are several links and one such rank; else every rank of a slow
-    link.
-    """
+    """The rank that all slow links share, where there are several and one such rank; else all ranks of slow links."""
     shared = set.intersection(*map(set, pairs)) - elsewhere
     if len(pairs) > 1 and len(shared) == 1:
         return tuple(shared)

@@ -68,9 +68,7 @@ class CommStats:
 
 
 def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
-    """Traffic per (operation, role) of the job, and the part of it that could be dropped. Inferred rendezvous carry
-    nothing.
-    """
+    """Traffic per (operation, role) of the job, and what of it could be dropped. Inferred rendezvous carry nothing."""
     keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
     ranks, told = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):

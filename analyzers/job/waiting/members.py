@@ -1,6 +1,4 @@
-"""Rows of MEMBERS by rank, indexed once: a search per rank would cost one pass over all rows for each of a thousand
-ranks.
-"""
+"""Rows of MEMBERS by rank, indexed once: a search per rank would pass over all rows a thousand times."""
 
 from __future__ import annotations
 

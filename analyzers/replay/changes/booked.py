@@ -167,9 +167,7 @@ def _stage_excess_us(measures: Measures) -> float:
 
 
 def even_stages(measures: Measures, _: Change) -> Array:
-    """The excess over the mean stage, less one microbatch, which passes all stages in turn however the work is
-    shared.
-    """
+    """The excess over the mean stage, less one microbatch, which passes all stages however the work is shared."""
     microbatches = max(1, measures.job.pipeline.microbatches) if measures.job.pipeline else 1
     return np.full(len(measures.job.ranks), (1 - 1 / microbatches) * _stage_excess_us(measures))
 

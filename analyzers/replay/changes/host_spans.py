@@ -61,8 +61,8 @@ def instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario
 
 
 def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Blocking calls return at once, except in loading and saving, and before unrecorded host work, which may need
-    their result.
+    """Blocking calls return at once, but not in loading and saving, nor before unrecorded host work that may
+    need them.
     """
     freed = {}
     for rank, _ in chosen(change, graph, measures):
@@ -101,9 +101,7 @@ def on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def no_script(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host spends only a share `values[0]` of its time in script Python between the phases, or of long stops inside
-    them.
-    """
+    """The host spends only the share `values[0]` of its time in script Python between phases, or long stops inside."""
     host, left = {}, change.values[0] if change.values else 0.0
     for rank, _ in chosen(change, graph, measures):
         own = measures.script[rank.position]

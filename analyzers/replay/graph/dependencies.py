@@ -55,9 +55,7 @@ def previous_end(ops: Operations) -> Array:
 
 
 def _last_before(ops: Operations, end: Array, dep: Array) -> None:
-    """Make an operation after idle time depend on whatever ended last on the rank, where no host calls were
-    recorded.
-    """
+    """Make an operation after idle time depend on whatever ended last on the rank, where no host call was recorded."""
     previous = previous_end(ops)
     idle = np.flatnonzero((dep < 0) & (ops.start_ns - previous > HELD_NS))
     by_end = np.argsort(end, kind="stable")

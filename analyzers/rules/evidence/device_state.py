@@ -71,9 +71,7 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
 
 
 def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
-    """Reason for throttling in a clear share of the device's samples and clearly more often than on its peers; else
-    None.
-    """
+    """Reason for throttling in a clear share of the device's samples, clearly more than on its peers; else None."""
     for reason, share in state.throttled.items():
         typical = _typical_share(peers, reason)
         if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:

@@ -29,9 +29,7 @@ MAX_STEPS_SHOWN = 200
 
 
 def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
-    """Up to `limit` rows of (rows, columns), in order: those farthest from the median row; NaN counts as no
-    difference.
-    """
+    """Up to `limit` rows of (rows, columns), in order: those farthest from the median row; NaN is no difference."""
     if len(values) <= limit:
         return list(range(len(values)))
     known = np.isfinite(values)
@@ -41,8 +39,8 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
 
 
 def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[Array, list[str]]:
-    """Lines of (lines, columns) with names for a picture: conspicuous ones in order and, above `FEW_LINES`, one median
-    line for the rest.
+    """Rows of (rows, columns) with names for a chart: the conspicuous and, above `FEW_LINES`, one median row for the
+    rest.
     """
     if len(values) <= FEW_LINES:
         return values, names
@@ -60,8 +58,8 @@ def shown_words(shown: int, of: int) -> str:
 
 
 def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
-    """Times in the unit that suits a chart (µs where none reaches 0.1 ms, else ms), and the critical share of a step of
-    that length.
+    """Times in a chart's unit (µs where none reaches 0.1 ms, else ms), and the critical time in a step of that
+    length.
     """
     known = np.abs(times_ms[np.isfinite(times_ms)])
     scale, unit = (1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (1.0, "ms")

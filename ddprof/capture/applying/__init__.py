@@ -1,3 +1,1 @@
-"""Settings that a run applies while the script creates its objects; imported only for `ddprof run --apply` or
-`--set`.
-"""
+"""Settings applied while the script creates its objects; imported only for `ddprof run --apply` or `--set`."""

@@ -38,8 +38,8 @@ class Applier(Instrumentor):
         self._within = threading.local()  # what a changed constructor makes of its kind is made as it wants
 
     def watch(self, owner: Any, name: str) -> Callable[..., Any]:
-        """Change calls of `owner.name` from now on; returns the replacement. Further names under which other modules
-        hold it are left alone.
+        """Change calls of `owner.name` from now on, not those by its names in other modules. Returns the
+        replacement.
         """
         original: Callable[..., Any] = getattr(owner, name)
         if getattr(original, _OURS, False):
@@ -133,9 +133,7 @@ class Applier(Instrumentor):
         return arguments.get(name)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """The call in a form that can be repeated, and a function that undoes the first call's effect on its
-        arguments.
-        """
+        """The call in a repeatable form, and a function that undoes the first call's effect on its arguments."""
         return call, _nothing
 
 

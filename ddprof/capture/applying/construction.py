@@ -18,9 +18,7 @@ class ConstructorCall:
     kwargs: Mapping[str, Any]
 
     def arguments(self) -> dict[str, Any] | None:
-        """Every argument with its value, defaults included; None where the call does not fit the signature and will
-        fail by itself.
-        """
+        """Every argument with its value, defaults included; None where the call does not fit the signature."""
         try:
             bound = self.signature.bind(*self.args, **self.kwargs)
         except TypeError:

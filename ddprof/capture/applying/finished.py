@@ -107,9 +107,7 @@ class FirstBackward:
 
 
 class GradientCompressionApplier(FinishedObjectApplier):
-    """Registers the hook at the start of the first backward pass: DDP takes only one, and the script may have
-    its own.
-    """
+    """Registers the hook as the first backward pass starts: DDP takes only one, and the script may have its own."""
 
     target = COMM_HOOK
 
@@ -162,8 +160,8 @@ def exchanged_on_cpu(model: Any) -> bool:
 
 
 class PrefetchApplier(FinishedObjectApplier):
-    """Gives each unit its list at the start of the first backward pass: by then all units are known, and any lists of
-    the script.
+    """Gives each unit its list as the first backward pass starts: all units, and lists of the script, are known
+    then.
     """
 
     target = PREFETCHING

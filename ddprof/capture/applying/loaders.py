@@ -40,8 +40,8 @@ class LoaderSettingsApplier(Applier):
         self.watch(source.DataLoader, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Why DataLoader would refuse a setting, or workers would fail or change the samples with it; None where
-        neither.
+        """Reason why DataLoader would refuse a setting, or workers would fail or change the samples; None
+        without one.
         """
         after = {**arguments, **wanted}
         return (

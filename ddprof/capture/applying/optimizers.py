@@ -38,8 +38,8 @@ class OptimizerSettingsApplier(Applier):
         return lacking(call, wanted) or (_unfusable(arguments) if wanted.get("fused") else None)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """Keep the arguments reusable: parameters usually come as an iterator, and torch adds its defaults to the
-        script's own groups.
+        """Keep the arguments reusable: parameters may be an iterator, and torch adds its defaults to the script's
+        groups.
         """
         arguments = call.arguments()
         if arguments is None or not isinstance(arguments.get("params"), (list, tuple, Iterator)):
@@ -60,9 +60,7 @@ class OptimizerSettingsApplier(Applier):
 
 
 def _unfusable(arguments: Values) -> Refusal | None:
-    """Reason to refuse fused kernels: they take floating-point parameters on some devices, and torch checks only at the
-    first step.
-    """
+    """Reason to refuse fused kernels, which take floats on some devices; torch itself checks only at the first step."""
     source: Any = sys.modules["torch.optim.optimizer"]
     check = getattr(source, "_device_dtype_check_for_fused", None)
     supported = getattr(source, "_get_fused_kernels_supported_devices", None)

@@ -57,9 +57,7 @@ class Outcomes:
             say(line)
 
     def awaited(self, fix: WantedFix, why: str) -> None:
-        """Book that a fix waits for an event before it applies to an object; `why`: the reason to report if the event
-        never comes.
-        """
+        """Book that a fix of an object waits for an event; `why`: the reason to report if the event never comes."""
         self._awaited[self.fixes.index(fix)] = why
 
     def _add(self, fix: WantedFix, row: tuple[Any, ...]) -> None:
@@ -100,8 +98,6 @@ def plain(value: object) -> Value | None:
 
 
 def row_of(name: str, value: Value, at: str, target: str, why: str) -> dict[str, Any]:
-    """A sidecar row about a setting without an object of its own; `why`: the reason it is not in force, ""
-    where it is.
-    """
+    """A sidecar row about a setting without an object of its own; `why` it is not in force, "" where it is."""
     row = (name, value, at, target, None, not why, why)
     return {**dict(zip(ROW, row, strict=True)), "objects": int(not why)}

@@ -83,9 +83,7 @@ def _unused(name: str, torch: Any) -> str:
 
 
 def _bind() -> str:
-    """Bind this process and its children to its share of the cores, adjacent ones. Returns the reason of a refusal, ""
-    where bound.
-    """
+    """Bind this process and its children to its share of the cores, adjacent ones. Returns a refusal, else ""."""
     if os.environ.get(_BOUND):
         return ""  # a child of a rank: it has the rank's cores already
     if not hasattr(os, "sched_setaffinity"):

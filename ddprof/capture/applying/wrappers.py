@@ -139,9 +139,7 @@ _MAX_CONFIG_BYTES = 4 << 20
 
 
 class DeepSpeedSettingsApplier(Applier):
-    """Changes the configuration that `DeepSpeedConfig` reads: a copy of the script's dictionary, or of its file's
-    content.
-    """
+    """Changes the configuration read by `DeepSpeedConfig`: a copy of the script's dictionary, or of its file."""
 
     target = DEEPSPEED
     module = "deepspeed.runtime.config"

@@ -78,9 +78,7 @@ def precision() -> dict[str, Any]:
 
 
 def processors() -> dict[str, int | str | None]:
-    """Number and list of CPUs this process may use, and ranks of the job on this host that share them (null: not
-    known).
-    """
+    """Number and list of this process's CPUs, and ranks of the job on this host that share them (null: not known)."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
     return {
@@ -98,9 +96,7 @@ def _in_words(cores: list[int]) -> str:
 
 
 def allocator() -> dict[str, int] | None:
-    """Totals of CUDA's caching allocator: retries after a failed allocation, allocations from the driver, peak
-    bytes.
-    """
+    """Totals of CUDA's caching allocator: retries after failed allocations, driver allocations, peak bytes."""
     torch = sys.modules["torch"]
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return None

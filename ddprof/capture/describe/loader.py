@@ -114,9 +114,7 @@ def _chain(loader: Any) -> list[Any]:
 
 
 def _inner_sampler(holder: Any) -> Any:
-    """The sampler inside `holder`, compared only with None, as a sampler's truth value is its length, which may be
-    missing.
-    """
+    """The sampler inside `holder`, compared only with None: a sampler's truth value is its length, if it has one."""
     inner = getattr(holder, "batch_sampler", None)
     return getattr(holder, "sampler", None) if inner is None else inner
 

@@ -10,9 +10,7 @@ _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the siz
 
 
 def describe(kind: str, model: Any) -> dict[str, Any]:
-    """Description of one of the job's models; `kind` is its wrapper ("ddp", "fsdp1", "fsdp2", "deepspeed",
-    "module").
-    """
+    """One of the job's models; `kind` is its wrapper ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
     wrapper = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}.get(kind)
     return {
         "kind": kind,

@@ -157,9 +157,7 @@ class Observed:
         }
 
     def surroundings(self) -> dict[str, Any]:
-        """Backend, device, versions, process groups, precision: as last seen, since scripts destroy their groups before
-        they end.
-        """
+        """Backend, device, versions, process groups, precision: as last seen, as scripts destroy their groups."""
         readers: dict[str, Callable[[], Any]] = {
             "backend": environment.backend,
             "device": environment.device,

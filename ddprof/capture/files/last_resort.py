@@ -42,9 +42,7 @@ class LastResort:
         self._armed: tuple[int, Path, int] | None = None  # signal, file, descriptor
 
     def arm(self, path: Path) -> None:
-        """Write the stacks to this file at every signal, unless the signal is in use. Does nothing off the main
-        thread.
-        """
+        """Write the stacks to this file at every signal, unless it is in use. Does nothing off the main thread."""
         self.disarm()
         number = answer_signal()
         if number is None or threading.current_thread() is not threading.main_thread():

@@ -79,9 +79,7 @@ class _Saving(Instrumentor):
         return is_here and self.hub.tracker.phase != DATA
 
     def _book(self, name: str, started_ns: int, ended_ns: int) -> None:
-        """Book a pause, or the next file of the pause before it: without training in between, and after a break shorter
-        than the writing.
-        """
+        """Book a pause, or extend the last one: no training in between, and a break shorter than the writing."""
         pauses, kind = self.hub.journal.checkpoints, "save" if name in _SAVES else "load"
         if pauses and pauses[-1]["kind"] == kind:
             last = pauses[-1]

@@ -83,8 +83,8 @@ class DataLoading(Instrumentor):
         return False
 
     def recorded(self) -> dict[str, Any]:
-        """The first 512 data-set indices of the training loader's first pass, in order, and the passes of samplers that
-        shuffle by epoch.
+        """The first 512 indices of the training loader's first pass, in order, and passes of samplers that shuffle by
+        epoch.
         """
         first = next(iter(self._indices.values()), [])
         return {

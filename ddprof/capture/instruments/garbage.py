@@ -55,9 +55,7 @@ class GarbageCollection(Instrumentor):
 
 
 def _called_at(frame: FrameType | None) -> str:
-    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where that frame does something
-    else.
-    """
+    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where that does not."""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     if frame is None or "collect(" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):

@@ -10,9 +10,7 @@ from ddprof.capture.instruments.base import Instrumentor
 
 
 class UserProfilers(Instrumentor):
-    """Watches the start of torch's autograd profiler, the base of torch.profiler and of Lightning's and Hugging Face's
-    profilers.
-    """
+    """Watches the start of torch's autograd profiler, the base of torch.profiler, Lightning's and Hugging Face's."""
 
     def _install(self, module: ModuleType) -> None:
         cls: Any = sys.modules["torch.autograd.profiler"].profile

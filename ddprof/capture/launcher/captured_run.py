@@ -112,8 +112,8 @@ class CapturedRun:
         return tick
 
     def end(self, code: int) -> None:
-        """Summarise the files of the job, which ended with `code`, and print one line with the folder and the next
-        command.
+        """Summarise the files of the job, which ended with `code`, and print its folder and the next command in one
+        line.
         """
         path = self._folder.path
         notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
@@ -143,9 +143,7 @@ class CapturedRun:
 
     @property
     def _leads(self) -> bool:
-        """True where this `ddprof run` requests windows and keeps step times for all ranks: one per job, not
-        per node.
-        """
+        """True where this `ddprof run` requests windows and keeps step times of all ranks: one per job."""
         return self._folder.manifest.name == MANIFEST
 
     def _ended(self, summary: RunSummary, code: int, notes: Sequence[str]) -> dict[str, Any]:

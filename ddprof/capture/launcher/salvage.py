@@ -89,8 +89,8 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
 
 
 def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
-    """Write a sidecar in place of its ring, which is deleted first where the disk is full. Raises OSError; then the
-    ring still exists.
+    """Write a sidecar in place of its ring, deleted first on a full disk. Raises OSError; then the ring still
+    exists.
     """
     try:
         write_json(path, content)

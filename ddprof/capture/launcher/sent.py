@@ -151,9 +151,7 @@ class _Store:
         return True
 
     def _name(self, name: str) -> str:
-        """Name in the store. Tasks of one job on several hosts, each with a folder of its own, share it: a second
-        manifest gets a name of its own.
-        """
+        """Name in the store, where a job's tasks on several hosts meet: a second manifest gets a name of its own."""
         if name != MANIFEST:
             return name
         if self._manifest is None:

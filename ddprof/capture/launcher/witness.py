@@ -19,8 +19,8 @@ _PATIENCE_S = 1.0
 
 
 class GroupWitness:
-    """The helper process; create it while signals are blocked, before any thread. Without /proc, or after its death, it
-    has seen no signal.
+    """The helper process; create it with signals blocked, before any thread. Without /proc, or dead, it saw no
+    signal.
     """
 
     def __init__(self, watched: Iterable[signal.Signals]) -> None:

@@ -123,9 +123,7 @@ class StackSampler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Suspend sampling while the profiler starts, stops or writes, which is not the script's work and keeps the
-        GIL.
-        """
+        """Suspend sampling while the profiler starts, stops or writes, which keeps the GIL."""
         collector = self._collector if self._thread is not None else None
         if collector is None:
             yield

@@ -80,9 +80,7 @@ def _from(numbered: dict[Any, int], first: int) -> list[Any]:
 
 
 def source_lines(frames: Sequence[Frame]) -> list[str | None]:
-    """The text of each frame's line, where its file is readable; None for libraries. A call in C (`fcntl.flock`) has no
-    Python frame.
-    """
+    """Text of each frame's line, where readable; None for libraries. A call in C (`fcntl.flock`) has no frame."""
     return [None if not file or is_library(file) else _line_text(file, line) for file, _, line in frames]
 
 

@@ -45,9 +45,7 @@ def outside(function: Callable[..., object]) -> Callable[..., object] | None:
 
 
 def _native() -> Any:
-    """The module; None also in a Python without the GIL, which it relies on and whose import would switch the
-    GIL on.
-    """
+    """The module; None also in a Python without the GIL, which it needs and its import would switch on."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None

@@ -191,7 +191,7 @@ class StepTracker:
         return self.log.logged()
 
     def _adopt(self, thread: int, phase: int) -> bool:
-        """Adopt the calling thread as the training thread, at backward or optimizer; before that the main thread
+        """Adopt the thread that calls backward or optimizer as the training thread; before that the main thread
         serves.
         """
         trains = phase in (BACKWARD, OPTIMIZER)

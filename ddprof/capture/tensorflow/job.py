@@ -90,9 +90,7 @@ class TensorFlowJob:
         atexit.register(self.guard.wrap(self.finish))
 
     def _enter(self) -> tuple[int, Any] | None:
-        """Handle the beginning of a call. Returns an outermost call's token: its start (unix ns) and its mark in the
-        trace, if any.
-        """
+        """Handle a call. Returns an outermost call's token: its start (unix ns) and its mark in the trace, if any."""
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread

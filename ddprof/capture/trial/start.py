@@ -47,9 +47,7 @@ _WRAPPERS = (
 
 
 def start(settings: str, torch: ModuleType) -> Session:
-    """Session as from `bootstrap.start`, which also applies fixes and ends the script. Raises ValueError on damaged
-    settings.
-    """
+    """Session of `bootstrap.start` that also applies fixes and ends the script. Raises ValueError on bad settings."""
     return bootstrap.start(settings, torch, more)
 
 
@@ -60,7 +58,7 @@ def more(hub: Hub) -> list[Instrumentor]:
 
 
 def _appliers(hub: Hub) -> list[Instrumentor]:
-    """Appliers whose kind of object a fix is for, and the recorder of all outcomes. Raises ValueError on damaged
+    """Appliers for the fixes' kinds of object, and the recorder of all outcomes. Raises ValueError on damaged
     settings.
     """
     outcomes = Outcomes(unpacked(hub.config.apply))

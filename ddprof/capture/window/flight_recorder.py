@@ -20,9 +20,7 @@ _SYMBOLISER = "torch._inductor.codecache"  # what torch imports to name the line
 
 
 def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
-    """Write the entries created inside the window. Returns None, or the reason why there is nothing to write. Raises
-    OSError.
-    """
+    """Write the entries created inside the window. Returns None, or the reason against it. Raises OSError."""
     dump = read_entries()
     if dump is None:
         return "this torch build has no flight recorder"

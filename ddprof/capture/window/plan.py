@@ -1,4 +1,4 @@
-"""Steps at which trace windows open and close, planned or requested by the script: `with ddprof.capture():`
+"""Opening and closing steps of trace windows, planned or requested by the script: `with ddprof.capture():`
 (marks.py).
 """
 
@@ -55,9 +55,7 @@ class WindowPlan:
         return self._less if step >= self._less.first_step else self._before
 
     def opens_at(self, step: int) -> str | None:
-        """Why a window opens at `step` ("planned", or the request's reason), None where none does. Consumes the
-        opening.
-        """
+        """Reason for a window at `step` ("planned", or the request's); None without one. Consumes the opening."""
         if self._requested is not None and step >= self._requested[0]:
             _, steps, reason = self._requested
             self._end = step + steps

@@ -136,9 +136,7 @@ def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> 
 
 
 def _look_inside(archive: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
-    """Each member of an archive. Raises OSError, in one line, where it is damaged, after the members before the
-    damage.
-    """
+    """Each member of an archive. Raises OSError, in one line, after the members before any damage."""
     try:
         with open_archive(archive.path) as opened:
             for member, size_bytes in shown_members(opened):

@@ -180,9 +180,7 @@ def _belong_by_content(a: Recording, b: Recording) -> bool:
 
 
 def _share_group(a: Recording, b: Recording) -> bool:
-    """True where both communicated in one process group: the same members, or where these are unknown the same name and
-    size.
-    """
+    """True with a common process group: the same members, or where these are unknown the same name and size."""
     if not (a.communications and b.communications):
         return False
     return bool(a.group_ranks & b.group_ranks or a.groups & b.groups)

@@ -21,9 +21,7 @@ ZIP_MAGIC_BYTES = len(MAGIC)
 
 
 class _Kept(local):
-    """The archive that this thread read last, by path, state and process: a forked process shares the file's
-    position.
-    """
+    """This thread's last archive, by path, state and process: a forked process shares the file's position."""
 
     def __init__(self) -> None:
         self.archives: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}

@@ -71,8 +71,6 @@ _OURS = re.compile(r"^rank\d+\.(?P<host>[^.]+)\.\d+\.\d+\.")
 
 
 def host_in_any_name(path: str) -> str | None:
-    """Host in the name of a file of a run folder or of tensorboard_trace_handler; for selection only, as it is not
-    verified.
-    """
+    """Host in the name of a file of a run folder or of tensorboard_trace_handler; unverified, for selection only."""
     match = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
     return match["host"] if match else None

@@ -78,9 +78,7 @@ class Listed:
 
 
 def _files_below(system: Any, path: str) -> Iterator[RemoteFile]:
-    """The files below a URL; not by the driver's own `walk`, which takes a folder that it fails to list for an empty
-    one.
-    """
+    """The files below a URL; not by the driver's own `walk`, which takes an unlistable folder for an empty one."""
     folders = []
     for info in sorted(system.ls(path, detail=True), key=lambda info: str(info["name"])):
         at = str(info["name"])

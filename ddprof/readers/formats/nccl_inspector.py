@@ -212,9 +212,7 @@ def _span(times: Any) -> tuple[int, int] | None:
 
 
 def _world(timed: list[_Done]) -> tuple[int | None, int | None]:
-    """Rank and size in the largest communicator, whose ranks are taken for the job's; rank None where a log has
-    several.
-    """
+    """Rank and size in the largest communicator, taken for the job's; rank None where there are several."""
     world = max((done.members for done in timed if done.members), default=None)
     ranks = Counter(done.rank for done in timed if done.members == world and done.rank is not None)
     return (ranks.most_common(1)[0][0] if len(ranks) == 1 else None), world

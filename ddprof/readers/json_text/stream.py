@@ -86,9 +86,7 @@ class EventStream(Generic[B, T]):
         yield from self._finish(buffer)
 
     def _quick(self, rest: bytes, chunk: bytes) -> tuple[B, bytes] | None:
-        """The ordinary case, with one copy of the text: the new chunk holds a boundary and everything before it is
-        sound.
-        """
+        """The ordinary case, with one copy of the text: the new chunk holds a boundary, and all before it is sound."""
         cut = last_boundary(chunk)
         if cut is None:
             return None

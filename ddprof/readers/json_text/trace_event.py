@@ -69,9 +69,7 @@ NO_ARGS = Args()
 
 
 def event_from_json(value: dict[str, Any]) -> Event | None:
-    """An event from a JSON object, without members of the wrong type; None where it is no event (no "ph" and no
-    "ts").
-    """
+    """An event from a JSON object, without members of the wrong type; None without "ph" and "ts"."""
     if not ("ph" in value or "ts" in value):
         return None
     args = value.get("args")

@@ -39,9 +39,7 @@ def read_flight_recorder(path: str | None) -> tuple[tuple[Recorded, ...], list[H
 
 
 def load_dump(content: bytes) -> tuple[Dump, list[str]]:
-    """A dump (JSON, or a pickle of plain values), and its parts of a wrong type. Raises ValueError, TypeError or
-    UnsafePickle.
-    """
+    """A dump (JSON, or a plain pickle), and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
     if content.lstrip()[:1] == b"{":
         return parse(content, Dump)
     return typed(load_plain(content), Dump)

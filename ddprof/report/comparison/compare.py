@@ -168,9 +168,7 @@ def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]
 def delta_of(
     name: str, before_us: float, after_us: float, first: Sequence[float], second: Sequence[float], scale_us: float
 ) -> Delta:
-    """The change of one quantity with the interval of its steps; `scale_us`: the step time that it is judged
-    against.
-    """
+    """The change of one quantity with the interval of its steps; `scale_us`: the step time it is judged against."""
     interval = difference_interval(first, second)
     change_us = after_us - before_us
     low, high = interval if interval else (None, None)

@@ -30,9 +30,7 @@ _CATEGORIES = {kind: kind.name.lower() for kind in Kind}
 
 
 def write_perfetto(path: Path, report: Report, ranks: Iterable[RankSlices], arrows: Iterable[Arrow]) -> int:
-    """Write the trace and return its number of slices; gzip for .gz, Perfetto's own format for .pftrace. Raises
-    OSError.
-    """
+    """Write the trace and return its number of slices: gzip for .gz, Perfetto's format for .pftrace. Raises OSError."""
     count = 0
     if path.name.removesuffix(".gz").endswith(".pftrace"):
         with gzip.open(path, "wb", compresslevel=4) if path.name.endswith(".gz") else path.open("wb") as packets:

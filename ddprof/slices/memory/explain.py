@@ -156,9 +156,7 @@ def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
 
 
 def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tuple[str, ...]:
-    """Sentences of advice, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if not
-    known.
-    """
+    """Advice, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if not known."""
     saved = next((failure for failure in failures if _would_fit(failure)), None)
     if saved is not None and saved.trapped_bytes is not None:
         return (

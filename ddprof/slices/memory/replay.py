@@ -31,9 +31,7 @@ class Replayed:
 
 
 def replay(history: DeviceHistory) -> Replayed:
-    """The replayed memory. It is exact where all events since the first are present; frees without an allocation belong
-    to blocks held before it.
-    """
+    """The replayed memory, exact where no event is lost; a free without an allocation is of a block held before."""
     events, count = history.events, len(history.events)
     action = events["action"]
     freeing = Action.FREE_COMPLETED if (action == Action.FREE_COMPLETED).any() else Action.FREE_REQUESTED

@@ -85,9 +85,7 @@ def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readin
 
 
 def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | float | int | str], same: bool) -> None:
-    """Write the advice as FIXES.toml for the lines that create its objects. Raises UsageError where it cannot be
-    applied.
-    """
+    """Write the advice as FIXES.toml for the lines that create its objects. Raises UsageError where it has none."""
     from ddprof.analyzers.fix_lines import lines_for
     from ddprof.settings.fixes_file import write_fixes
     from ddprof.settings.wanted import WantedFix

@@ -126,17 +126,15 @@ def _compute_s(shape: Shape, on: Cluster, layout: Layout, microbatches: int, eff
 
 
 def _tensor_s(shape: Shape, on: Cluster, layout: Layout, stage_layers: float) -> float:
-    """Time (s) of tensor parallelism: two all-reduces a layer in forward and two in backward; recomputing repeats
-    forward's.
-    """
+    """Tensor parallelism, s: two all-reduces a layer in forward and two in backward; recomputing repeats forward's."""
     size = 2.0 * shape.seq * layout.micro * shape.hidden
     calls = 6.0 if layout.recompute == "full" else 4.0
     return calls * stage_layers * on.reduce_s(size, layout.tensor, on.per_node)
 
 
 def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
-    """Time (s) of pipeline messages: activations to the next stage and gradients back, once per chunk and split over
-    tensor ranks; half is hidden.
+    """Pipeline messages, s: activations forward and gradients back, once per chunk, split over tensor ranks; half is
+    hidden.
     """
     if layout.pipeline == 1:
         return 0.0

@@ -48,8 +48,8 @@ class Shape:
         return self.model_flops() + again
 
     def layer_activation_bytes(self, micro: int, tensor: int, recompute: str) -> float:
-        """Activation bytes of one layer for one microbatch of `micro` sequences, per rank; sequence parallel with
-        tensor ranks.
+        """Activation bytes of one layer per rank and microbatch of `micro` sequences; tensor ranks are sequence
+        parallel.
         """
         base = float(self.seq) * micro * self.hidden
         if recompute == "full":

@@ -196,9 +196,7 @@ def _memory(
 
 
 def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute_us: float) -> float:
-    """Exposed time of gradients reduced in DDP's default buckets: by the run's own gradient times, else at an even
-    rate.
-    """
+    """Exposed gradient reduction in DDP's default buckets: by the run's own gradient times, else at an even rate."""
     if gradient_traffic(prices.measures) is not None and reductions(prices.graph, prices.measures):
         buckets = (DEFAULT_BUCKET_MIB * MIB, DEFAULT_FIRST_BUCKET_MIB * MIB)
         return max(0.0, prices.step_us((Change("rebucket", (), buckets),)) - compute_us)
@@ -210,9 +208,7 @@ def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute
 def _layered_us(
     gather: Callable[[float], float], size: float, units: int, compute_us: float, back: bool, gathers: bool = True
 ) -> float:
-    """Exposed time of one pass, unit by unit: that of the first (or last) unit, and what the neighbour's compute cannot
-    hide of the others.
-    """
+    """Exposed time of one pass: all of the first (or last) unit, and what compute cannot hide of the others."""
     moved = gather(size / units) * ((1 if gathers else 0) + (1 if back else 0))
     share = (1 - FORWARD_SHARE) if back else FORWARD_SHARE
     return gather(size / units) + (units - 1) * max(0.0, moved - compute_us * share / units)

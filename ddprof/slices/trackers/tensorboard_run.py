@@ -36,9 +36,7 @@ class TensorboardRun:
         return f"{self._folder} (tensorboard --logdir {os.path.dirname(self._folder)})"
 
     def log(self, content: Content, step: int) -> None:
-        """Log numbers as scalars, sentences and the report's summary as text, the report itself as a file
-        beside them.
-        """
+        """Log numbers as scalars, sentences and the report's summary as text, the report as a file beside them."""
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in content.numbers.items()]
         words = {**content.words, **({"ddprof/report": content.markdown} if content.markdown else {})}
         values += [_text(tag, text) for tag, text in words.items()]

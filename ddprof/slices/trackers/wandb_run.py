@@ -66,8 +66,8 @@ class WandbRun:
 
 
 def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of the library for a writer other than the training script: its console, code, packages and machine are
-    no part of the experiment.
+    """Library settings for a writer that is not the training script: without its console, code, packages and
+    machine.
     """
     quiet: dict[str, Any] = {"silent": True, "console": "off", "disable_git": True, "save_code": False}
     quiet |= {"x_disable_stats": True, "x_disable_meta": True, "x_save_requirements": False}

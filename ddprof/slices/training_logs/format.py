@@ -43,9 +43,7 @@ def _refuse(source: Source) -> NoReturn:
 
 
 def _recognise(sample: Sample) -> bool:
-    """True for text other than JSON, whose strings may hold such lines; the Trainer's lines are printed Python
-    dicts.
-    """
+    """True for text other than JSON, whose strings may hold such lines; the Trainer prints Python dicts."""
     is_json = (sample.is_object and not sample.text.startswith(b"{'")) or (sample.is_list and sample.has_events)
     return not is_json and b"\0" not in sample.head[:4096] and _is_of_training(sample.text)
 

@@ -100,9 +100,7 @@ def _calls(rows: Sequence[CallRow]) -> Iterator[str]:
 
 
 def _table(cells: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """A table with the first column left-aligned and numbers right-aligned; a table of numbers alone is
-    right-aligned.
-    """
+    """A table, its first column left-aligned, numbers right-aligned; one of numbers alone is right-aligned."""
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         first = row[0].ljust(widths[0])

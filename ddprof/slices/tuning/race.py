@@ -78,9 +78,7 @@ class Race:
             self._judge()
 
     def refine(self, entry: Entry) -> None:
-        """Run more pairs of a winner until its gain is known as closely as findings report it, or the budget is
-        spent.
-        """
+        """Run more pairs of a winner until its gain is as exact as findings report it, or the budget is spent."""
         while entry.state == WON and len(entry.logs) < MOST_PAIRS and not self.base_failed:
             half = half_width(entry.pairs, entry.error)
             if half is not None and half <= LEAST_GAIN:

@@ -1,5 +1,5 @@
-"""The search: a diagnosis, a race of its candidates, combinations of the winners, and the chosen set against the
-unchanged command.
+"""The search: diagnosis, a race of its candidates, combinations of winners, the chosen set against the unchanged
+command.
 """
 
 from __future__ import annotations
@@ -155,9 +155,7 @@ def affordable(
 
 
 def best_of_groups(entries: Sequence[Entry]) -> list[Entry]:
-    """The winner of each group, the largest gain first. Of winners with practically equal gains the smaller value,
-    which costs less memory.
-    """
+    """The winner of each group, the largest gain first; of practically equal ones the smaller value (less memory)."""
     best: dict[str, Entry] = {}
     for entry in (entry for entry in entries if entry.state == WON):
         group = entry.candidate.group
@@ -183,9 +181,7 @@ def _share(entry: Entry) -> float:
 
 
 def _further(first: Entry, winners: Sequence[Entry], tried: Sequence[Entry]) -> list[Entry]:
-    """Entries that may gain on top of the best: other winners, then losers, whose bottleneck may have been hidden; each
-    by predicted gain.
-    """
+    """Entries that may gain on top of the best, by predicted gain: winners, then losers with a hidden bottleneck."""
 
     def predicted(entry: Entry) -> float:
         return -entry.candidate.predicted.share

@@ -1,6 +1,4 @@
-"""Requests that reach Dash: calls of our own callbacks with values of their types, nothing else; and totals are
-bounded.
-"""
+"""Requests that reach Dash: calls of our own callbacks with values of their types; and bounded totals."""
 
 from typing import Any
 

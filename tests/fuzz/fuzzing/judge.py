@@ -108,9 +108,7 @@ def _of_characters(answer: Answer, folder: Path) -> Iterator[Failure]:
 
 
 def of_second(first: Answer, second: Answer) -> Iterator[Failure]:
-    """Failures of a repeated question, answered from the cache (which may have been damaged in between): the answer
-    must be equal.
-    """
+    """Failures of a repeated question, answered from a cache that may be damaged: the answer must be equal."""
     if first.error is None and second.error is None and _without_cache_note(first) != _without_cache_note(second):
         yield Failure("cache", "", f"exit {first.code}, then {second.code}: {_difference(first, second)}")
 

@@ -61,9 +61,7 @@ _WRITTEN = struct.Struct("<q72x")  # of a record of the ring: how many were writ
 
 @dataclass(frozen=True)
 class Explained:
-    """Verdict on the ranks' reports: kind (docs/hangs.md), sentence, and the time-out of the call that they wait in
-    (None: unknown).
-    """
+    """Verdict on the ranks' reports: kind (docs/hangs.md), sentence, and time-out of their call (None: unknown)."""
 
     kind: str
     sentence: str
@@ -106,9 +104,7 @@ class HangWatch:
             path.unlink(missing_ok=True)
 
     def tick(self) -> int | None:
-        """Check once. Returns a signal that is to end the job, if any. Raises OSError where the folder cannot be
-        written.
-        """
+        """Check once. Returns a signal that is to end the job, if any. Raises OSError on an unwritable folder."""
         now = time.monotonic()
         if self._ending_until:
             return self._end(now)

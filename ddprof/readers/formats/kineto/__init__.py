@@ -23,9 +23,7 @@ def _is_sure(sample: Sample) -> bool:
 
 
 def _recognise(sample: Sample) -> bool:
-    """True for any object with events that no other format has claimed; for a list only with the profiler's own
-    marks.
-    """
+    """True for any object with events that no other format claimed; for a list only with the profiler's marks."""
     return sample.may_hold_events and (sample.is_object or sample.has(MARKS))
 
 

@@ -39,9 +39,7 @@ def stuck_in(job: JobGroup) -> Stuck | None:
 
 
 def difference(calls: Sequence[Call]) -> str:
-    """The first difference between calls of one number: "operation", "shape", "dtype"; "" where they can be one
-    collective.
-    """
+    """First difference between calls of one number: "operation", "shape", "dtype"; "" where they may be one call."""
     first = calls[0]
     for other in calls[1:]:
         if first.op != other.op:
@@ -56,9 +54,7 @@ def difference(calls: Sequence[Call]) -> str:
 
 
 def _may_differ(op: str, uneven: Sequence[str]) -> bool:
-    """True for operations whose root gives or takes more than the others: tensors of `scatter`, `gather` and the like
-    have no common shape.
-    """
+    """True for `scatter`, `gather` and the like, whose root gives or takes more than others: shapes differ."""
     return not _is_alike(op) and any(word in op for word in uneven)
 
 

@@ -61,9 +61,7 @@ def _first_difference(keys: Mapping[int, Mapping[int, Numbered]], first: int, la
 
 
 def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], at: int) -> Key | None:
-    """The expected call: that of most ranks; among equals the one that always followed the previous call. None if
-    unknown.
-    """
+    """Call of most ranks; among equals the one that always followed the previous call. None if unknown."""
     (most, count), *others = kinds.most_common()
     if not others:
         return None

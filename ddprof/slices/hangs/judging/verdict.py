@@ -31,8 +31,8 @@ _STATES = {
 
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
-    """Why the job hangs or failed. `hang_seen`: it was seen hanging while it ran, so that a call its ranks were stopped
-    in is not an ordinary one.
+    """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so the calls they were stopped in
+    count.
     """
     known = from_stacks(with_failed_calls(with_late_kills(ranks)))
     groups = job_groups(known)

@@ -26,9 +26,7 @@ _MORE_THAN_ALL = 1.05
 
 
 def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | None) -> tuple[TimerRow, ...]:
-    """The timers of an iteration, each below the one that contains it; without each one's first reading, which is
-    warm-up.
-    """
+    """The timers of an iteration, each below the one that contains it; without the first readings (warm-up)."""
     given: dict[str, list[TimerReading]] = defaultdict(list)
     for reading in readings:
         if not ONCE.search(reading.name):

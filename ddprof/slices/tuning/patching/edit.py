@@ -157,8 +157,8 @@ def _check(before: str, after: str) -> None:
 
 @dataclass(frozen=True)
 class EditableCall:
-    """A constructor or function of torch: its packages and names, and the number of positional arguments that do not
-    reach one set by name.
+    """A constructor or function of torch: packages, names, and number of positional arguments before any set by
+    name.
     """
 
     package: str

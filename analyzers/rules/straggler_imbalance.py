@@ -79,9 +79,7 @@ def burdened(measures: Measures, least: float) -> Array:
 
 
 def overfed(measures: Measures, least: float) -> Array:
-    """Positions that are slower in every step with clearly larger batches; on CPU ranks fetching grows with the
-    batch.
-    """
+    """Positions slower in every step with clearly larger batches; on CPU ranks fetching grows with the batch."""
     own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
     return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + MIN_FED_SPREAD))
@@ -190,9 +188,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
-    """Candidates where the same ranks have more work. `extra`: those of `heavy` with kernels that peers do not
-    launch.
-    """
+    """Candidates if the same ranks have more work. `extra`: those of `heavy` with kernels that peers do not launch."""
     lost_us = charged_us(measures, heavy.tolist())
     ranks = len(measures.job.ranks)
     if not len(heavy) or 2 * len(heavy) > ranks:

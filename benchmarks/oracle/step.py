@@ -224,7 +224,7 @@ def kernel_key(operator: Operator, layer: int) -> str:
 
 
 def blocking_reduce(rank: Rank) -> None:
-    """Communication before the next kernel: all-reduce in the tensor-parallel group, or all-to-all of experts or
+    """Communication before the next kernel: all-reduce of the tensor-parallel group, or all-to-all of experts,
     tables.
     """
     role, kind = ("tp", "allreduce") if "tp" in rank.layout.groups else ("ep", "all_to_allv")

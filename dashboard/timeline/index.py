@@ -100,9 +100,7 @@ class SliceIndex:
         return np.where(before, 0, busy)
 
     def busy(self, groups: Array, edges_ns: Array) -> Array:
-        """Exact busy ns of each group between consecutive edges, shape (groups, bins). Edges: shared, or a row per
-        group.
-        """
+        """Busy ns of each group between consecutive edges, shape (groups, bins). Edges: shared, or a row per group."""
         return np.diff(self.covered(groups, edges_ns), axis=1)
 
     def window(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> tuple[Array, Array]:

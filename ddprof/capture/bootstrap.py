@@ -47,9 +47,7 @@ _PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
 def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
-    """Install every instrumentor, and `more`, in a process that has imported `torch`. Raises ValueError on bad
-    settings.
-    """
+    """Install every instrumentor and `more` where `torch` was imported. Raises ValueError on bad settings."""
     global active
     session = active = Session(CaptureConfig.from_path(settings))
     begin = session.guard.wrap(_begin)

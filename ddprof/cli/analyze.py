@@ -94,9 +94,7 @@ def command(
 
 
 def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:
-    """Commands to type next: explain the failure or first finding, apply its fixes and, for a single report,
-    share it.
-    """
+    """Commands to type next: explain the failure or first finding, apply its fixes and share a single report."""
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
     explain = [f"ddprof hang {shown}"] if report.failure else []

@@ -14,9 +14,7 @@ from ddprof.errors import UsageError
 
 @dataclass(frozen=True)
 class Reading:
-    """Parsed options as in `ddprof.analyzers.engine.Options`: engine, ranks, processes (None: by CPUs and memory),
-    cache.
-    """
+    """Options as in `ddprof.analyzers.engine.Options`: engine, ranks, processes (None: by CPUs and memory), cache."""
 
     workers: int | None = None
     cache: bool | str = True

@@ -18,9 +18,7 @@ class MadeLine(Struct, frozen=True):
 
 
 class SettingOutcome(Struct, frozen=True):
-    """One setting of the objects of a kind made in one place. `before`: the script's value; `why` it was not applied,
-    else "".
-    """
+    """One setting of one kind of object and place. `before`: the script's value; `why` it was not applied, else ""."""
 
     setting: str
     value: bool | Whole | Real | str

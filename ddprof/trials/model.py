@@ -70,9 +70,7 @@ class Trial(Struct, frozen=True):
 
 
 class RunPlan(Struct, frozen=True):
-    """Plan of each run: steps skipped, then steps timed. `most`: the job's own number of steps, null where it is
-    larger.
-    """
+    """Plan of each run: steps skipped, then steps timed. `most`: the job's own number of steps, null if larger."""
 
     warm_up: int
     timed: int

@@ -91,9 +91,7 @@ class CallTree:
 
     @cached_property
     def is_profiler(self) -> Array:
-        """Mask of stacks inside the profiler or this tool, except in user functions called inside this tool's
-        timers.
-        """
+        """Mask of stacks inside the profiler or this tool, except in user functions inside its timers."""
         return self._below_user(_PROFILER_FRAME)
 
     @cached_property

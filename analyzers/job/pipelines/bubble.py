@@ -21,9 +21,7 @@ from ddprof.tables import Array
 
 
 class NamedSchedule(NamedTuple):
-    """A schedule's name, its bubble over that of 1F1B with as many chunks, and whether each rank must hold two
-    chunks.
-    """
+    """A schedule's name, its bubble over 1F1B's with as many chunks, and whether each rank must hold two chunks."""
 
     words: str
     bubble: float

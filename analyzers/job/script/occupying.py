@@ -106,9 +106,7 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
-    """The script line that calls a model `during` evaluation, else outside the phases of the run; "" without
-    samples.
-    """
+    """The script line that calls a model `during` evaluation, else outside the run's phases; "" without samples."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
     for found in (seen, run_samples(facts, REST)):
@@ -136,9 +134,7 @@ def _frames_to(tree: CallTree, stack: int) -> list[int]:
 
 
 def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
-    """Share of the run in a script function (file, name), by samples of the training thread; None with too few
-    samples.
-    """
+    """Share of the run in a script function (file, name), by samples of the training thread; None with too few."""
     tree, seen = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts)
     total = sum(seen.values())
     if total < FEWEST_SAMPLES:

@@ -149,9 +149,7 @@ def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> b
 
 
 def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: bool) -> list[HealthNote]:
-    """Note on the steps left out, with the mean step if they recur. `kept`: other steps of `step_ns`; `is_all`: there
-    are none.
-    """
+    """Note on the steps left out, with their mean if they recur. `kept`: other steps of `step_ns`; `is_all`: none."""
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)

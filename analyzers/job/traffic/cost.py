@@ -50,9 +50,7 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
 
 
 def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
-    """The fit for nearly equal sizes: they prove latency where times hardly follow size, by the steepest possible
-    slope.
-    """
+    """The fit for nearly equal sizes: they prove latency where times hardly follow size, by the steepest slope."""
     spread = float(sizes.std())
     if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):
         return None

@@ -61,9 +61,7 @@ def instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario
 
 
 def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Blocking calls return at once, but not in loading and saving, nor before unrecorded host work that may
-    need them.
-    """
+    """Blocking calls return at once, except in loading, saving, or before unrecorded host work that may need them."""
     freed = {}
     for rank, _ in chosen(change, graph, measures):
         saving = _with_copies_between(rank.facts, rank.facts.spans_of("checkpoint").bounds)

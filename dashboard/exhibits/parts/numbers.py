@@ -39,9 +39,7 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
 
 
 def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[Array, list[str]]:
-    """Rows of (rows, columns) with names for a chart: the conspicuous and, above `FEW_LINES`, one median row for the
-    rest.
-    """
+    """Named rows of (rows, columns) for a chart: the conspicuous and, above `FEW_LINES`, a median row for the rest."""
     if len(values) <= FEW_LINES:
         return values, names
     known = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
@@ -58,9 +56,7 @@ def shown_words(shown: int, of: int) -> str:
 
 
 def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
-    """Times in a chart's unit (µs where none reaches 0.1 ms, else ms), and the critical time in a step of that
-    length.
-    """
+    """Times in a chart's unit (µs where none reaches 0.1 ms, else ms), and the critical time in such a step."""
     known = np.abs(times_ms[np.isfinite(times_ms)])
     scale, unit = (1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (1.0, "ms")
     return times_ms * scale, unit, CRITICAL_SHARE * step_ms * scale

@@ -38,9 +38,7 @@ class Applier(Instrumentor):
         self._within = threading.local()  # what a changed constructor makes of its kind is made as it wants
 
     def watch(self, owner: Any, name: str) -> Callable[..., Any]:
-        """Change calls of `owner.name` from now on, not those by its names in other modules. Returns the
-        replacement.
-        """
+        """Change calls of `owner.name`, but not those by its names in other modules. Returns the replacement."""
         original: Callable[..., Any] = getattr(owner, name)
         if getattr(original, _OURS, False):
             return original

@@ -160,9 +160,7 @@ def exchanged_on_cpu(model: Any) -> bool:
 
 
 class PrefetchApplier(FinishedObjectApplier):
-    """Gives each unit its list as the first backward pass starts: all units, and lists of the script, are known
-    then.
-    """
+    """Gives each unit its list as the first backward pass starts: all units and the script's lists are known then."""
 
     target = PREFETCHING
 

@@ -40,9 +40,7 @@ class LoaderSettingsApplier(Applier):
         self.watch(source.DataLoader, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Reason why DataLoader would refuse a setting, or workers would fail or change the samples; None
-        without one.
-        """
+        """Why DataLoader would refuse a setting, or workers would fail or change the samples; None without one."""
         after = {**arguments, **wanted}
         return (
             lacking(call, wanted)

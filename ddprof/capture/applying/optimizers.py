@@ -38,9 +38,7 @@ class OptimizerSettingsApplier(Applier):
         return lacking(call, wanted) or (_unfusable(arguments) if wanted.get("fused") else None)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """Keep the arguments reusable: parameters may be an iterator, and torch adds its defaults to the script's
-        groups.
-        """
+        """Keep the arguments reusable: parameters may be an iterator, and torch adds defaults to groups."""
         arguments = call.arguments()
         if arguments is None or not isinstance(arguments.get("params"), (list, tuple, Iterator)):
             return call, _nothing

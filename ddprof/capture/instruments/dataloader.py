@@ -83,9 +83,7 @@ class DataLoading(Instrumentor):
         return False
 
     def recorded(self) -> dict[str, Any]:
-        """The first 512 indices of the training loader's first pass, in order, and passes of samplers that shuffle by
-        epoch.
-        """
+        """The first 512 indices of the training loader's first pass, in order, and passes of shuffling samplers."""
         first = next(iter(self._indices.values()), [])
         return {
             "sample_indices": first if self._trains is None else self._indices.get(self._trains, first),

@@ -112,9 +112,7 @@ class CapturedRun:
         return tick
 
     def end(self, code: int) -> None:
-        """Summarise the files of the job, which ended with `code`, and print its folder and the next command in one
-        line.
-        """
+        """Summarise the files of the job, which ended with `code`, and print folder and next command in one line."""
         path = self._folder.path
         notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
         hang = self._hangs.found if self._hangs is not None else None

@@ -68,8 +68,8 @@ def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STE
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
-    """The rank with the largest excess of data, forward and optimizer over the others' median; None below 10 % of a
-    step.
+    """The rank with the largest excess of data, forward and optimizer over the others' median, if above 10 % of
+    a step.
     """
     if len(ranks) < 2 or not all(rank.steps for rank in ranks):
         return None

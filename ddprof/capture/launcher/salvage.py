@@ -89,9 +89,7 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
 
 
 def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
-    """Write a sidecar in place of its ring, deleted first on a full disk. Raises OSError; then the ring still
-    exists.
-    """
+    """Write a sidecar in place of its ring, deleted first on a full disk. Raises OSError; then the ring is left."""
     try:
         write_json(path, content)
     except OSError as error:

@@ -19,9 +19,7 @@ _PATIENCE_S = 1.0
 
 
 class GroupWitness:
-    """The helper process; create it with signals blocked, before any thread. Without /proc, or dead, it saw no
-    signal.
-    """
+    """The helper process; create it with signals blocked, before any thread. Without /proc, or dead, it sees none."""
 
     def __init__(self, watched: Iterable[signal.Signals]) -> None:
         self._watched = frozenset(watched)

@@ -191,9 +191,7 @@ class StepTracker:
         return self.log.logged()
 
     def _adopt(self, thread: int, phase: int) -> bool:
-        """Adopt the thread that calls backward or optimizer as the training thread; before that the main thread
-        serves.
-        """
+        """Adopt the thread that calls backward or optimizer as the training thread; before it the main thread."""
         trains = phase in (BACKWARD, OPTIMIZER)
         if self._thread is None and (trains or phase in (DATA, FORWARD)):
             if not trains and not self._is_main_thread():

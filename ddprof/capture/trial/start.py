@@ -58,9 +58,7 @@ def more(hub: Hub) -> list[Instrumentor]:
 
 
 def _appliers(hub: Hub) -> list[Instrumentor]:
-    """Appliers for the fixes' kinds of object, and the recorder of all outcomes. Raises ValueError on damaged
-    settings.
-    """
+    """Appliers for the fixes' kinds of object, and the recorder of all outcomes. Raises ValueError on bad settings."""
     outcomes = Outcomes(unpacked(hub.config.apply))
     wanted = {target for fix in outcomes.fixes for target in fix.targets}
     found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]

@@ -1,6 +1,4 @@
-"""Opening and closing steps of trace windows, planned or requested by the script: `with ddprof.capture():`
-(marks.py).
-"""
+"""Steps that open and close trace windows, planned or asked by the script: `with ddprof.capture():` (marks.py)."""
 
 from __future__ import annotations
 

@@ -133,9 +133,7 @@ def _tensor_s(shape: Shape, on: Cluster, layout: Layout, stage_layers: float) ->
 
 
 def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
-    """Pipeline messages, s: activations forward and gradients back, once per chunk, split over tensor ranks; half is
-    hidden.
-    """
+    """Pipeline messages, s: activations forward and gradients back, per chunk, split by tensor ranks; half hidden."""
     if layout.pipeline == 1:
         return 0.0
     size = 2.0 * shape.seq * layout.micro * shape.hidden / layout.tensor

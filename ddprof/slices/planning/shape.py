@@ -48,9 +48,7 @@ class Shape:
         return self.model_flops() + again
 
     def layer_activation_bytes(self, micro: int, tensor: int, recompute: str) -> float:
-        """Activation bytes of one layer per rank and microbatch of `micro` sequences; tensor ranks are sequence
-        parallel.
-        """
+        """Activation bytes of one layer per rank and microbatch of `micro` sequences; tensor ranks split sequences."""
         base = float(self.seq) * micro * self.hidden
         if recompute == "full":
             return 2.0 * base / tensor

@@ -66,9 +66,7 @@ class WandbRun:
 
 
 def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Library settings for a writer that is not the training script: without its console, code, packages and
-    machine.
-    """
+    """Library settings for a writer other than the training script, without console, code, packages and machine."""
     quiet: dict[str, Any] = {"silent": True, "console": "off", "disable_git": True, "save_code": False}
     quiet |= {"x_disable_stats": True, "x_disable_meta": True, "x_save_requirements": False}
     if not shared or environment.get("WANDB_MODE", "online") != "online":

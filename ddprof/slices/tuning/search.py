@@ -1,6 +1,4 @@
-"""The search: diagnosis, a race of its candidates, combinations of winners, the chosen set against the unchanged
-command.
-"""
+"""The search: diagnosis, a race of its candidates, winners combined, the chosen set against the command itself."""
 
 from __future__ import annotations
 

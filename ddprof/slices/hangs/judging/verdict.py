@@ -31,9 +31,7 @@ _STATES = {
 
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
-    """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so the calls they were stopped in
-    count.
-    """
+    """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so that their open calls count."""
     known = from_stacks(with_failed_calls(with_late_kills(ranks)))
     groups = job_groups(known)
     stuck = [found for job in groups if (found := stuck_in(job)) is not None] + stuck_messages(known)

@@ -157,9 +157,7 @@ def _check(before: str, after: str) -> None:
 
 @dataclass(frozen=True)
 class EditableCall:
-    """A constructor or function of torch: packages, names, and number of positional arguments before any set by
-    name.
-    """
+    """A constructor or function of torch: packages, names, number of positional arguments before any set by name."""
 
     package: str
     names: tuple[str, ...]

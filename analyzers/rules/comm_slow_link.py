@@ -56,7 +56,7 @@ def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGro
     most = kinds[0]
     return Candidate(
         id=RULE.id,
-        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f}x as long as those of their peers",
+        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f}x as long as their peers'",
         ranks=numbers,
         lost_us=sum(slow.excess_us for slow in kinds),
         changes=tuple(

@@ -76,8 +76,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 "on the typical rank"
             ),
             Evidence(
-                f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average; half of the launches come "
-                f"{format_us(interval_us)} or more after the one before"
+                f"{kernels:.0f} kernels per step take {format_us(mean_us)} each on average; the median launch comes "
+                f"{format_us(interval_us)} after the one before"
             ),
             *longest_idle(measures, worst, "launching"),
         ),

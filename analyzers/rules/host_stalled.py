@@ -172,9 +172,10 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     """Evidence on each rank's stalls: their lengths, the calls they fell into, and the longest one."""
     most = stalling[np.argsort(-lengths_us[stalling], kind="stable")]
     share = measures.step_us or 1.0
+    on = f" on {len(stalling)} of {len(inside)} ranks" if len(inside) > 1 else ""
     yield Evidence(
-        f"total {_span(lengths_us[stalling])} per step on {len(stalling)} of {len(inside)} ranks; the device is idle "
-        f"meanwhile for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
+        f"stalls take {_span(lengths_us[stalling])} per step{on}; the device is idle "
+        f"during them for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
     )
     worst = int(most[0])
     facts, stalls = measures.job.ranks[worst], inside[worst]

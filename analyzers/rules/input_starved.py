@@ -175,7 +175,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             setting="num_workers",
             suggested="twice as many as now, up to the number of cores",
             patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor=4, persistent_workers=True{arguments})",
-            why=why + "; the trace lacks the present number",
+            why=why + "; the present number is not recorded",
             source="torch.utils.data.DataLoader documentation",
         )
     if needs is None:

@@ -210,7 +210,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         fixes=(
             Fix(
                 setting=f"what rank {rank} does before its collectives",
-                suggested="compare its host timeline with a peer's: look for extra work, CPU contention, a slow start",
+                suggested="compare its host timeline with a peer's for extra work, CPU contention, a slow start",
                 why="the others are ready and wait for it",
                 source="binomial test of 'last in k of n'; OSDI'25 section 5",
             ),

@@ -202,6 +202,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     numbers = measures.ranks(heavy)
     worst = int(heavy[np.argmax(np.nanmax(measures.work.per_step[heavy], axis=1))])
     per_step = measures.work.per_step[worst]
+    late_rank = measures.job.rank_ids[worst]
     often = int((per_step > 1 + MIN_LOST_SHARE).sum())
     noun = execution_of(measures.job).work_noun
     is_fed = bool(fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[heavy].all())
@@ -231,12 +232,12 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         changes=(_without(measures, heavy, numbers, "fed" if is_fed and shard is None else ""),),
         basis=Basis.COMPARED,
         evidence=(
-            *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
+            *(hot_evidence(shard, late_rank) if shard else fed_evidence(measures)),
             *_more_work(measures, extra if shard is None else extra[:0]),
             Evidence(
-                f"computes longer than its peers in {often} of {len(per_step)} steps, "
+                f"rank {late_rank} computes longer than its peers in {often} of {len(per_step)} steps, "
                 f"up to {np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long",
-                measures.job.rank_ids[worst],
+                late_rank,
             ),
             *largest_wait(measures, worst),
         ),
@@ -251,9 +252,8 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
     if len(extra):
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))
-        yield Evidence(
-            f"{share} of its time goes to kernels that its peers do not launch", measures.job.rank_ids[worst]
-        )
+        rank = measures.job.rank_ids[worst]
+        yield Evidence(f"rank {rank} spends {share} of its time in kernels that its peers do not launch", rank)
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:

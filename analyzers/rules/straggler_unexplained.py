@@ -167,7 +167,7 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         summary = f"{who} in {steps} steps"
     once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
-    summary += ", nearly always in one step" if once else ""
+    summary += ", nearly all the waiting in one step" if once else ""
     return Candidate(
         id=RULE.id,
         summary=summary if numbers and worst in measures.alone else f"{summary}; cause unknown",

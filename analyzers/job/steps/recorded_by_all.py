@@ -299,13 +299,13 @@ def _notes(
     if len(chosen) < len(numbers):
         torn = (has & ~whole)[list(kept)]
         fewest, most = int(has.sum(axis=1).min()), int(has.sum(axis=1).max())
-        issue = f"ranks hold different steps: {fewest} to {most}"
+        issue = f"ranks recorded {fewest} to {most} steps"
         if fewest == most:
-            issue = "ranks hold different steps"
+            issue = "ranks recorded different steps"
         if torn.any():
             where = ", ".join(map(str, numbers[torn.any(axis=0)][:8].tolist()))
             issue = f"a rank lacks events that its peers recorded, in steps {where}"
-        notes.append(HealthNote(issue, f"only the {len(chosen)} that all of them recorded whole are used", "info"))
+        notes.append(HealthNote(issue, f"only the {len(chosen)} that all ranks recorded completely are used", "info"))
     return notes
 
 

@@ -57,8 +57,8 @@ WORDS = {
     Once.MODULE: "loading code",
     Once.BATCH: "the first batch",
     Once.OVERHEAD: "the profiler",
-    Once.STARTING: "the start of the profiler",
-    Once.STOPPING: "the end of the profiler",
+    Once.STARTING: "starting the profiler",
+    Once.STOPPING: "stopping the profiler",
 }
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"

@@ -62,7 +62,7 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
     elif reason is None and state.clock_mhz and typical_mhz:
         found.append(
             f"its GPU runs at its peers' clock ({state.clock_mhz:.0f} MHz), throttled no more than they are in "
-            f"{state.busy_samples} busy seconds: look for another process on the device, or memory errors"
+            f"{state.busy_samples} busy seconds; another process on the device, or memory errors, may slow it"
         )
     limit = _limit_gap(state, peers)
     if limit is not None:

@@ -20,12 +20,14 @@ def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
     """Evidence on the extra time of the shard's rank and on the bytes that it exchanges."""
     yield Evidence(
-        f"{shard.operator} takes {format_us(shard.excess_us)} per step longer than on the peers; the rest of its "
-        "compute does not",
+        f"{shard.operator} takes {format_us(shard.excess_us)} per step longer on rank {rank} than on its peers; other "
+        "compute takes as long as theirs",
         rank,
     )
     if shard.received is not None and shard.received >= MORE_BYTES:
-        yield Evidence(f"its all-to-alls carry {format_share(shard.received - 1)} more bytes than a peer's", rank)
+        yield Evidence(
+            f"all-to-alls of rank {rank} carry {format_share(shard.received - 1)} more bytes than a peer's", rank
+        )
 
 
 def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
@@ -33,7 +35,7 @@ def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
     if shard.kind == "embedding tables":
         return Fix(
             setting=f"placement of the embedding tables of {format_ranks(numbers)}",
-            suggested="re-shard: split the hot table by rows or columns, or place tables by the lookups they get",
+            suggested="split the hot table by rows or columns, or place tables by the lookups they get",
             patch='constraints = {"hot_table": ParameterConstraints(sharding_types=["row_wise", "column_wise"])}\n'
             "planner = EmbeddingShardingPlanner(topology=topology, constraints=constraints)",
             why="all ranks wait for its lookups; its tables are used more, its device is not slower",

@@ -103,7 +103,7 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
     [
         ("hot expert", 3, "the experts of rank 3 get", "load-balancing loss"),
         ("hot expert, with shapes", 0, "the experts of rank 0 get", "capacity factor"),
-        ("hot table", 1, "the embedding tables of rank 1 get", "re-shard"),
+        ("hot table", 1, "the embedding tables of rank 1 get", "split the hot table"),
     ],
 )
 def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, cure: str) -> None:

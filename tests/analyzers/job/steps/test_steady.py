@@ -42,8 +42,8 @@ ONCE = {
     "a module loads": ("launch", 0, "loading code"),
     "the context is created": ("cudaFree", 0, "first allocations"),
     "another first call creates it": ("cudaHostRegister", 0, "creating contexts"),
-    "the profiler starts": ("open", 0, "the start of the profiler"),
-    "the profiler stops": ("close", 2, "the end of the profiler"),
+    "the profiler starts": ("open", 0, "starting the profiler"),
+    "the profiler stops": ("close", 2, "stopping the profiler"),
 }
 
 

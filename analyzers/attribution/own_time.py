@@ -39,8 +39,8 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
     if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks):
         return None
     late = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-    mine, usual = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
+    late_us, usual_us = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
     return (
-        f"{format_ranks(candidate.ranks)} takes {format_us(float(mine))} per step without its waits, the other ranks "
-        f"{format_us(float(usual))}: no rank waits for it"
+        f"{format_ranks(candidate.ranks)} takes {format_us(float(late_us))} per step without waits, the others "
+        f"{format_us(float(usual_us))}: no rank waits for it"
     )

@@ -21,9 +21,9 @@ def modules(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
     number = np.full(len(operations), UNKNOWN)
     for thread in np.unique(facts.module_spans["track"]).tolist():
         spans = facts.module_spans.take(facts.module_spans["track"] == thread)
-        mine = np.flatnonzero((operations["thread"] == thread) & (operations["called_ns"] != NULL))
-        row, inside = _at(*spans.bounds, operations["called_ns"][mine])
-        number[mine] = np.where(inside, spans["stack"][row] + 1, UNKNOWN)
+        on_thread = np.flatnonzero((operations["thread"] == thread) & (operations["called_ns"] != NULL))
+        row, inside = _at(*spans.bounds, operations["called_ns"][on_thread])
+        number[on_thread] = np.where(inside, spans["stack"][row] + 1, UNKNOWN)
     return number, texts
 
 
@@ -42,11 +42,11 @@ def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
     of = np.where(np.isin(operations["thread"], threads), operations["thread"], main)
     for thread in threads.tolist():
         spans = facts.script_spans.take(facts.script_spans["track"] == thread)
-        mine = np.flatnonzero((of == thread) & (operations["called_ns"] != NULL))
-        called_ns = operations["called_ns"][mine]
+        on_thread = np.flatnonzero((of == thread) & (operations["called_ns"] != NULL))
+        called_ns = operations["called_ns"][on_thread]
         row, inside = _at(*spans.bounds, called_ns)
         inside &= _at(*certain(spans, frame[spans["stack"]]), called_ns)[1]
-        number[mine] = np.where(inside, frame[spans["stack"][row]] + 1, UNKNOWN)
+        number[on_thread] = np.where(inside, frame[spans["stack"][row]] + 1, UNKNOWN)
     return number, texts
 
 

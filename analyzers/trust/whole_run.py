@@ -27,8 +27,8 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
     is_tested = candidate.basis is not Basis.UNTESTED
-    said = [_contradicted(measures, measures.job.rank_ids.index(rank), is_tested) for rank in candidate.ranks]
-    return None if any(words is None for words in said) else said[0]
+    verdicts = [_contradicted(measures, measures.job.rank_ids.index(rank), is_tested) for rank in candidate.ranks]
+    return None if any(words is None for words in verdicts) else verdicts[0]
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:

@@ -79,13 +79,15 @@ def _head(view: View, table: KernelTable, rows: Sequence[Merged]) -> str:
     busy_us, top_us = sum(r.busy_us for r in rows), sum(r.busy_us for r in rows[:DRAWN])
     share = format_share(sum(r.step_share for r in rows))
     what = "operators and collectives" if table.runs_operators else "kernels, collectives and copies"
-    told = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share})"
-    told += (
+    reading = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share})"
+    reading += (
         f", the first {DRAWN} for {format_share(top_us / busy_us)} of that." if len(rows) > DRAWN and busy_us else "."
     )
     if table.runs_operators:
-        told += " The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
-    return told
+        reading += (
+            " The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
+        )
+    return reading
 
 
 def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:

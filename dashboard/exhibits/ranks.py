@@ -231,8 +231,8 @@ def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
     if named is None or most in named[1].ranks or not length_ms.any():
         return ""
     number, lead = named
-    mine = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
+    late_ms = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
     return (
         f" Finding {number} ({lead.id}) names {format_ranks(lead.ranks)}, with "
-        f"{format_share(sum(mine) / length_ms.sum())} of the path, which may run on any rank where all work alike."
+        f"{format_share(sum(late_ms) / length_ms.sum())} of the path, which may run on any rank where all work alike."
     )

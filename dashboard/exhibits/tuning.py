@@ -76,10 +76,10 @@ def _unfinished(tuning: Tuning) -> Exhibit:
 
 
 def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
-    told = [phrases.tuning_headline(answer), *_of_kept(answer)]
+    sentences = [phrases.tuning_headline(answer), *_of_kept(answer)]
     if words := phrases.limits_words(answer):
-        told.append(_sentence(words))
-    told.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")
+        sentences.append(_sentence(words))
+    sentences.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")
     rows = [
         (
             name,
@@ -97,7 +97,7 @@ def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
         listings = try_it.with_fixes(opened, os.path.join(tuning.folder, FILE_NAME), needs_leave)
     elif answer.verdict == UNDECIDED:
         listings = _resume(tuning)
-    return Exhibit("tuning", _WHICH, ". ".join(told) + ".", kept, listings=listings)
+    return Exhibit("tuning", _WHICH, ". ".join(sentences) + ".", kept, listings=listings)
 
 
 def _of_kept(answer: TuningAnswer) -> Iterator[str]:
@@ -116,15 +116,15 @@ def _outcomes(answer: TuningAnswer) -> Exhibit:
     found = by_gain(answer.tried)
     timed = [tried for tried in found if tried.measured is not None]
     best = timed[0] if timed else None  # what is kept: of values alike another one may be ahead by chance
-    told = [f"{len(timed)} of {len(found)} were timed against the command as it is, in pairs of runs"]
+    sentences = [f"{len(timed)} of {len(found)} were timed against the command as it is, in pairs of runs"]
     if best is not None and best.measured is not None:
         word = "Kept" if best.state == KEPT else "Largest gain"
-        told.append(f"{word}: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
+        sentences.append(f"{word}: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
     for name, known in answer.calibration.items():
         if words := calibration_words(known).removeprefix("; "):
-            told.append(f"So far, {clean(name)}: {words}")
+            sentences.append(f"So far, {clean(name)}: {words}")
     question = "What did each setting gain, and was it predicted?"
-    table, reading = trial_sheet(found), ". ".join(told) + "."
+    table, reading = trial_sheet(found), ". ".join(sentences) + "."
     return Exhibit("tuning-trials", question, reading, table, forecast_chart(found))
 
 

@@ -21,9 +21,9 @@ MAX_CELLS = 4_000  # of one table: a cell takes about 30 bytes, and the file sta
 
 def exhibit_section(exhibit: Exhibit) -> Markup:
     """The section of one exhibit; its table is open where there is no picture."""
-    chart, said = None, f"{exhibit.question} {exhibit.reading}"
+    chart, label = None, f"{exhibit.question} {exhibit.reading}"
     if exhibit.chart is not None:
-        chart = _chart_block(exhibit.chart, f"figure-{exhibit.id}", said)
+        chart = _chart_block(exhibit.chart, f"figure-{exhibit.id}", label)
     head = (tag("h2", exhibit.question), tag("p", exhibit.reading, class_="reading"))
     body = (*head, chart, _numbers(exhibit), *map(listing_block, exhibit.listings))
     return tag("section", *body, class_="exhibit", id=f"exhibit-{exhibit.id}")

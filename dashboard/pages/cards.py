@@ -59,8 +59,8 @@ def aria(**values: str) -> dict[str, Any]:
 
 def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
-    said = f"{exhibit.question} {exhibit.reading}"
-    shown = None if exhibit.chart is None else picture(exhibit.chart, f"figure-{exhibit.id}", view, said)
+    caption = f"{exhibit.question} {exhibit.reading}"
+    shown = None if exhibit.chart is None else picture(exhibit.chart, f"figure-{exhibit.id}", view, caption)
     scope = unfiltered_words([name for name in view.filtered if name not in exhibit.follows])
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")

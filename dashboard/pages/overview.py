@@ -34,12 +34,12 @@ def content(view: View) -> list[Component]:
 def _verdict(report: Report) -> list[Component]:
     trust = phrases.trust_words(report)
     word = "Confidence: " if phrases.leading(report) else "Basis: "
-    told = [html.P(words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
+    paragraphs = [html.P(words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
     check_first = phrases.check_first_words(report)
     return [
         *([html.P(html.Strong(check_first), className="severity critical")] if check_first else []),
         html.H1(phrases.headline(report)),
-        *told,
+        *paragraphs,
         html.P([html.Strong(word), trust], className="quiet") if trust else html.Div(),
     ]
 

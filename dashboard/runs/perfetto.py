@@ -161,6 +161,6 @@ def _tracks(job: JobFacts, rows: Array) -> Array:
     ranks, comms = job.members["rank"][rows], job.members["comm"][rows]
     tracks = np.zeros(len(rows), np.int64)
     for position, facts in enumerate(job.ranks):
-        mine = ranks == position
-        tracks[mine] = facts.comms["track"][comms[mine]]
+        of_rank = ranks == position
+        tracks[of_rank] = facts.comms["track"][comms[of_rank]]
     return tracks

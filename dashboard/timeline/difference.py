@@ -126,6 +126,6 @@ def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
     words = f"in step {step}, {format_us((start - int(steps.start_ns[step])) / 1e3)} after its start"
     sign = "longer" if change >= 0 else "shorter"
     amount = f"{format_us(abs(change) / 1e3)} ({format_share(abs(change) / length)})"
-    told = f"all of this name in the step: {amount} {sign} after"
-    told = "only here: the other run has none of this name in the step" if change == NULL else told
-    return shown | {"facts": [words, told], "members": []}
+    summary = f"all of this name in the step: {amount} {sign} after"
+    summary = "only here: the other run has none of this name in the step" if change == NULL else summary
+    return shown | {"facts": [words, summary], "members": []}

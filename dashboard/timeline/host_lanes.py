@@ -40,8 +40,8 @@ def host_lanes(trace: RankTrace, codes: Array, category: dict[str, int]) -> Iter
     on_host = trace.tracks["device"][events["track"]] == NULL
     kept = np.flatnonzero(on_host & (lookup[events["kind"]] >= 0) & (events["dur_ns"] > 0))
     for track in _by_busy_time(events["track"][kept], events["dur_ns"][kept]):
-        mine = kept[events["track"][kept] == track]
-        yield from _thread(trace, mine, track, codes, lookup)
+        on_track = kept[events["track"][kept] == track]
+        yield from _thread(trace, on_track, track, codes, lookup)
 
 
 def _by_busy_time(track: Array, dur_ns: Array) -> list[int]:

@@ -26,8 +26,8 @@ def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]
     lane, shown = shown_slice(timeline, row)
     facts, ref = job.ranks[lane.position], int(timeline.index.ref[row])
     comm = _comm_of(lane, facts, ref)
-    told = [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)]
-    return shown | {"facts": told, "members": _members(job, lane.position, comm)}
+    sentences = [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)]
+    return shown | {"facts": sentences, "members": _members(job, lane.position, comm)}
 
 
 def shown_slice(timeline: Timeline, row: int) -> tuple[Lane, dict[str, Any]]:
@@ -89,8 +89,8 @@ def _comm_words(job: JobFacts, position: int, comm: int | None) -> list[str]:
 
 
 def _instance(job: JobFacts, position: int, comm: int) -> int | None:
-    mine = np.flatnonzero((job.members["rank"] == position) & (job.members["comm"] == comm))
-    return int(job.members["instance"][mine[0]]) if len(mine) else None
+    members = np.flatnonzero((job.members["rank"] == position) & (job.members["comm"] == comm))
+    return int(job.members["instance"][members[0]]) if len(members) else None
 
 
 def _members(job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:

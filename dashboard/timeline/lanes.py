@@ -166,10 +166,10 @@ def _phases(facts: RankFacts, codes: Array) -> Iterator[Slices]:
 def _host(facts: RankFacts, codes: Array) -> Iterator[tuple[str, Slices]]:
     table = facts.host_spans
     for thread in np.unique(table["thread"]).tolist():
-        mine = np.flatnonzero(table["thread"] == thread)
+        on_thread = np.flatnonzero(table["thread"] == thread)
         words = f"host: {thread_words(facts.tracks, thread)}"
-        for row in disjoint_rows(table["start_ns"][mine], table["end_ns"][mine]):
-            rows = mine[row]
+        for row in disjoint_rows(table["start_ns"][on_thread], table["end_ns"][on_thread]):
+            rows = on_thread[row]
             cause = table["cause"][rows].astype(np.int64)
             yield (
                 words,
@@ -180,10 +180,14 @@ def _host(facts: RankFacts, codes: Array) -> Iterator[tuple[str, Slices]]:
 def _streams(facts: RankFacts, ready: Array, codes: Array) -> Iterator[tuple[str, str, Slices]]:
     ops = facts.device_ops
     for track in np.unique(ops["track"]).tolist():
-        mine = np.flatnonzero(ops["track"] == track)
-        words = f"{stream_words(facts.tracks, track)}: {_work_words(ops['work'][mine])}"
-        for depth, row in enumerate(disjoint_rows(ops["start_ns"][mine], ops["end_ns"][mine])):
-            yield "stream", words if not depth else f"{words} ({depth + 1})", _device(facts, mine[row], ready, codes)
+        on_stream = np.flatnonzero(ops["track"] == track)
+        words = f"{stream_words(facts.tracks, track)}: {_work_words(ops['work'][on_stream])}"
+        for depth, row in enumerate(disjoint_rows(ops["start_ns"][on_stream], ops["end_ns"][on_stream])):
+            yield (
+                "stream",
+                words if not depth else f"{words} ({depth + 1})",
+                _device(facts, on_stream[row], ready, codes),
+            )
 
 
 def _work_words(work: Array) -> str:
@@ -214,9 +218,9 @@ def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices
 def _host_comms(facts: RankFacts, ready: Array, codes: Array) -> Iterator[Slices]:
     """Communication that runs on the host (CPU ranks), in as many rows as run at once."""
     comms = facts.comms
-    mine = np.flatnonzero(comms["device_op"] == NULL)
-    for row in disjoint_rows(comms["start_ns"][mine], comms["end_ns"][mine]):
-        rows = mine[row]
+    on_host = np.flatnonzero(comms["device_op"] == NULL)
+    for row in disjoint_rows(comms["start_ns"][on_host], comms["end_ns"][on_host]):
+        rows = on_host[row]
         start, end = comms["start_ns"][rows], comms["end_ns"][rows]
         split, name = np.clip(ready[rows], start, end), codes[comms["name"][rows]]
         move, wait = np.full(len(rows), CAUSE_CODE["comm_transfer"]), np.full(len(rows), CAUSE_CODE["comm_wait"])

@@ -26,8 +26,8 @@ def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]
     category = groups % index.categories
     shares = {}
     for code in np.unique(category).tolist():
-        mine = groups[category == code]
-        parts = [np.arange(index.first[g], index.first[g + 1]) for g in mine.tolist()]
+        of_category = groups[category == code]
+        parts = [np.arange(index.first[g], index.first[g + 1]) for g in of_category.tolist()]
         rows = np.concatenate(parts)
         start = index.start_ns(rows)
         covered = np.diff(_covered(start, start + index.dur_ns(rows), edges))

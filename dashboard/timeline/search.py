@@ -131,15 +131,15 @@ def matching(timeline: Timeline, job: JobFacts, asked: Sought, ranks: Collection
     for number, lane in enumerate(timeline.lanes):
         if lane.rank not in ranks or lane.kind == "causes":
             continue
-        mine = np.arange(index.first[number * index.categories], index.first[(number + 1) * index.categories])
+        lane_groups = np.arange(index.first[number * index.categories], index.first[(number + 1) * index.categories])
         if asked.words:
-            way = np.where(named[index.name[mine]], 0, -1)
-            way = _behind(lane, job.ranks[lane.position], index.ref[mine], asked.words, way)
+            way = np.where(named[index.name[lane_groups]], 0, -1)
+            way = _behind(lane, job.ranks[lane.position], index.ref[lane_groups], asked.words, way)
         else:
-            way = np.zeros(len(mine), np.int64) if lane.kind == "steps" else np.full(len(mine), -1)
+            way = np.zeros(len(lane_groups), np.int64) if lane.kind == "steps" else np.full(len(lane_groups), -1)
         if asked.step is not None:
-            way = np.where(_in_step(timeline, job, lane, mine, asked.step), way, -1)
-        rows.append(mine[way >= 0])
+            way = np.where(_in_step(timeline, job, lane, lane_groups, asked.step), way, -1)
+        rows.append(lane_groups[way >= 0])
         ways.append(way[way >= 0])
     return np.concatenate(rows or [np.empty(0, np.int64)]), np.concatenate(ways or [np.empty(0, np.int64)])
 

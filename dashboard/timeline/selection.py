@@ -100,9 +100,9 @@ def _others(kind: Array, calls: Array, total: Array, cuts: Array, left: Array, s
     """Selected work not listed by name, one row per kind of lane."""
     found = []
     for number in np.unique(kind[left]).tolist():
-        mine = left[kind[left] == number]
-        amounts = _Amounts(int(calls[mine].sum()), int(total[mine].sum()), cut=int(cuts[mine].sum()))
-        found.append(_row(KINDS[number], f"{len(mine):,} other names", "", amounts, int(selected[number])))
+        of_kind = left[kind[left] == number]
+        amounts = _Amounts(int(calls[of_kind].sum()), int(total[of_kind].sum()), cut=int(cuts[of_kind].sum()))
+        found.append(_row(KINDS[number], f"{len(of_kind):,} other names", "", amounts, int(selected[number])))
     return found
 
 

@@ -103,11 +103,11 @@ def _some_bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array,
     busy = index.busy(groups, edges_ns)
     width = np.maximum(np.diff(edges_ns), 1)
     for line, lane in enumerate(lanes.tolist()):
-        mine = np.flatnonzero(groups // index.categories == lane)
-        if not len(mine):
+        of_lane = np.flatnonzero(groups // index.categories == lane)
+        if not len(of_lane):
             continue
-        total = busy[mine].sum(axis=0)
-        category[line] = (groups[mine] % index.categories)[busy[mine].argmax(axis=0)]
+        total = busy[of_lane].sum(axis=0)
+        category[line] = (groups[of_lane] % index.categories)[busy[of_lane].argmax(axis=0)]
         # Whatever is there at all stays visible: a share above zero never rounds to zero.
         share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
     return category, share

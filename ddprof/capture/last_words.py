@@ -34,10 +34,10 @@ def note_exit(status: Any, caller: FrameType) -> None:
         if frame.f_code in handlers:
             return
         frame = frame.f_back
-    said = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
+    message = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
     sys._ddprof_exit = {  # type: ignore[attr-defined]
         "type": "SystemExit",
-        "message": said,
+        "message": message,
         "frames": frames_from(caller),
     }
 

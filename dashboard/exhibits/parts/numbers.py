@@ -88,11 +88,11 @@ def lateness_us(job: JobFacts) -> Array:
     size = seen[members["instance"]]
     late *= size / np.maximum(size - 1, 1)  # off the mean of all members; of two, the reference is the other
     for position, facts in enumerate(job.ranks):
-        mine = (members["rank"] == position) & (seen[members["instance"]] > 1)
-        step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][mine], side="right") - 1
+        of_rank = (members["rank"] == position) & (seen[members["instance"]] > 1)
+        step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][of_rank], side="right") - 1
         inside = (step >= 0) & (step < steps)
-        inside[inside] = members["start_ns"][mine][inside] < facts.steps["end_ns"][step[inside]]
-        np.add.at(total[position], step[inside], late[mine][inside])
+        inside[inside] = members["start_ns"][of_rank][inside] < facts.steps["end_ns"][step[inside]]
+        np.add.at(total[position], step[inside], late[of_rank][inside])
         np.add.at(count[position], step[inside], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(count > 0, total / count / 1e3, np.nan))
@@ -110,8 +110,8 @@ def step_causes_us(job: JobFacts, wanted: Array) -> Array:
     steps = step_count(job)
     total = np.zeros((steps, len(CAUSES)))
     ledger = job.ledger
-    mine = (ledger["step"] < steps) & wanted[ledger["rank"]]
-    np.add.at(total, (ledger["step"][mine], ledger["cause"][mine]), ledger["dur_ns"][mine])
+    rows = (ledger["step"] < steps) & wanted[ledger["rank"]]
+    np.add.at(total, (ledger["step"][rows], ledger["cause"][rows]), ledger["dur_ns"][rows])
     return total / max(1, int(wanted.sum())) / 1e3
 
 
@@ -120,8 +120,8 @@ def cause_by_step_us(job: JobFacts, cause: int) -> Array:
     steps = step_count(job)
     total = np.zeros((len(job.ranks), steps))
     ledger = job.ledger
-    mine = (ledger["step"] < steps) & (ledger["cause"] == cause)
-    np.add.at(total, (ledger["rank"][mine], ledger["step"][mine]), ledger["dur_ns"][mine])
+    rows = (ledger["step"] < steps) & (ledger["cause"] == cause)
+    np.add.at(total, (ledger["rank"][rows], ledger["step"][rows]), ledger["dur_ns"][rows])
     return total / 1e3
 
 
@@ -147,9 +147,9 @@ def group_times(job: JobFacts) -> list[GroupTime]:
     group = instances["group"][members["instance"]] if len(members) else np.empty(0, np.int64)
     found = []
     for row in np.unique(group).tolist():
-        mine = group == row
-        ranks = max(1, len(np.unique(members["rank"][mine])))
-        of_group = np.unique(members["instance"][mine])
+        is_member = group == row
+        ranks = max(1, len(np.unique(members["rank"][is_member])))
+        of_group = np.unique(members["instance"][is_member])
         size = instances["size_bytes"][of_group]
         scale = 1e3 * steps * ranks
         name = str(job.groups["name"][row]) or str(row)
@@ -160,8 +160,8 @@ def group_times(job: JobFacts) -> list[GroupTime]:
                 f"{name} ({role})" if role else name,
                 int(job.groups["size"][row]),
                 len(of_group) / steps,
-                float((members["ready_ns"] - members["start_ns"])[mine].sum()) / scale,
-                float((members["end_ns"] - members["ready_ns"])[mine].sum()) / scale,
+                float((members["ready_ns"] - members["start_ns"])[is_member].sum()) / scale,
+                float((members["end_ns"] - members["ready_ns"])[is_member].sum()) / scale,
                 float(size[size != NULL].sum()) / steps if (size != NULL).any() else None,
             )
         )
@@ -175,9 +175,9 @@ def _inside_steps(job: JobFacts) -> Array:
     for position, facts in enumerate(job.ranks):
         if not len(facts.steps):
             continue
-        mine = members["rank"] == position
+        of_rank = members["rank"] == position
         first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
-        inside[mine] = (members["end_ns"][mine] > first) & (members["start_ns"][mine] < last)
+        inside[of_rank] = (members["end_ns"][of_rank] > first) & (members["start_ns"][of_rank] < last)
     return inside
 
 
@@ -198,9 +198,9 @@ def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
         length = gaps["end_ns"] - gaps["start_ns"]
         scale = 1e3 * max(1, len(facts.steps)) * len(ranks)
         for cause in np.unique(gaps["cause"]).tolist():
-            mine = gaps["cause"] == cause
-            bins = np.searchsorted(edges, length[mine], side="right")
-            time = np.bincount(bins, weights=length[mine], minlength=len(edges) + 1) / scale
+            of_cause = gaps["cause"] == cause
+            bins = np.searchsorted(edges, length[of_cause], side="right")
+            time = np.bincount(bins, weights=length[of_cause], minlength=len(edges) + 1) / scale
             found[CAUSE_IDS[cause]] = found.get(CAUSE_IDS[cause], np.zeros(len(edges) + 1)) + time
     return found
 

@@ -67,9 +67,9 @@ def words_of(opened: OpenRun, finding: Finding) -> Iterator[str]:
     """A sentence for each trial of a fix of this finding."""
     for name, tried in tried_of(opened):
         if tried.finding == finding.id:
-            told = [measured_words(tried.measured, tried.predicted)] if tried.measured is not None else []
-            told.append(f"{tried.state}{f' ({clean(tried.why)})' if tried.why else ''}")
-            yield f"{settings_words(tried)}: {'; '.join(told)} [{name}]"
+            phrases_ = [measured_words(tried.measured, tried.predicted)] if tried.measured is not None else []
+            phrases_.append(f"{tried.state}{f' ({clean(tried.why)})' if tried.why else ''}")
+            yield f"{settings_words(tried)}: {'; '.join(phrases_)} [{name}]"
 
 
 def trial_sheet(rows: list[Tried]) -> Sheet:

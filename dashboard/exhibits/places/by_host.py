@@ -62,14 +62,18 @@ def by_host(view: View) -> Exhibit | None:
 
 def _host_or_rank(opened: OpenRun, positions: list[int], charged_ms: Array) -> str:
     """A sentence on whether a finding names all ranks of the host, some, or none."""
-    mine = {opened.job.rank_ids[p] for p in positions}
+    host_ranks = {opened.job.rank_ids[p] for p in positions}
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
-        named = sorted(mine & set(finding.ranks))
+        named = sorted(host_ranks & set(finding.ranks))
         if not named:
             continue
-        if len(named) == len(mine) > 1:
+        if len(named) == len(host_ranks) > 1:
             return f"Finding {number} ({finding.id}) names all of its ranks: look at the host."
-        of = f"{format_ranks(named)} of its {len(mine)}" if len(mine) > 1 else f"its only one, {format_ranks(named)}"
+        of = (
+            f"{format_ranks(named)} of its {len(host_ranks)}"
+            if len(host_ranks) > 1
+            else f"its only one, {format_ranks(named)}"
+        )
         return f"Finding {number} ({finding.id}) names {of}: look at that device or process first."
     most = max(positions, key=lambda p: float(charged_ms[p]))
     return f"No finding names a rank of it; most of it is rank {opened.job.rank_ids[most]}'s."

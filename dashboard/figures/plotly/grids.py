@@ -89,4 +89,4 @@ def _key(chart: Heat) -> tuple[Key, ...]:
     sign = "+" if chart.diverging else ""
     words = [f"{strength * chart.critical:{sign if strength else ''}.3g} {unit}" for _, strength in ends]
     words[-1] += " or more"
-    return tuple(Key(color, "", said) for (color, _), said in zip(ends, words, strict=True))
+    return tuple(Key(color, "", text) for (color, _), text in zip(ends, words, strict=True))

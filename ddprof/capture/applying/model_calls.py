@@ -53,11 +53,11 @@ class ModelCallApplier(FinishedObjectApplier):
             self.outcomes.refused(fix, self.target, place, why)
             return
         self.outcomes.awaited(fix, self.never)
-        said: set[str] = set()
+        reported: set[str] = set()
 
         def tell(why: str) -> None:
-            if why not in said:
-                said.add(why)
+            if why not in reported:
+                reported.add(why)
                 if why:
                     self.outcomes.refused(fix, self.target, place, why)
                 else:

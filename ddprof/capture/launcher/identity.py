@@ -68,9 +68,9 @@ def _of_launcher(command: Sequence[str], environment: Mapping[str, str]) -> Iter
     stated = {names: environment[variable] for variable, names in _VARIABLES.items() if environment.get(variable)}
     stated |= {names: value for names in _VARIABLES.values() if (value := _argument(command, names))}
     nodes = _number(stated.get(_NODES, "1").rpartition(":")[2])
-    told = stated.get(_RENDEZVOUS_ID, "")
-    if nodes != 1 and told not in _NOT_A_JOB:
-        yield SharedJob(f"rdzv-{_plain(told)}", nodes, is_unique=False)
+    rendezvous_id = stated.get(_RENDEZVOUS_ID, "")
+    if nodes != 1 and rendezvous_id not in _NOT_A_JOB:
+        yield SharedJob(f"rdzv-{_plain(rendezvous_id)}", nodes, is_unique=False)
     address, port = stated.get(_ADDRESS, ""), stated.get(_PORT, "29500")
     endpoint = stated.get(_ENDPOINT) or (f"{address}:{port}" if address else "")
     if nodes != 1 and endpoint.partition(":")[0] not in _NOT_A_JOB:

@@ -45,13 +45,13 @@ class StackTable:
 
     def new_frames(self) -> tuple[int, list[Frame]]:
         """(number of the first new frame, the other new ones)."""
-        told, self._frames_told = self._frames_told, len(self._frames)
-        return told, _from(self._frames, told)
+        first, self._frames_told = self._frames_told, len(self._frames)
+        return first, _from(self._frames, first)
 
     def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
         """New stacks as (number of the calling stack, number of the innermost frame), and the first one's number."""
-        told, self._stacks_told = self._stacks_told, len(self._stacks)
-        return told, _from(self._stacks, told)
+        first, self._stacks_told = self._stacks_told, len(self._stacks)
+        return first, _from(self._stacks, first)
 
     def _frame(self, code: CodeType, line: int) -> int:
         held = self._codes.get(id(code))

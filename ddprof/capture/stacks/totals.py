@@ -84,8 +84,8 @@ class ThreadNames:
 
     def new(self) -> tuple[int, list[tuple[str, int | None]]]:
         """New threads since the last call: number of the first, and (name, kernel id) of each."""
-        told, self._told = self._told, len(self._named)
-        return told, self._named[told:]
+        first, self._told = self._told, len(self._named)
+        return first, self._named[first:]
 
     def forget_ended(self) -> None:
         """Forget ended threads, whose ids new ones may reuse."""

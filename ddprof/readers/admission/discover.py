@@ -232,8 +232,8 @@ def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
     notes = []
     for log in logs:
         aside = formats()[log.format].aside
-        said = aside(log) if aside is not None else None
-        issue = f"{log.label}: a training log" + (f": {said}" if said else "")
+        reason = aside(log) if aside is not None else None
+        issue = f"{log.label}: a training log" + (f": {reason}" if reason else "")
         notes.append(HealthNote(issue, effect, "info", where=log.path))
     return notes
 
@@ -278,9 +278,9 @@ def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]
 def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     notes: list[HealthNote] = []
     for name, choosy in formats().items():
-        mine = [s for s in sources if s.format == name]
-        if choosy.chosen and mine:
-            kept, left_out = choosy.chosen(mine)
+        of_format = [s for s in sources if s.format == name]
+        if choosy.chosen and of_format:
+            kept, left_out = choosy.chosen(of_format)
             sources = [s for s in sources if s.format != name] + kept
             notes += left_out
     return sources, notes

@@ -86,9 +86,9 @@ def render_text(entries: Sequence[PastRun]) -> str:
         lines.append(
             f"{MARKS[entry.change]} {name:<{width}}  {when:<16}  {step:>9}  {used:>6}  {report.verdict.bound}: {parts}"
         )
-        told = [change_words(entry)] if entry.change else []
-        told += [f"commit {phrases.clean(commit_words(entry))}"] if report.run.commit else []
-        lines += [f"  {'':<{width}}  {phrases.clean('; '.join(told))}"] if told else []
+        remarks = [change_words(entry)] if entry.change else []
+        remarks += [f"commit {phrases.clean(commit_words(entry))}"] if report.run.commit else []
+        lines += [f"  {'':<{width}}  {phrases.clean('; '.join(remarks))}"] if remarks else []
     return "\n".join(lines) + "\n"
 
 

@@ -31,11 +31,11 @@ def machine(out: Path) -> Iterator[Provision]:
 def _cores() -> Provision:
     usable, all_of_them = len(os.sched_getaffinity(0)), os.cpu_count() or 0
     quota = _quota(Path("/sys/fs/cgroup/cpu.max"))
-    said = f"{usable} of {all_of_them} can be used"
+    words = f"{usable} of {all_of_them} can be used"
     if quota is None or quota >= usable:
-        return Provision("cores", State.OK, said)
+        return Provision("cores", State.OK, words)
     remedy = "the container's CPU limit holds ranks and loader workers back: raise it, or start fewer of them"
-    return Provision("cores", State.MISSING, f"{said}, for {quota:.1f} cores' worth of time", remedy)
+    return Provision("cores", State.MISSING, f"{words}, for {quota:.1f} cores' worth of time", remedy)
 
 
 def _quota(file: Path) -> float | None:
@@ -48,31 +48,31 @@ def _quota(file: Path) -> float | None:
 
 
 def _shared_memory(size_bytes: int) -> Provision:
-    said = f"{format_bytes(size_bytes)} in {_SHARED_MEMORY}"
+    words = f"{format_bytes(size_bytes)} in {_SHARED_MEMORY}"
     if size_bytes >= SMALL_SHARED_BYTES:
-        return Provision("shared memory", State.OK, said)
+        return Provision("shared memory", State.OK, words)
     remedy = "loader workers hand batches over in it: docker run --shm-size=8g, or an emptyDir with medium: Memory"
-    return Provision("shared memory", State.MISSING, said, remedy)
+    return Provision("shared memory", State.MISSING, words, remedy)
 
 
 def _gpus() -> Provision:
     library = Nvml.open()
     if library is None:
-        said = "no NVIDIA driver here: reports have no clocks, power and throttling"
-        return Provision("GPU sensors", State.UNKNOWN, said)
+        words = "no NVIDIA driver here: reports have no clocks, power and throttling"
+        return Provision("GPU sensors", State.UNKNOWN, words)
     found = library.devices()
     return Provision("GPU sensors", State.OK, f"NVML sees {len(found)} GPU{'s' * (len(found) != 1)}")
 
 
 def _ptrace(file: Path) -> Provision:
     name = "stacks of a hang"
-    said = "taken inside each process: no ptrace is needed"
+    words = "taken inside each process: no ptrace is needed"
     try:
         scope = int(file.read_text())
     except (OSError, ValueError):
-        return Provision(name, State.OK, said)
+        return Provision(name, State.OK, words)
     return Provision(
-        name, State.OK, f"{said} (yama.ptrace_scope is {scope}, which limits gdb and py-spy)" if scope else said
+        name, State.OK, f"{words} (yama.ptrace_scope is {scope}, which limits gdb and py-spy)" if scope else words
     )
 
 
@@ -84,13 +84,13 @@ def _folder(out: Path) -> Provision:
             "run folder", State.MISSING, f"{there} cannot be written", "ddprof run --out FOLDER -- COMMAND"
         )
     kind, free = _file_system(there, Path("/proc/mounts")), format_bytes(shutil.disk_usage(there).free)
-    said = f"{out} on {kind or 'an unknown file system'}, {free} free"
+    words = f"{out} on {kind or 'an unknown file system'}, {free} free"
     if kind is None:
-        return Provision("run folder", State.UNKNOWN, said)
+        return Provision("run folder", State.UNKNOWN, words)
     if kind in _SHARED or kind.startswith("fuse"):
-        return Provision("run folder", State.OK, said)
+        return Provision("run folder", State.OK, words)
     return Provision(
-        "run folder", State.OK, f"{said}; a job of several hosts needs --out where all of them see it, or a URL"
+        "run folder", State.OK, f"{words}; a job of several hosts needs --out where all of them see it, or a URL"
     )
 
 

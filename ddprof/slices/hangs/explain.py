@@ -41,11 +41,11 @@ def _judged(gathered: Gathered) -> Hang:
     if any(end.how != "finished" or end.at_ns is None for end in ends):
         return hang
     last_ns = max(end.at_ns or 0 for end in ends)
-    told = "no end of the job is known"
+    end_words = "no end of the job is known"
     if job.exit_code is not None and job.ended_ns is not None:
-        told = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
+        end_words = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
     why = "exit handlers, threads or destructors stand still, or the launcher failed"
-    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {told}: {why}.")
+    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {end_words}: {why}.")
 
 
 def explain(paths: Sequence[str]) -> Hang:

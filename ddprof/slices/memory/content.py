@@ -107,8 +107,8 @@ class _Reading:
             address = one_int(event.get("device_free" if code == Action.OOM else "addr"))
             if size < 0 or address == NULL:
                 continue
-            stack, told = self._stack(event.get("frames")), self._category(event.get("category"))
-            rows.append((code, address, size, one_int(event.get("time_us")), stack, told))
+            stack, category = self._stack(event.get("frames")), self._category(event.get("category"))
+            rows.append((code, address, size, one_int(event.get("time_us")), stack, category))
         return rows
 
     def _held(self, segments: Any) -> dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]:

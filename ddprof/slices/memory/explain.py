@@ -24,11 +24,11 @@ _SETTING = "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 
 def explain(snapshot: Snapshot) -> SnapshotMemory:
     """Memory that each device held at its peak, without devices that held none."""
-    told = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
+    devices = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
     expandable = bool(snapshot.settings.get("expandable_segments")) or any(
         bool(history.segments["is_expandable"].any()) for history in snapshot.devices
     )
-    return SnapshotMemory(snapshot.path, tuple(told), expandable)
+    return SnapshotMemory(snapshot.path, tuple(devices), expandable)
 
 
 def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
@@ -81,10 +81,10 @@ def _purposes(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) ->
 def _shares(size: Array, purpose: Array) -> tuple[Share, ...]:
     found = []
     for category, (name, how) in categories.WORDS.items():
-        mine = purpose == category
-        if mine.any():
+        of_category = purpose == category
+        if of_category.any():
             known = category not in categories.UNKNOWN
-            found.append(Share(category, name, how, int(size[mine].sum()), int(mine.sum()), known))
+            found.append(Share(category, name, how, int(size[of_category].sum()), int(of_category.sum()), known))
     return tuple(sorted(found, key=lambda share: -share.size_bytes))
 
 
@@ -98,10 +98,10 @@ def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) 
             held.setdefault(frame, []).append(row)
     found = []
     for frame, rows in held.items():
-        mine = np.isin(stack, rows)
-        kinds = np.unique(purpose[mine].astype(str))
-        main = max(kinds.tolist(), key=lambda kind: int(size[mine & (purpose == kind)].sum()))
-        found.append(Line(frame, int(size[mine].sum()), int(mine.sum()), categories.WORDS[main][0]))
+        of_line = np.isin(stack, rows)
+        kinds = np.unique(purpose[of_line].astype(str))
+        main = max(kinds.tolist(), key=lambda kind: int(size[of_line & (purpose == kind)].sum()))
+        found.append(Line(frame, int(size[of_line].sum()), int(of_line.sum()), categories.WORDS[main][0]))
     found.sort(key=lambda line: -line.size_bytes)
     shown = tuple(found[:MOST_LINES])
     return shown, int(size.sum()) - sum(line.size_bytes for line in shown)

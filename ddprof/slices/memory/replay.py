@@ -46,12 +46,12 @@ def replay(history: DeviceHistory) -> Replayed:
     born = blocks.first != BEFORE
     row = np.where(born, blocks.first, 0)
     columns = [events[name][row] if count else np.empty(0, np.int64) for name in ("stack", "told")]
-    stack, told = (np.where(born, column, NO_STACK) for column in columns)
+    stack, category = (np.where(born, column, NO_STACK) for column in columns)
     all_blocks = _with(blocks, untouched, count)
     return Replayed(
         all_blocks,
         np.concatenate((stack, untouched["stack"])),
-        np.concatenate((told, np.full(len(untouched), -1))),
+        np.concatenate((category, np.full(len(untouched), -1))),
         held_bytes(all_blocks, count),
         _reserved(history),
         _segments(history),

@@ -74,17 +74,17 @@ def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: 
     model = layout.tensor * layout.pipeline
     microbatches = max(1, batch // (layout.data * layout.micro))
     stage_layers = shape.layers / layout.pipeline
-    mine = shape.params / model
-    state = state_bytes(mine, layout.sharding, layout.shard, shape.optimizer_bytes)
+    params = shape.params / model
+    state = state_bytes(params, layout.sharding, layout.shard, shape.optimizer_bytes)
     if layout.sharding == "zero3":
-        state += 2 * 2.0 * mine / stage_layers  # two units gathered at a time
+        state += 2 * 2.0 * params / stage_layers  # two units gathered at a time
     activation = _activation_bytes(shape, layout, stage_layers, microbatches)
     compute_s = _compute_s(shape, on, layout, microbatches, efficiency)
     tensor_s = _tensor_s(shape, on, layout, stage_layers) * microbatches
     sends_s = _sends_s(shape, on, layout) * microbatches
-    data_s = _data_s(on, layout, mine, stage_layers, microbatches, compute_s + tensor_s)
+    data_s = _data_s(on, layout, params, stage_layers, microbatches, compute_s + tensor_s)
     bubble_s = (compute_s + tensor_s + sends_s) * (layout.pipeline - 1) / (microbatches * layout.chunks)
-    owned = mine / (layout.shard if layout.sharding != "ddp" else 1)
+    owned = params / (layout.shard if layout.sharding != "ddp" else 1)
     optimizer_s = owned * (2 * shape.optimizer_bytes + 4) / (on.memory_bytes_per_s * 0.8)
     step_s = compute_s + tensor_s + sends_s + bubble_s + data_s + optimizer_s
     peak = on.flops * layout.data * model * step_s

@@ -132,8 +132,8 @@ def _model(measures: Measures) -> tuple[int, float, float]:
 def _communicated_bytes(measures: Measures, op: str) -> float:
     """Bytes per element in most calls of an operation on the first rank."""
     facts = measures.job.ranks[0]
-    mine = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
-    names = [facts.strings[int(code)].lower() for code in mine if 0 <= int(code) < len(facts.strings)]
+    dtypes = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
+    names = [facts.strings[int(code)].lower() for code in dtypes if 0 <= int(code) < len(facts.strings)]
     most = max(set(names), key=names.count, default="")
     return _width(most)
 

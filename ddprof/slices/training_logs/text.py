@@ -23,7 +23,7 @@ def render_log(report: LogReport, next_commands: Sequence[str] = (), width: int 
         list(_iterations(report.iterations)),
         list(_timers(report.timers)),
         list(_calls(report.calls)),
-        [line for said in report.abstained for line in textwrap.wrap(f"Not judged. {said}", width)],
+        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", width)],
         textwrap.wrap(report.limits, width),
         [f"Next: {command}" for command in next_commands],
     ]
@@ -42,8 +42,8 @@ def _by(report: LogReport) -> str:
 def _findings(findings: Sequence[LogFinding], width: int) -> Iterator[str]:
     for finding in findings:
         yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", width, subsequent_indent="  ")
-        for told in finding.evidence:
-            yield from textwrap.wrap(told, width, initial_indent="    ", subsequent_indent="    ")
+        for sentence in finding.evidence:
+            yield from textwrap.wrap(sentence, width, initial_indent="    ", subsequent_indent="    ")
 
 
 def _iterations(summary: IterationSummary | None) -> Iterator[str]:

@@ -104,13 +104,13 @@ def _of_finding(report: Report, finding: Finding) -> Predicted:
 
 def _replayed(run: LoadedRun, name: str, value: Value) -> Predicted | None:
     try:
-        told = predict(run.pricer, [Setting(name, str(value))], present(run.measures, {}))
+        prediction = predict(run.pricer, [Setting(name, str(value))], present(run.measures, {}))
     except DdprofError:
         return None  # this run cannot tell: the finding's price stands
-    before_us = told.before_us
+    before_us = prediction.before_us
     return Predicted(
-        told.gain_us / before_us,
-        (before_us - told.high_us) / before_us,
-        (before_us - told.low_us) / before_us,
+        prediction.gain_us / before_us,
+        (before_us - prediction.high_us) / before_us,
+        (before_us - prediction.low_us) / before_us,
         "replay",
     )

@@ -254,12 +254,12 @@ class TuneView:
 
     def ended(self, trial: Trial, is_new: bool) -> None:
         """Print a line for the run."""
-        told = trial.failed or (format_us(trial.step_us) + " per step" if trial.step_us is not None else "not timed")
+        outcome = trial.failed or (format_us(trial.step_us) + " per step" if trial.step_us is not None else "not timed")
         if trial.label == DIAGNOSIS and not trial.failed:
-            told = f"traced, {trial.steps} steps"
+            outcome = f"traced, {trial.steps} steps"
         made = f"{trial.took_s:.0f} s" if is_new else "made before"
         note = f"; {trial.note}" if trial.note else ""
-        self._console.print(Text(clean(f"ddprof: {trial.label}: {told} ({made}){note}")), soft_wrap=True)
+        self._console.print(Text(clean(f"ddprof: {trial.label}: {outcome} ({made}){note}")), soft_wrap=True)
         self._running = None
         if trial.step_us is None or trial.label == DIAGNOSIS:
             return

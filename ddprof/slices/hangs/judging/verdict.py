@@ -74,8 +74,8 @@ def _frame(cause: FirstCause, blamed: RankEvidence | None) -> StackFrame | None:
     if stuck is not None and stuck.passed:
         return user_frame(stuck.passed[0].instead.frames)
     if cause.kind == model.MISMATCH and stuck is not None:
-        mine = [v.call for v in stuck.variants if set(v.ranks) & set(cause.ranks)]
-        return user_frame(mine[0].frames) if mine else stuck.frame
+        calls = [v.call for v in stuck.variants if set(v.ranks) & set(cause.ranks)]
+        return user_frame(calls[0].frames) if calls else stuck.frame
     return user_frame(blamed.frames) if blamed is not None else None
 
 

@@ -59,11 +59,11 @@ def _workers(evidence: RankEvidence) -> str:
     by_line: dict[str, list[int]] = {}
     for worker in stuck_workers(evidence):
         by_line.setdefault(line_words(user_frame(worker.frames)), []).append(worker.worker)
-    said = []
+    phrases = []
     for line, numbers in by_line.items():
         who, are = own(len(numbers), "worker", "workers"), own(len(numbers), "is", "are")
-        said.append(f"{who} {', '.join(map(str, numbers))} {are} at {line}")
-    return f" and waits for its loader, whose {' and '.join(said)}" if said else ""
+        phrases.append(f"{who} {', '.join(map(str, numbers))} {are} at {line}")
+    return f" and waits for its loader, whose {' and '.join(phrases)}" if phrases else ""
 
 
 def own(count: int, singular: str, plural: str) -> str:
@@ -121,7 +121,7 @@ def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[st
 
 def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     stuck = _known(cause)
-    said = "; ".join(
+    variants = "; ".join(
         f"{format_ranks(v.ranks)} {own(len(v.ranks), 'calls', 'call')} {_variant(v, stuck)}" for v in stuck.variants
     )
     what = (
@@ -129,7 +129,7 @@ def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping
         if stuck.is_message
         else f"collective {stuck.number}{group_words(stuck.group, groups)}"
     )
-    return f"Ranks disagree about the {stuck.differs} of {what}: {said}."
+    return f"Ranks disagree about the {stuck.differs} of {what}: {variants}."
 
 
 def _variant(variant: Variant, stuck: Stuck) -> str:
@@ -209,11 +209,11 @@ def _crossed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
         last = next((call for call in of[rank].calls if not call.done), None)
         if last is not None:
             calls.setdefault((last.op, last.group, line_words(user_frame(last.frames))), []).append(rank)
-    said = "; ".join(
+    pairs = "; ".join(
         f"{format_ranks(ranks)} in {op}{group_words(group, groups)}{f' ({line})' if line else ''}"
         for (op, group, line), ranks in calls.items()
     )
-    return f"{_who(cause.ranks)} wait for one another in different calls: {said}."
+    return f"{_who(cause.ranks)} wait for one another in different calls: {pairs}."
 
 
 def _inside(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:

@@ -43,11 +43,11 @@ def findings_of(straggling: Sequence[LoggedStraggling], iterations: IterationSum
         f"{format_share(share)} of the writing rank's communication is waiting for later ranks "
         f"({format_us(beyond * 1e3)} of {format_us(whole * 1e3)})"
     )
-    told = (
+    evidence = (
         f"most in {top.op}: {format_us(top.beyond_ms * 1e3)} beyond the shortest rank in {top.count} calls",
         "at least so much: until 2026 DeepSpeed sorted the times of each rank before it compared them",
     )
-    yield LogFinding("waiting", severity(beyond, run_ms) if run_ms else "info", summary, share, (), told)
+    yield LogFinding("waiting", severity(beyond, run_ms) if run_ms else "info", summary, share, (), evidence)
 
 
 def _members(calls: Sequence[LoggedCalls]) -> int | None:

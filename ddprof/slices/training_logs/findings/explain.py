@@ -74,14 +74,14 @@ def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
     if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
         return
     worst = sorted(summary.slow, key=lambda iteration: -iteration.mean_ms)[:_NAMED]
-    told = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
+    slowest = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
     what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
     verb = "is" if len(summary.slow) == 1 else "are"
     text = (
         f"{len(summary.slow)} of {summary.counted} {what} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
     )
-    yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (told,))
+    yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (slowest,))
 
 
 def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:

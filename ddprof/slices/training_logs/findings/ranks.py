@@ -72,11 +72,13 @@ def _slowest(
     if share < WARNING_SHARE:
         return
     judged = bool(sizes) and name in OWN_WORK
-    told = [f"longest in {often} of {len(times)} logged iterations, {format_us(beyond_ms * 1e3)} beyond its peers"]
+    evidence = [f"longest in {often} of {len(times)} logged iterations, {format_us(beyond_ms * 1e3)} beyond its peers"]
     if not judged:
-        told.append("how the job is divided, or what else runs inside this timer, is not in the log")
+        evidence.append("how the job is divided, or what else runs inside this timer, is not in the log")
     verb = "takes" if len(who) == 1 else "take"
     what = f"longer than {'its' if len(who) == 1 else 'their'} peers in {name}"
     summary = f"{format_ranks(who).capitalize()} {verb} {format_share(share)} of {whole} {what}"
     page = "input_straggler" if name in LOADING else "straggler_compute"
-    yield LogFinding("slow_rank", severity(share, 1.0) if judged else "info", summary, share, who, tuple(told), page)
+    yield LogFinding(
+        "slow_rank", severity(share, 1.0) if judged else "info", summary, share, who, tuple(evidence), page
+    )

@@ -86,15 +86,15 @@ def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[st
     for found, end in zip(starts, ends, strict=True):
         at = found.end()
         tflops, batch = _TFLOPS.search(text, at, end), _BATCH.search(text, at, end)
-        told = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
+        printed = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
         clock = stamp_of(line.prefix + text[: found.start()])
         if (nemo := _NEMO.search(text, at, end)) is not None:
             step = _NEMO_STEP.search(text, at, end)
-            yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *told)
+            yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *printed)
         elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
             given = one_float(elapsed["time"])
             ms = given if given is None or elapsed["unit"] == "ms" else given * 1e3
-            yield from _timed("Megatron", float(found["number"]), ms, clock, *told)
+            yield from _timed("Megatron", float(found["number"]), ms, clock, *printed)
 
 
 def _ms(seconds: str) -> float | None:

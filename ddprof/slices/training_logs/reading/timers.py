@@ -110,10 +110,10 @@ class TimerLines:
         marked = _WHO.search(text)
         rank = one_rank(found["rank"] or (marked["rank"] if marked else None))
         keys = [key.strip() for key in re.findall(r"([\w/ -]{1,100}):", found["rest"])]
-        said = [(key, number(value)) for key, (_, value) in zip(keys, fields(found["rest"]), strict=False)]
-        first = next((key for key, _ in said), "")
+        timers = [(key, number(value)) for key, (_, value) in zip(keys, fields(found["rest"]), strict=False)]
+        first = next((key for key, _ in timers), "")
         block = self._next("flat", f"{who}/{rank}/{first}")
-        for name, ms in said:
+        for name, ms in timers:
             if ms is None or ms < 0:
                 continue
             self.readings.append(TimerReading(name, block, ms, None, False))

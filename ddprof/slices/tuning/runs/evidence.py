@@ -158,10 +158,10 @@ def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
 
 def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) -> str:
     """Why a fix has no effect: none of its settings was applied anywhere; "" where one was, or it is unknown."""
-    mine = [row for row in rows if row.setting in wanted]
-    if not mine or any(row.applied for row in mine):
+    rows_of_setting = [row for row in rows if row.setting in wanted]
+    if not rows_of_setting or any(row.applied for row in rows_of_setting):
         return ""
-    return next((row.why for row in mine if row.why), "not applied")
+    return next((row.why for row in rows_of_setting if row.why), "not applied")
 
 
 def reason(log: Path, code: int | None) -> str:

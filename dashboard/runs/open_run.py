@@ -159,12 +159,12 @@ class OpenRun:
         if not expanded:
             return self.timeline
         if len(expanded) > MAX_EXPANDED_RANKS:
-            raise UsageError(f"operators of {len(expanded)} ranks: {MAX_EXPANDED_RANKS} at once are read")
+            raise UsageError(f"operators of {len(expanded)} ranks: at most {MAX_EXPANDED_RANKS} are read at once")
         chosen = [self.job.ranks[self.job.rank_ids.index(rank)] for rank in expanded]
         events = sum(facts.counts.get("events", 0) for facts in chosen)
         if events > MAX_EXPANDED_EVENTS:
             words = f"{format_ranks(sorted(expanded))}: {events:,} events"
-            raise UsageError(f"operators of {words}, {MAX_EXPANDED_EVENTS:,} at once are read")
+            raise UsageError(f"operators of {words}: at most {MAX_EXPANDED_EVENTS:,} are read at once")
         with self._lock:
             return KEPT.get((self._number, expanded), lambda: build_timeline(self.job, self.sources, expanded))
 

@@ -78,7 +78,7 @@ def routes(runs: Runs) -> Blueprint:
             if not of.beside:
                 return answer(view.opened, of)
             if of_two is None:
-                raise UsageError(f"{name}: two runs side by side have none; the timeline of one run has")
+                raise UsageError(f"{name}: only the timeline of a single run has it")
             return of_two(_both(view, of.beside), of)
 
         add(name, typed)
@@ -112,7 +112,7 @@ def _both(view: View, beside: str) -> Timeline:
     """The run of the address and another served run, side by side."""
     number = view.number(beside)
     if number is None or number == view.run:
-        raise UsageError("the run to lay beside is not served")
+        raise UsageError("the run to compare with is not served")
     return view.opened.beside(view.runs[number])
 
 

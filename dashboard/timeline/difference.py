@@ -41,7 +41,7 @@ def difference(before: Timeline, after: Timeline) -> Timeline:
     runs = (before, after)
     ranks = sorted(set.intersection(*({of.rank for of in run.steps} for run in runs)))
     if not ranks:
-        raise UsageError("no rank is in both runs: there is nothing to lay side by side")
+        raise UsageError("no rank is in both runs: there is nothing to compare")
     steps = tuple([next(of for of in run.steps if of.rank == rank) for rank in ranks] for run in runs)
     count = min(map(step_count, steps))
     if not count:

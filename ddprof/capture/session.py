@@ -341,7 +341,7 @@ class Session:
     def _stuck(self) -> None:
         """Write the evidence when a stop was requested but the training thread hangs; leave the job as it is."""
         self._dump_flight_recorder()
-        self.journal.note(f"no step ended for 5 s after a stop was asked for: hanging in step {self.tracker.index}")
+        self.journal.note(f"no step ended within 5 s of a stop request: hanging in step {self.tracker.index}")
         self.write_sidecar("running")
 
     def _answer(self, request: int) -> None:

@@ -41,13 +41,13 @@ def parse_fixes(text: str) -> tuple[WantedFix, ...]:
         raise ValueError(f"schema is {str(document.get('schema'))[:40]!r}, wanted {SCHEMA!r}")
     rows = document.get("fix", [])
     if not isinstance(rows, list) or set(document) - {"schema", "fix"}:
-        raise ValueError("wants nothing but the schema and [[fix]] tables")
+        raise ValueError("may hold only the schema and [[fix]] tables")
     return tuple(_fix(row) for row in rows)
 
 
 def _fix(row: Any) -> WantedFix:
     if not isinstance(row, dict) or not isinstance(row.get("set"), dict):
-        raise ValueError("a [[fix]] wants set = { NAME = VALUE }")
+        raise ValueError("a [[fix]] needs set = { NAME = VALUE }")
     unknown = set(row) - _KEYS
     if unknown:
         raise ValueError(f"a [[fix]] has {', '.join(sorted(unknown))[:100]}: wants {', '.join(sorted(_KEYS))}")

@@ -81,7 +81,7 @@ def checked_together(fixes: Sequence[WantedFix]) -> tuple[WantedFix, ...]:
         for name, value in fix.values.items():
             before = seen.setdefault((name, fix.at), value)
             if before != value:
-                raise ValueError(f"{name} is wanted as {shown(before)} and as {shown(value)}")
+                raise ValueError(f"{name} is set to {shown(before)} and to {shown(value)}")
     for at in {fix.at for fix in fixes}:
         together = {name: value for (name, place), value in seen.items() if place in ("", at)}
         if together.get("num_workers") == 0 and any(together.get(name) for name in _NEED_WORKERS):

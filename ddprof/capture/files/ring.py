@@ -90,15 +90,15 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
         raise ValueError(f"{path.name}: not a ddprof step ring")
     _, capacity = _HEADER.unpack_from(data, 0)
     if capacity <= 0 or len(data) < HEADER_BYTES + capacity * _RECORD.size:
-        raise ValueError(f"{path.name}: the step ring is cut short")
+        raise ValueError(f"{path.name}: the step ring is truncated")
     (length,) = struct.unpack_from("<q", data, _IDENTITY_AT)
     start = _IDENTITY_AT + 8
     if not 0 <= length <= HEADER_BYTES - start:
-        raise ValueError(f"{path.name}: the step ring does not say whose it is")
+        raise ValueError(f"{path.name}: the step ring names no rank")
     identity = parse_object(data[start : start + length], path.name)
     rank, host, started_ns = identity.get("rank"), identity.get("host"), identity.get("started_ns")
     if type(rank) is not int or not 0 <= rank <= LARGEST_RANK or not isinstance(host, str) or not _HOST.fullmatch(host):
-        raise ValueError(f"{path.name}: the step ring does not say whose it is")
+        raise ValueError(f"{path.name}: the step ring names no rank")
     used = [r for r in _RECORD.iter_unpack(data[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]) if r[0]]
     records = sorted(record for record in used if _is_step(record))
     kept = records if last is None else records[-last:]

@@ -51,9 +51,9 @@ def salvage(folder: Path) -> list[str]:
             continue
         try:
             leftover.unlink()
-            notes.append(f"{leftover.name}: removed, its writer died in the middle of it")
+            notes.append(f"{leftover.name}: removed: its writer died before it was complete")
         except OSError as error:
-            notes.append(f"{leftover.name}: left there, its writer died in the middle of it: {error.strerror}")
+            notes.append(f"{leftover.name}: left there, incomplete, as its writer died: {error.strerror}")
     return notes
 
 
@@ -79,7 +79,7 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
         content = {**ring.identity, "schema": SCHEMA, "windows": [], "notes": []}
     added = _add_steps(content, ring)
     content["state"] = "killed"
-    notes.append(f"rank {ring.rank} did not end in order: its last {added} steps come from its step ring")
+    notes.append(f"rank {ring.rank} did not end normally: its last {added} steps come from its step ring")
     if ring.damaged:
         notes.append(f"{ring_path.name}: {ring.damaged} records of the step ring are damaged and left out")
     content["notes"] = [*_list(content, "notes"), *notes]

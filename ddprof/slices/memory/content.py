@@ -59,7 +59,7 @@ def read_snapshot(source: Source) -> Snapshot:
     try:
         content = load_shared(read_small(source.path, source.member, MAX_BYTES))
         if not isinstance(content, dict):
-            raise ValueError("its root is no dict")
+            raise ValueError("its root is not a dict")
         return _Reading(source.label).snapshot(content)
     except (ValueError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: a PyTorch memory snapshot that cannot be read ({error})") from error
@@ -212,7 +212,7 @@ def _check(content: bytes) -> None:
                 raise ValueError("a pickle that refers to more values than it holds")
             at, made = at + 5, made - 1
         elif op in _LINES:
-            raise ValueError("a pickle of protocol 0, which no snapshot is")
+            raise ValueError("a pickle of protocol 0, which no snapshot uses")
         else:
             raise ValueError("damaged pickle")
         if made > MAX_OBJECTS:

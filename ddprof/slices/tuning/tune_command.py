@@ -96,9 +96,9 @@ def command(
     if resume is not None:
         folder, state = resume, read_state(resume)
         if (resume / FILE).stat().st_uid not in (os.getuid(), 0):
-            raise UsageError(f"--resume {resume}: another user's: the command in it is not run")
+            raise UsageError(f"--resume {resume}: owned by another user: its command is not run")
         if Path(state.cwd) != Path.cwd():
-            raise UsageError(f"--resume {resume}: started in {state.cwd}: go there first")
+            raise UsageError(f"--resume {resume}: started in {state.cwd}: run it from there")
         state.options = state.options.with_command(_command_of(resume, state, command_line))
         stated = ctx.get_parameter_source("budget")
         if stated is not None and stated.name == "COMMANDLINE":
@@ -113,9 +113,9 @@ def command(
 def _command_of(resume: Path, state: TuneState, given: tuple[str, ...]) -> tuple[str, ...]:
     """The command to continue with: the stored one or, where its secrets were not stored, the given one."""
     if given and masked_words(given) != list(state.options.command):
-        raise UsageError(f"--resume {resume}: its command is another: {shlex.join(state.options.command)}")
+        raise UsageError(f"--resume {resume}: its command differs: {shlex.join(state.options.command)}")
     if not given and any(MASK in word for word in state.options.command):
-        raise UsageError(f"--resume {resume}: secrets of its command are not written there: add -- COMMAND")
+        raise UsageError(f"--resume {resume}: the secrets of its command are not stored: add -- COMMAND")
     return given or state.options.command
 
 

@@ -76,7 +76,7 @@ def planes_of(content: bytes, label: str) -> tuple[list[Any], int]:
     damaged = planes.count(None)
     whole = [plane for plane in planes if plane is not None]
     if not whole:
-        raise NoUsableInput(f"{label}: an XPlane profile of which no plane is whole")
+        raise NoUsableInput(f"{label}: an XPlane profile without a complete plane")
     return whole, damaged
 
 

@@ -126,7 +126,7 @@ class HangWatch:
         step records along, which counts as neither.
         """
         if self.found is not None and by_steps:
-            say(f"steps go on again after {now - self._still_since:.0f} s: the job did not hang for good")
+            say(f"steps resumed after {now - self._still_since:.0f} s: the job did not hang for good")
         self.found = None
         self._still_since = now
         self._pause_s, self._before, self._looks = self._look_s, {}, 0

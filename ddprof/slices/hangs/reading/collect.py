@@ -134,7 +134,7 @@ def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> No
             of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
             of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
         else:
-            notes.append(HealthNote(f"{path}: stacks of no rank: its name states none", "left out"))
+            notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
 
 
 def _take_sampled(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
@@ -171,7 +171,7 @@ def _take_dump(path: str, name: str, found: dict[int, _Gathered], notes: list[He
     rank = _rank(name)
     of = _of(rank, name, found)
     if of is None:
-        notes.append(HealthNote(f"{path}: a dump of no rank: its name states none", "left out"))
+        notes.append(HealthNote(f"{path}: a dump without a rank: the file name states none", "left out"))
         return
     if of.recorded is None or name.endswith(".json"):
         of.recorded_groups = groups_in(dump)

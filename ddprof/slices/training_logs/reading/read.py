@@ -40,7 +40,7 @@ def read_training_log(source: Source) -> TrainingLog:
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     if not (writers or timers.by_rank or ending.error):
-        raise NoUsableInput(f"{source.label}: a training log in which no iteration, timer or call is whole")
+        raise NoUsableInput(f"{source.label}: a training log without a complete iteration, timer or call")
     return TrainingLog(
         source.label,
         tuple(sorted(writers)),

@@ -27,7 +27,7 @@ from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
 from ddprof.report.html.style import STYLE
 
-REFRESH_MS = 5_000
+REFRESH_MS = 5_000  # between two looks for new runs
 THEME_COOKIE = "ddprof_theme"  # set by assets/dashboard/theme.js before the first callback
 
 _PAGE = """<!DOCTYPE html>

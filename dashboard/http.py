@@ -19,7 +19,7 @@ from ddprof.dashboard.server.guard import PACKAGES_PATH, Access, is_loopback
 from ddprof.dashboard.server.scripts import PLOTLY_PATH
 from ddprof.errors import UsageError
 
-LEAST_COMPRESSED_BYTES = 2_000
+LEAST_COMPRESSED_BYTES = 2_000  # below it packing gains no packet
 MAX_CONNECTIONS = 64  # a browser opens six; each is a thread
 FULL_S = 2.0  # how long a further one waits before it is closed
 SILENT_S = 30.0  # a connection that sends nothing for so long is closed

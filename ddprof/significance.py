@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 LEAST_STEPS = 3  # below this the steps say nothing about their own spread
 TAIL = 0.025  # of either side of a 95 % interval
-RESAMPLES = 4000
+RESAMPLES = 4000  # a percentile bootstrap wants 1,000 or more (Efron and Tibshirani 1993)
 _SEED = 20_240_229  # the same inputs give the same interval, in CI and on a desk
 _HALVINGS = 200  # of the bracket of a quantile: beyond the precision of a float
 MOST_EXACT = 400  # trials whose exact sum adds something to the normal approximation

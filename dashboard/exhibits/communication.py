@@ -15,7 +15,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.units import format_bytes, format_rate, format_share, format_us
 
-MAX_GROUPS = 40
+MAX_GROUPS = 40  # in one chart: the longest
 NOT_RECORDED = "not recorded"
 
 

@@ -26,7 +26,7 @@ from ddprof.units import format_us
 MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
 ALIKE_POINTS = 1.0  # percentage points of the step: ranks that differ by less are alike
 LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column
-MAX_DOTS = 2_000
+MAX_DOTS = 2_000  # what a browser draws at once without delay
 OUTLIER_SPREADS = 5.0  # median absolute deviations off the median: 1 in 1,000 of normally spread steps lies outside
 LEAST_OUTLIER_SHARE = 0.05  # of the median: less is no reason to look
 _QUESTION = "Is it steady, or does a step or a rank stand out?"

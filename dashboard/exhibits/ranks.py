@@ -28,7 +28,7 @@ from ddprof.report import phrases
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
-MAX_BLAMED = 16
+MAX_BLAMED = 16  # ranks in one chart
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:

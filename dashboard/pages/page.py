@@ -13,7 +13,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.runs.view import View
 
-REFRESH_MS = 2_000
+REFRESH_MS = 2_000  # of pages about a running job
 
 
 @dataclass(frozen=True)

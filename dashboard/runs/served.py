@@ -13,7 +13,7 @@ from ddprof.errors import DdprofError
 
 LEAST_PAUSE_S = 4.0  # between two looks at the folder
 WATCHED_SUFFIXES = (".json", ".gz", ".jsonl", ".sqlite", ".parquet", ".rpd")
-MAX_WATCHED = 20_000
+MAX_WATCHED = 20_000  # files below the served folders
 
 
 class Runs:

@@ -15,7 +15,7 @@ from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us
 
-MAX_WAITS = 60
+MAX_WAITS = 60  # arrows in one view
 
 
 def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from ddprof.errors import UsageError
 from ddprof.tables import Array
 
 MAGIC = b"DDT1"
-MAX_BINS = 4096
+MAX_BINS = 4096  # pixels of the widest screens
 EXACT_BUDGET = 20_000  # slices sent exactly in one view; above it a lane becomes bins (a canvas fills ~1 million/s)
 MAX_LANES = 400  # more than fit on any screen
 NAME_CHARS = 80

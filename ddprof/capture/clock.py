@@ -25,8 +25,8 @@ from typing import Any
 from ddprof.capture.identity import RankIdentity
 
 _STORE_KEY = "ddprof/clock"
-_ROUNDS = 24
-_TIMEOUT_S = 2.0
+_ROUNDS = 24  # round trips, of which the shortest counts
+_TIMEOUT_S = 2.0  # to connect
 _CALL_S = 5.0  # for all questions of a caller: 24 round trips between continents
 _BACKLOG = 1024  # hosts that may ask at the same moment, after the first step; the kernel may allow fewer
 _CALLERS = 32  # at once, each with a thread; further ones wait in the queue of the socket

@@ -18,7 +18,7 @@ ALIKE = 0.1  # relative: a cost and a saving that differ by less need no words
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 NOT_RECORDED_DEVICE = "device not recorded"
 NO_GAIN = "no measurable gain on its own"
-_MEDIUM = 0.5
+_MEDIUM = 0.5  # confidence: more likely right than wrong
 
 
 def confidence_word(finding: Finding) -> str:

@@ -109,7 +109,7 @@ def _plain(value: Value) -> Value:
 _RANDOM = "data sets and samplers that draw random numbers draw them in another process"
 _FEW = "sums of gradients over more than two ranks may round differently"
 _LAST_BIT = "another kernel may round the last bit differently"
-_BIG = 1 << 40
+_BIG = 1 << 40  # elements: no bucket is larger
 
 _SETTINGS = (
     ApplicableSetting("num_workers", (LOADER,), _whole(0, 1024), Effect.ROUNDING, _RANDOM),

@@ -23,9 +23,9 @@ from ddprof.tables import NULL, Array
 MAX_LINES = 32  # ranks in one picture; its table has all of them
 FEW_LINES = 16  # each of them is drawn
 APART = 5.0  # times the median distance to the median line: 1 in 1,000 of normally spread lines is farther off
-LEAST_MS = 0.1
+LEAST_MS = 0.1  # below it times are shown in µs
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
-MAX_STEPS_SHOWN = 200
+MAX_STEPS_SHOWN = 200  # in one chart
 
 
 def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:

@@ -8,7 +8,7 @@ from ddprof.dashboard.figures.plotly.base import BELOW_PX, PALE, Drawn, Key, lab
 LINE_PX = 24
 CHAR_PX, WIDE_PX = 6.6, 900  # of the text; of the picture that its length is made for
 LETTERS_PX, LEAST_PX = 11, 9  # of the text; a smaller one is left out
-LEAST_CHARS = 3
+LEAST_CHARS = 3  # a shorter label says nothing
 
 
 def flame(chart: Flame) -> Drawn:

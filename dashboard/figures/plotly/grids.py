@@ -11,7 +11,7 @@ from ddprof.dashboard.figures.plotly.base import BELOW_PX, MOST_WIDTH_PX, Drawn,
 from ddprof.dashboard.figures.scales import cell_digits, strengths
 from ddprof.tables import Array
 
-MAX_CELLS_WITH_TEXT = 400
+MAX_CELLS_WITH_TEXT = 400  # more numbers cannot be read
 LINE_PX, MAX_HEIGHT_PX = 22, 900
 SHORT_CHARS, SLANTED_PX = 8, 52  # long names of columns stand aslant where there is little room
 COLUMN_PX, LEAST_COLUMN_PX = 84, 38  # a few columns are not stretched over the page; a number needs so much

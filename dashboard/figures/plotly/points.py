@@ -18,7 +18,7 @@ from ddprof.dashboard.figures.scales import (
     spread,
 )
 
-MAX_POINTS = 2000
+MAX_POINTS = 2000  # of a curve or an operation
 LONG_MS = 10_000.0  # from here on a step is told in seconds
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _MARKS = "●■◆▲✚✖★"  # the same in a legend

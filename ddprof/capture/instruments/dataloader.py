@@ -14,13 +14,13 @@ from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.training.passes import SamplerPasses
 
 EVALUATION = "ddprof::evaluation_data"  # the range of a fetch that no training step waits for
-_MAX_TENSORS = 8
+_MAX_TENSORS = 8  # described of the first batch
 _MAX_INDICES = 512  # per loader
 _MIN_INDICES = 64  # a pass that asked for fewer (a peek at one batch, a sanity check) gives way to the next
-_MAX_LOADERS = 8
-_MAX_HASHED_BYTES = 65536
-_MAX_DISTINCT_OF = 1024
-_MIN_DISTINCT = 4
+_MAX_LOADERS = 8  # whose indices are kept
+_MAX_HASHED_BYTES = 65536  # of a tensor: its fingerprint costs microseconds
+_MAX_DISTINCT_OF = 1024  # values that are looked at for the next limit
+_MIN_DISTINCT = 4  # values: masks and padding are alike on all ranks
 
 
 class DataLoading(Instrumentor):

@@ -24,13 +24,13 @@ from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 
-_WARM_STEPS = 10
+_WARM_STEPS = 10  # start-up is no outlier
 _BASELINE_STEPS = 50  # before anything is said
 _KNOWN_STEPS = 500  # the last ones: a checkpoint or an evaluation every hundred steps is among them
-_PERSISTENT_STEPS = 20
-_SLOWDOWN_SHARE = 0.20
-_OUTLIER_MADS = 8.0
-_OUTLIER_SHARE = 0.50
+_PERSISTENT_STEPS = 20  # that a slowdown or a late rank has to last
+_SLOWDOWN_SHARE = 0.20  # of the usual step: slower than that for _PERSISTENT_STEPS opens a window
+_OUTLIER_MADS = 8.0  # median absolute deviations: 5.4 standard deviations of normally spread steps
+_OUTLIER_SHARE = 0.50  # of the usual step, where steps hardly vary
 _RARE = 100  # one step of so many
 # An outlier is worth the second or so that a window costs (its export, and steps with every instrument): a step of 21
 # instead of 8 ms is not, however far it lies outside what is usual.
@@ -40,7 +40,7 @@ _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _WINDOWS_AN_HOUR = 6
 _BYTES_A_DAY = 1 << 30  # of all traces in the run folder
 _MAX_REASONS = 256  # in the manifest
-_COUNTER_PERIOD_S = 1.0
+_COUNTER_PERIOD_S = 1.0  # between two samples of the host's counters
 
 
 class Watcher:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _SETTLE_S = 0.02  # a sender goes through the members of a group one after another, within microseconds
-_PATIENCE_S = 1.0
+_PATIENCE_S = 1.0  # for the helper's answer
 
 
 class GroupWitness:

@@ -30,8 +30,8 @@ Sample: TypeAlias = tuple[int, int, int, int, int, Stack, "list[tuple[int, Stack
 
 MAX_FRAMES = 128  # innermost ones, as in native/stacks.c; deeper ones are left out
 LATE_NS = 5_000_000  # the interpreter's switch interval, sys.getswitchinterval()
-_MAX_WALK = 4096
-_MAX_SAMPLES = 4096
+_MAX_WALK = 4096  # frames of a stack: deeper ones are runaway recursion
+_MAX_SAMPLES = 4096  # held between two turns
 _MODULE = f"{__package__}._stacks"  # a job knows this package by another name (capture/shim/sitecustomize.py)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-WHOLE_RUN_HZ = 10.0
+WHOLE_RUN_HZ = 10.0  # 6,000 samples in ten minutes
 START_UP_HZ = 1.0  # until the third step
-WINDOW_HZ = 200.0
-WORKER_HZ = 5.0
+WINDOW_HZ = 200.0  # a line that holds 5 ms of a step is seen in each
+WORKER_HZ = 5.0  # a rank may have dozens of loader workers
 EARLY_TIMES = 4.0  # as often in the first seconds after the start: a short job has no others
-EARLY_NS = 5e9
-EARLY_SHARE = 0.005
+EARLY_NS = 5e9  # the first seconds
+EARLY_SHARE = 0.005  # of those seconds
 WHOLE_RUN_SHARE = 0.001  # what sampling may cost of the time that passes
-WINDOW_SHARE = 0.01
+WINDOW_SHARE = 0.01  # the same in trace windows
 _SLOWEST_HZ = 0.2  # however dear a sample is: a rank that hangs is still seen
 _FIRST_COST_NS = 100_000.0  # of a sample, until some have been taken (benchmarks/README.md)
 _MEMORY = 9  # measurements of what a sample costs; their median, because in some the machine kept us waiting

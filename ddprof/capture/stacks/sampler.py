@@ -41,12 +41,12 @@ _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other t
 _WINDOW_FLUSH_NS = 2_000_000_000
 _FIRST_SAMPLES = 2  # in the first turn at a rate: what they cost on this machine is learnt before more are taken
 _FIRST_FLUSH_NS = 2_000_000_000  # from one line of counts to the next, in the first minutes
-_LAST_FLUSH_NS = 60_000_000_000
+_LAST_FLUSH_NS = 60_000_000_000  # the longest time between two lines
 _OF_THE_RUN = 100  # in between: a process that is killed loses at most one part in so many of what was sampled
 _FLUSH_SLACK_NS = 100_000_000  # no turn is as long as it was to be
 _JOIN_S = 2.0
 _END_NS = 10_000_000_000  # for our thread to let go of the interpreter: as long as another thread keeps the GIL
-_MAX_PATH_ENTRIES = 64
+_MAX_PATH_ENTRIES = 64  # of sys.path
 _SHORT_INTERVAL_S = 0.0002  # as HURRY_US of native/switching.h
 
 

@@ -23,7 +23,7 @@ from ddprof.capture.window.annotate import Annotator, Range
 from ddprof.capture.window.plan import Less
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
-_EXPORT_LOCK_S = 10.0
+_EXPORT_LOCK_S = 10.0  # for a close in another thread
 
 
 class TraceWindow:

@@ -15,7 +15,7 @@ Number: TypeAlias = Real | None  # null: not known
 LedgerRow: TypeAlias = dict[str, Number]  # wall_us, and every cause
 MAX_DEPTH = 8  # of values whose shape the contract leaves open; the deepest is three
 ROUNDED = 1.001  # causes sum to the wall to 0.1 %, says the contract
-_MAX_MAGNITUDE = 1e300
+_MAX_MAGNITUDE = 1e300  # sums of such numbers stay finite
 
 
 class RunDocument(Struct):

@@ -11,7 +11,7 @@ from ddprof.slices.planning.shape import RECOMPUTE, Shape
 
 MICRO = (1, 2, 4, 8)
 CHUNKS = (1, 2, 3, 4)
-MAX_STAGES = 64
+MAX_STAGES = 64  # of a pipeline
 
 
 def layouts(shape: Shape, on: Cluster, world: int, batch: int) -> Iterator[Layout]:

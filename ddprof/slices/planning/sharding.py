@@ -28,10 +28,10 @@ from ddprof.units import MIB
 
 UNKNOWN_ELEMENT_BYTES = 4  # float32, which parameters are unless someone asks for another type
 STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "RMSprop": 1, "Adagrad": 1, "SGD": 1, "Lion": 1}
-DEFAULT_STATES = 2
+DEFAULT_STATES = 2  # per parameter: an unknown optimizer is taken for Adam
 UNIT_BYTES = 100 * MIB  # of parameters per FSDP unit where the run has none: a large layer
-FORWARD_SHARE = 1 / 3
-BAND = 0.2
+FORWARD_SHARE = 1 / 3  # of compute: backward does two matrix products for each of forward
+BAND = 0.2  # of the exposed communication, either side
 
 
 @dataclass(frozen=True)

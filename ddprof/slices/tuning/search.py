@@ -18,10 +18,10 @@ from ddprof.trials.model import DIAGNOSIS, RunPlan, Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LOOKS, LOST, OPEN, WON
 
 WARM_UP = 10  # steps left out at the start of each run: allocation, compilation, DDP's buckets laid out anew
-_MOST_WARM_UP = 64
+_MOST_WARM_UP = 64  # steps, however much loaders fetch ahead
 _TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a short job
-_WINDOW_STEPS = 10
-_SKIP = 5
+_WINDOW_STEPS = 10  # of the diagnosis
+_SKIP = 5  # steps before its window
 
 
 @dataclass

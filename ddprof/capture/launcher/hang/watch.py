@@ -49,13 +49,13 @@ PERIOD_S = 2.0  # between two glances at the step rings
 _ANSWER_S = 1.5  # ranks look for requests twice a second
 _PATIENCE_S = 10.0  # for answers: a rank that computes in C answers late, one that holds the interpreter never
 _GROWTH = 1.5  # of the time between two looks, so that a long evaluation is asked ten times an hour
-_LONGEST_PAUSE_S = 300.0
+_LONGEST_PAUSE_S = 300.0  # between two looks
 _PROVEN = frozenset({"killed", "error", "mismatch", "skipped", "ended", "crossed"})
-_UNPROVEN_LOOKS = 3
+_UNPROVEN_LOOKS = 3  # without progress, before a cause that is not proven counts
 _ENDING_S = 16.0  # a rank takes 15 s at most to write what it knows (capture/signals.py)
 _DEFAULT_TIMEOUT_S = 1800.0  # of c10d for all backends but NCCL (torch.distributed.constants)
 _RECENT_STEPS = 64  # of a rank, whose median is the usual step
-_MAX_RING_BYTES = 16 << 20
+_MAX_RING_BYTES = 16 << 20  # a ring has some 100 KB
 _WRITTEN = struct.Struct("<q72x")  # of a record of the ring: how many were written, this one included
 
 

@@ -29,7 +29,7 @@ CUT = "\n\n(cut here: the job summary has all of it)"
 
 
 class Refused(Exception):
-    """No comment is made; the words say why."""
+    """No comment was made; the message has the reason."""
 
 
 def main(arguments: list[str], environment: Mapping[str, str]) -> str:

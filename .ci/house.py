@@ -1,7 +1,7 @@
 """Writes the table of slices in CONTRIBUTING.md: one sentence each, and lines of Python of the core and of each.
 
-python .ci/house.py           rewrite the table
-python .ci/house.py --check   exit with 1 where a slice is missing from it, or one is told that is gone
+python .ci/house.py rewrite the table python .ci/house.py --check exit with 1 where the table lists other slices than
+there are
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def rows() -> dict[str, str]:
 
 
 def main() -> int:
-    """The exit code: 1 where `--check` found that the page tells of other slices than there are."""
+    """Rewrite the table, or with `--check` return 1 where it lists other slices than there are."""
     text, table = PAGE.read_text(encoding="utf-8"), rows()
     (told,) = _TABLE.findall(text)
     if "--check" in sys.argv:

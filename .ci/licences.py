@@ -48,7 +48,7 @@ def extras_by_name() -> dict[str, list[str]]:
 
 
 def licence(name: str) -> str | None:
-    """What the installed package states; None where it is not installed."""
+    """Licence that the installed package states; None where it is not installed."""
     try:
         known = metadata(name)
     except PackageNotFoundError:

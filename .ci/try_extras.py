@@ -129,7 +129,7 @@ def tried(extra: str, file: Path) -> tuple[str, list[str]]:
 
 
 def spent_cpu_s() -> float:
-    """What the commands have computed so far: the clock alone says more of what else the machine does."""
+    """CPU seconds of the commands so far, as wall time includes other work of the machine."""
     times = os.times()
     return times.children_user + times.children_system
 

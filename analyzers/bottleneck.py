@@ -1,4 +1,4 @@
-"""Bottleneck that holds the step once changes are made: the rules' own candidates, priced on top of them."""
+"""The bottleneck that remains after changes: the candidates of all rules, priced on top of the changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddprof.findings import WARNING_SHARE, Candidate, Change
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The largest cause that is left: a finding's id and words with what it would still save, or a ledger cause."""
+    """The largest remaining cause: a finding's id and words with its gain, or a cause of the ledger."""
 
     id: str
     words: str
@@ -22,27 +22,29 @@ class Bottleneck:
 
 
 def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
-    """The candidate that saves most on top of `changes`; what most of the step is, where none saves 3 % of it."""
+    """The candidate that saves most on top of `changes`; the largest cause of the step where none saves 3 %."""
     step_us = prices.step_us(changes)
     best: tuple[float, Candidate] | None = None
-    for said in _candidates(prices.measures):
-        if said.changes:
-            gain_us = prices.gain_us(said, changes)
+    for candidate in _candidates(prices.measures):
+        if candidate.changes:
+            gain_us = prices.gain_us(candidate, changes)
             if best is None or gain_us > best[0]:
-                best = (gain_us, said)
+                best = (gain_us, candidate)
     if best is not None and best[0] >= WARNING_SHARE * step_us:
         return Bottleneck(best[1].id, best[1].summary, best[0], best[1].ranks)
     mean = {cause: float(prices.measures.cause_us(cause).mean()) for cause in CAUSES}
     largest = max(mean, key=lambda cause: mean[cause])
     if largest != "compute" and any(change.kind != "scale_compute" for change in changes):
         largest = "compute"  # the ledger is the recorded run's: what was changed there says nothing about now
-    return Bottleneck(largest, f"{CAUSES[largest].words}; no rule knows a further fix above 3 %", None)
+    return Bottleneck(largest, f"{CAUSES[largest].words}; no further fix above 3 % found", None)
 
 
 def _candidates(measures: Measures) -> list[Candidate]:
-    """Candidates: what all rules say; those of what the others leave unexplained are asked last."""
+    """Candidates of all rules; rules for what the others leave unexplained run last."""
     rules = catalogue().values()
-    found = [said for rule in rules if rule.detect_rest is None for said in rule.detect(measures)]
-    explained = [said for said in found if isinstance(said, Candidate)]
-    rest = [said for rule in rules if rule.detect_rest is not None for said in rule.detect_rest(measures, explained)]
-    return explained + [said for said in rest if isinstance(said, Candidate)]
+    results = [result for rule in rules if rule.detect_rest is None for result in rule.detect(measures)]
+    explained = [result for result in results if isinstance(result, Candidate)]
+    rest = [
+        result for rule in rules if rule.detect_rest is not None for result in rule.detect_rest(measures, explained)
+    ]
+    return explained + [result for result in rest if isinstance(result, Candidate)]

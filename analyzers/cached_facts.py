@@ -1,4 +1,4 @@
-"""Facts that an earlier analysis kept of the same files, so that unchanged inputs are read once."""
+"""The facts cache: facts of unchanged files are read back instead of computed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DIGITS = 20
 
 
 class Recall:
-    """A place, the version of the code that made what is believed of it, and whether it answers."""
+    """A cache place, the version of the code whose facts it may return, and whether it still answers."""
 
     def __init__(self, place: Place, version: str) -> None:
         self.place, self._version = place, version
@@ -48,18 +48,18 @@ class Recall:
         self.failure = ""  # the last one
 
     def keys_of(self, sources: Sequence[Source]) -> list[str | None]:
-        """The key of each source as it is now; None of one in a store that does not tell what changes.
+        """The present key of each source; None in a store that does not show when a file changes.
 
-        To be asked before a source is read: what is read later is then never taken for what was there before.
+        Ask before reading a source, so that newer content is never kept under an older key.
         """
         listed = Listed()
         return [self._key(source, listed) for source in sources]
 
     def all_of(self, sources: Sequence[Source], keys: Sequence[str | None], alike: Alike) -> list[RankFacts | None]:
-        """The facts of each source; None where they were not kept, or are not to be believed.
+        """The facts of each source; None where they were not kept or cannot be trusted.
 
-        `alike` holds what ranks have in common once, from the first: the members of a large job's groups, rank by
-        rank, are more than all the rest.
+        `alike` shares what ranks have in common, since the group members of a large job, repeated per rank, are larger
+        than the rest.
         """
 
         def found(source: Source, key: str | None) -> RankFacts | None:
@@ -70,7 +70,7 @@ class Recall:
             return list(pool.map(found, sources, keys))
 
     def keep(self, key: str, facts: RankFacts) -> bool:
-        """Keep facts; False where that cannot be done, and `failure` says why."""
+        """Keep facts; False where that fails, with the reason in `failure`."""
         try:
             chunks = encode(facts, key)
         except ValueError:
@@ -83,9 +83,9 @@ class Recall:
     def _facts_of(self, source: Source, key: str | None) -> RankFacts | None:
         if key is None or not self._answers():
             return None
-        found: list[bytes | None] = []
-        self._asked(lambda: found.append(self.place.load(key, _believed(source.path))))
-        content = next(iter(found), None)
+        contents: list[bytes | None] = []
+        self._asked(lambda: contents.append(self.place.load(key, _believed(source.path))))
+        content = next(iter(contents), None)
         return None if content is None else decode(content, key)
 
     def _answers(self) -> bool:
@@ -108,7 +108,7 @@ class Recall:
 
 
 class Keeping:
-    """Facts on their way to their place, as many at once as it takes; `notes`, at the end, says what did not arrive."""
+    """Writes facts to their place, as many at once as it takes; `notes` finally lists the failures."""
 
     def __init__(self, recall: Recall | None) -> None:
         self._recall = recall
@@ -120,7 +120,7 @@ class Keeping:
         return self
 
     def take(self, key: str | None, facts: RankFacts) -> None:
-        """Keep facts under a key, if it is one."""
+        """Keep facts under a key; ignore None."""
         if self._recall is not None and self._pool is not None and key is not None:
             self._under_way.append(self._pool.submit(self._recall.keep, key, facts))
 
@@ -137,8 +137,7 @@ class Keeping:
 
 
 def recall_of(cache: Cache) -> Recall | None:
-    """Record of what is kept where `cache` says; None where nothing is to be kept. Raises UsageError for what is no
-    place."""
+    """The cache that `cache` names, None for none. Raises UsageError for a place that cannot be used."""
     place = users_folder() if cache is True else _stated(str(cache)) if cache else None
     return None if place is None else Recall(place, _code_version())
 
@@ -162,7 +161,7 @@ def _stated(cache: str) -> Place:
 
 
 def _believed(trace_path: str) -> set[int]:
-    """Users who can change a report anyhow: whoever reads the trace, whoever wrote it, and root."""
+    """Users whose cache entries are trusted, as they can change a report anyway: this user, the trace's owner, root."""
     try:
         return {0, os.getuid(), os.stat(trace_path).st_uid}
     except OSError:
@@ -170,7 +169,7 @@ def _believed(trace_path: str) -> set[int]:
 
 
 def _here(source: Source) -> tuple[Stamp, ...]:
-    """Size and time of what lies beside a trace."""
+    """Size and modification time of the trace and of the files beside it."""
     stamps: list[Stamp] = []
     for path in _beside(source, starting_with):
         with suppress(OSError):  # not there, or no longer
@@ -180,15 +179,14 @@ def _here(source: Source) -> tuple[Stamp, ...]:
 
 
 def _in_store(source: Source, listed: Listed) -> tuple[Stamp, ...] | None:
-    """Stamps that the store tells of them; None where it does not tell enough, of the trace or of what lies beside
-    it."""
+    """Stamps of the trace and the files beside it in a store; None where the store does not tell enough."""
     try:
-        told = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
+        stamps = {path: listed.stamp(path) for path in _beside(source, listed.starting_with)}
     except UNREADABLE:
         return None
-    if not source.stamp or "" in told.values():
+    if not source.stamp or "" in stamps.values():
         return None
-    return tuple((path, stamp, 0) for path, stamp in told.items() if stamp is not None)
+    return tuple((path, stamp, 0) for path, stamp in stamps.items() if stamp is not None)
 
 
 def _beside(source: Source, named: Names) -> list[str]:
@@ -200,7 +198,7 @@ def _beside(source: Source, named: Names) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _code_version() -> str:
-    """Digest of the modules that make facts, so that no number has to be raised by hand when one of them changes."""
+    """Digest of the modules that make facts, so that no version number needs raising by hand."""
     digest = hashlib.sha256(__version__.encode())
     for package, pattern in _MAKERS.items():
         for file in sorted(Path(str(files(package))).glob(pattern)):
@@ -209,17 +207,17 @@ def _code_version() -> str:
 
 
 def _cache_key(version: str, parts: Mapping[str, Any]) -> str:
-    """Twenty hexadecimal digits for a source, described by `parts`, whose facts this version of the code makes."""
+    """Cache key of a source: twenty hexadecimal digits from its `parts` and the version of the code."""
     return hashlib.sha256(repr((version, sorted(parts.items()))).encode()).hexdigest()[:_DIGITS]
 
 
 class Alike:
-    """The names and process groups of the ranks seen so far."""
+    """Names and process groups of earlier ranks, for sharing equal objects."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Any] = {}
 
     def shared(self, facts: RankFacts) -> RankFacts:
-        """The facts, holding what an earlier rank holds where both are equal."""
+        """The facts with objects equal to an earlier rank's replaced by that rank's."""
         strings, groups = (self._known.setdefault(own, own) for own in (facts.strings, facts.process_groups))
         return replace(facts, strings=strings, process_groups=groups)

@@ -1,4 +1,4 @@
-"""The rules there are: one per file in analyzers/rules, and those that other packages register; and the page of each.
+"""All rules: one per file in analyzers/rules and those that other packages register, with their pages.
 
 A third party adds a rule by an entry point in the group `ddprof.rules` that resolves to a `findings.Rule`.
 """
@@ -22,12 +22,12 @@ GROUP = "ddprof.rules"
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Rule]:
     """Rules by identifier, sorted. Raises ValueError where two share one."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for rule in [*_own_rules(), *registered(GROUP)]:
-        if rule.id in found:
+        if rule.id in rules:
             raise ValueError(f"two rules call themselves {rule.id}")
-        found[rule.id] = rule
-    return dict(sorted(found.items()))
+        rules[rule.id] = rule
+    return dict(sorted(rules.items()))
 
 
 def _own_rules() -> list[Rule]:
@@ -37,14 +37,14 @@ def _own_rules() -> list[Rule]:
 
 def titles() -> dict[str, str]:
     """Title of every rule, then of every check of the training, by identifier."""
-    found, checks = catalogue().values(), training_checks().values()
-    return {rule.id: rule.title for rule in found} | {check.id: check.title for check in checks}
+    rules, checks = catalogue().values(), training_checks().values()
+    return {rule.id: rule.title for rule in rules} | {check.id: check.title for check in checks}
 
 
 def page(identifier: str) -> str:
-    """The documentation page of a rule or of a check: the docstring of the module that defines it.
+    """The documentation page of a rule or check: the docstring of its module.
 
-    Raises UsageError for an unknown identifier, with the one that was meant.
+    Raises UsageError for an unknown identifier, naming the closest one.
     """
     one = catalogue().get(identifier) or training_checks().get(identifier)
     if one is None:

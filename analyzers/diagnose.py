@@ -1,4 +1,4 @@
-"""From the job's facts to ranked findings: rules propose, replay prices, the larger of two explanations stays."""
+"""Ranked findings from the job's facts: rules propose, replay prices, and the larger of two explanations stays."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest r
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings, abstentions and what-ifs of all rules, priced."""
+    """Priced findings, abstentions and what-ifs of all rules."""
 
     findings: tuple[Finding, ...]
     abstentions: tuple[Abstention, ...]
@@ -65,7 +65,7 @@ class Diagnosis:
 
 
 def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
-    """Run every rule, price every candidate, and rank. Rules of what the others leave unexplained come last."""
+    """Run every rule, price every candidate, and rank. Rules for unexplained time run last."""
     rules = catalogue().values()
     heard = _Heard()
     for rule in rules:
@@ -94,14 +94,14 @@ def _of_the_rest(
 
 @dataclass
 class _Heard:
-    """Candidates and abstentions of the rules so far."""
+    """Candidates and abstentions collected from the rules."""
 
     candidates: list[Candidate] = field(default_factory=list)
     abstentions: list[Abstention] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
 
     def listen(self, rule: Rule, detect: Detect, measures: Measures) -> None:
-        """Add what one rule says; one that says nothing of a job it could not see whole has not judged it."""
+        """Add a rule's results; a rule without any has not judged a job that was recorded in part."""
         why = out_of_scope(measures.job)
         unseen = why if rule.needs_whole_run or why == ONE_STEP_LEFT else None  # else communication tells
         if not unseen and measures.job.not_compared and rule.compares_ranks:
@@ -120,10 +120,10 @@ class _Heard:
             self.silent.append(rule.id)
 
     def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
-        """Take back what there is a reason to."""
-        told = [(candidate, why(candidate)) for candidate in self.candidates]
-        self.candidates = [candidate for candidate, reason in told if reason is None]
-        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in told if reason is not None]
+        """Turn candidates into abstentions where `why` gives a reason."""
+        reasons = [(candidate, why(candidate)) for candidate in self.candidates]
+        self.candidates = [candidate for candidate, reason in reasons if reason is None]
+        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in reasons if reason is not None]
 
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
@@ -136,9 +136,8 @@ def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abst
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
-    """The candidates that are worth a line, with their gains (us): bounds last, else largest first. But one that makes
-    the same change to some ranks comes before one that makes it to all, if it wins most of that: where all ranks are
-    the cause, fewer win nothing.
+    """Candidates worth a line with their gains (us), largest first and bounds last. A change to some ranks precedes the
+    same change to all ranks if it saves most of that.
     """
     least_us = MIN_SHARE * measures.step_us
     priced = [(pricer.gain_us(candidate), candidate) for candidate in candidates]
@@ -156,7 +155,7 @@ def _kinds(candidate: Candidate) -> list[str]:
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
-    """A clear cost that something else holds, so that its removal alone saves nothing: said, at a price of nothing."""
+    """True for a clear cost whose removal alone saves nothing because something else holds the step."""
     share = NAMED_SHARE if candidate.ranks else LARGE_SHARE
     return candidate.lost_us >= share * measures.step_us
 
@@ -164,7 +163,7 @@ def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
 def _explain(
     worth: Sequence[tuple[float, Candidate]], measures: Measures, pricer: Pricer
 ) -> tuple[list[Finding], list[tuple[Candidate, Finding]]]:
-    """Largest first; what earlier fixes have mostly won already is the same time under another name, and left out."""
+    """Findings, largest first, without those whose gain larger findings already have: the same time by another name."""
     findings: list[Finding] = []
     fixed: list[tuple[Candidate, Finding]] = []
     for gain, candidate in worth:
@@ -190,10 +189,10 @@ def _explain(
 def _that_explain(
     candidate: Candidate, fixed: Sequence[tuple[Candidate, Finding]], measures: Measures
 ) -> tuple[Change, ...]:
-    """The changes of larger findings that may be the candidate's time under another name.
+    """Changes of larger findings that may be the candidate's time by another name.
 
-    Kernels that take longer on one device than the same kernels on its peers are a time of their own, whatever is done
-    to all ranks alike: fp16 may leave so little that the host hides the rest, and the device is slow nevertheless.
+    Slower kernels on one device than on its peers are not, whatever is done to all ranks alike: fp16 may leave so
+    little work that the host hides the rest, and the device is slow nevertheless.
     """
     slow_device = any(c.kind == "scale_compute" and c.target == "peers" for c in candidate.changes)
     only_ranks = slow_device and not execution_of(measures.job).computes_on_host
@@ -201,7 +200,7 @@ def _that_explain(
 
 
 def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measures, pricer: Pricer) -> Finding:
-    """The candidate with its price, and that of the ledger where it has one of its own."""
+    """The candidate as a finding, priced by replay and, where possible, by the ledger."""
     # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
     by_ledger = ledger_price(measures, candidate.changes) if is_own and candidate.ceiling_us != 0 else None
     interval = of_candidate(pricer, candidate, gain_us, is_own)
@@ -265,7 +264,7 @@ def _what_if(
 
 
 def in_order(findings: Sequence[Finding], measures: Measures) -> tuple[Finding, ...]:
-    """The leading finding, then the largest recoverable time first (ties: more confident, then by identifier)."""
+    """The leading finding, then by recoverable time (ties: by confidence, then identifier)."""
     ranked = sorted(findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id))
     serious = [f for f in ranked if severity_of(f, measures.step_us) != "info"]
     lead = _lead(serious, measures) if serious else None
@@ -273,11 +272,11 @@ def in_order(findings: Sequence[Finding], measures: Measures) -> tuple[Finding, 
 
 
 def _lead(serious: list[Finding], measures: Measures) -> Finding:
-    """The largest finding; one whose price is a bound gives way to the next unless it is clearly larger.
+    """The largest finding; one whose price is a bound yields to the next unless it is clearly larger.
 
-    One window without step marks may hold what is done once (starting up, warming up): the host's causes, which that
-    inflates, then give way to any other. That ranks take turns at being late tells what a late host, loader or device
-    looks like to the others: where such a cause is known, it leads, however long they wait in all.
+    A single window without step marks may hold one-off work, which inflates the host's causes; these yield to any
+    other. Alternating late ranks are how a late host, loader or device looks to its peers: a known cause of that leads,
+    however long the waits.
     """
     if measures.job.ranks[0].step_source == "inferred" and measures.steps <= 1:
         recurring = [f for f in serious if _bound(f) != "host"]
@@ -302,6 +301,6 @@ def _is_bound(finding: Finding) -> bool:
 
 
 def _is_symptom(finding: Finding) -> bool:
-    """True for lateness that no cause explains, on no rank in particular."""
+    """True for lateness of changing ranks without a known cause."""
     rule = catalogue().get(finding.id)
     return bool(rule and rule.detect_rest) and not finding.ranks

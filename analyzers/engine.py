@@ -45,12 +45,12 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """Record of how to analyze.
+    """Options of an analysis.
 
-    Processes (None: one per core), whether facts are kept for the next analysis, or in which folder or at which URL,
-    and whether incomplete input is an error. `engine`: where ranks are read: "local", "dask" (a Dask cluster of this
-    machine's processes) or "dask://HOST:PORT" (a scheduler's). `ranks`: which: "all", "0,7", "sample:32".
-    `window`: which of several trace windows of a rank, from 1; None: the last.
+    `workers`: processes (None: one per core). `cache`: whether, or in which folder or URL, facts are kept. `strict`:
+    incomplete input is an error. `engine` reads the ranks: "local", "dask" (a local Dask cluster) or
+    "dask://HOST:PORT". `ranks`: "all", "0,7", "sample:32". `window`: one of several trace windows of a rank, from 1;
+    None: the last.
     """
 
     workers: int | None = None
@@ -65,10 +65,10 @@ class Options:
 
 @dataclass(frozen=True)
 class RankResult:
-    """Facts of one source, or the one-line reason why there are none.
+    """Facts of one source, or a one-line reason why there are none.
 
-    `was_unreachable`: the reason is not in the file; another attempt, or another machine, may read it. `is_lasting`:
-    another attempt would find no more.
+    `was_unreachable`: the file itself is not at fault; another attempt or machine may read it. `is_lasting`: another
+    attempt would fail too.
     """
 
     source: Source
@@ -89,7 +89,7 @@ Results = tuple[list[RankResult], list[HealthNote]]  # in the order of their sou
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """One run whose ranks have been put together; everything else is computed once, when first asked for."""
+    """One run with its ranks merged; everything else is computed lazily, once."""
 
     label: str
     job: JobFacts
@@ -98,21 +98,21 @@ class LoadedRun:
 
     @cached_property
     def measures(self) -> Measures:
-        """Measures: what the rules read."""
+        """The measures that rules read."""
         return measure(self.job)
 
     @cached_property
     def pricer(self) -> Pricer:
-        """Replays changes of this run."""
+        """The pricer, which replays changes of this run."""
         return pricer(build_graph(self.job), self.measures)
 
     @cached_property
     def report(self) -> Report:
         """The whole report."""
-        told = summarise(self.job, self.label, self.notes, self.measures, self.pricer)
+        report = summarise(self.job, self.label, self.notes, self.measures, self.pricer)
         manifests = [path for s in self.sources.values() for path in s.manifest_paths]
-        told = replace(told, run=replace(told.run, commit=read_commit(manifests)))
-        return replace(told, failure=failure_of(manifests))
+        report = replace(report, run=replace(report.run, commit=read_commit(manifests)))
+        return replace(report, failure=failure_of(manifests))
 
 
 def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = None) -> list[Report]:
@@ -121,7 +121,7 @@ def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = N
 
 
 def _failure(result: RankResult) -> str:
-    """Why a file gives nothing: what is wrong with it, where that is known."""
+    """Why a file gives no facts; the defect where it is known."""
     notes = result.facts.health if result.facts is not None else ()
     why = next((note.issue for note in notes if note.severity == "error"), "")
     return result.error or why or f"{result.source.label}: no events with a duration"
@@ -132,7 +132,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
     options = options or Options()
     wanted = parse_ranks(options.ranks)
     inventory = _discover(paths, options.window)
-    found = 0
+    loaded = 0
     failures: list[str] = []
     with _mapping(options) as mapped:
         for (label, sources), found_notes in zip(inventory.runs, notes_by_run(inventory), strict=True):
@@ -142,12 +142,12 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
             failures += [_failure(r) for r in results if not r.is_usable]
             whole = [(r.source, r.facts) for r in usable if r.facts is not None]
             for number, job in enumerate(jobs_among(whole, label)):
-                found += 1
+                loaded += 1
                 unusable = [] if number else [r for r in results if not r.is_usable]  # told once
                 members = [*(usable[at] for at in job.members), *unusable]
                 run = _load(job.label, members, [*found_notes, *job.notes], options)
                 yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job), *keeping_notes))
-    if not found:
+    if not loaded:
         raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
 
 
@@ -160,7 +160,7 @@ def _discover(paths: Sequence[str | os.PathLike[str]], window: int | None) -> In
 
 
 def _without_traces(paths: Sequence[str | os.PathLike[str]], reason: str) -> NoUsableInput:
-    """The error of an input without a usable trace: of a job that failed it begins with why."""
+    """The error for input without a usable trace; for a failed job it begins with the cause."""
     failure = failure_of(os.path.join(path, "manifest.json") for path in paths)
     return NoUsableInput(reason if failure is None else f"the job failed: {failure.sentence} ({reason})")
 
@@ -197,7 +197,7 @@ def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote]
 
 @contextmanager
 def _mapping(options: Options) -> Iterator[Callable[[Sequence[Source], str], Results]]:
-    """Function that turns the sources of a run, with its label, into their results, in order."""
+    """The function that maps the sources of a run, with its label, to their results in order."""
     engine = parse_engine(options.engine)
     recall = recall_of(options.cache)
     count = processes(options.workers, options.max_memory)
@@ -222,7 +222,7 @@ def _in_order(
     options: Options,
     label: str,
 ) -> Results:
-    """The result of every source: as it was kept, else read, and kept by this process, which has the user's cache."""
+    """The result of every source in order, from the cache or read; this process alone writes the cache."""
     keys = recall.keys_of(sources) if recall else [None] * len(sources)
     alike = Alike()
     kept = recall.all_of(sources, keys, alike) if recall else [None] * len(sources)
@@ -246,7 +246,7 @@ def _failed(source: Source, reason: str) -> RankResult:
 
 
 def read_facts(source: Source) -> RankResult:
-    """Read and reduce one source; what the reader cannot use becomes the error of the result."""
+    """Read and reduce one source; an error of the reader becomes the result's."""
     refused = refusals()
     try:
         facts = rank_facts(read(source))
@@ -257,7 +257,7 @@ def read_facts(source: Source) -> RankResult:
 
 
 def _changed(source: Source) -> list[HealthNote]:
-    """A note where a file is no longer what was found: its facts are not those of the file as it is now."""
+    """A note where a file has changed since it was found."""
     if "://" in source.path or not source.mtime_ns:
         return []
     try:
@@ -271,7 +271,7 @@ def _changed(source: Source) -> list[HealthNote]:
 
 @dataclass(frozen=True)
 class Admitted:
-    """One job: its label, the positions of its files among those that lie together, and what was assumed."""
+    """One job: its label, the positions of its files in the folder, and the assumptions made."""
 
     label: str
     members: tuple[int, ...]
@@ -279,7 +279,7 @@ class Admitted:
 
 
 def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Admitted]:
-    """The jobs of files that lie together under `label`. A file that holds a whole run is one."""
+    """The jobs in files that lie together under `label`; a file that holds a whole run is one job."""
     files = {source.path for source, _ in found}
     if len(files) < 2 and all(formats()[source.format].is_run for source, _ in found):
         return [Admitted(label, tuple(range(len(found))))] if found else []
@@ -293,7 +293,7 @@ def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Ad
 
 
 def recording(facts: RankFacts) -> Recording:
-    """The evidence in one rank's facts."""
+    """Evidence in one rank's facts on which job it belongs to."""
     shared = [g for g in facts.process_groups if len(g.ranks) > 1 or (g.size or 0) > 1]
     return Recording(
         identity=facts.identity,

@@ -1,4 +1,4 @@
-"""Why a job failed or hangs: slices say it. Most jobs end well: a slice is imported for those that did not."""
+"""Why a job failed or hangs, answered by slices; they are imported only for jobs that did not end well."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ddprof.slice import all_slices
 
 @dataclass(frozen=True)
 class FailureAnswer:
-    """Record of what a slice says. Both raise NoUsableInput where nothing that it can read tells anything.
+    """A slice's answer on failed jobs; both functions raise NoUsableInput where they can read no evidence.
 
-    `of_ended`: of the job of a run folder, which its manifest says failed or hung; None where somebody just ended it.
-    `of_paths`: of what any job left, be it that it still runs.
+    `of_ended`: on the job of a run folder whose manifest says that it failed or hung; None where a person ended it.
+    `of_paths`: on any job's files, even while it runs.
     """
 
     of_ended: Callable[[str], Failure | None]
@@ -26,7 +26,7 @@ class FailureAnswer:
 
 
 def failure_of(manifests: Iterable[str]) -> Failure | None:
-    """Why the run that these manifests belong to failed or hung; None where it did not. What cannot be read is none."""
+    """Why the run of these manifests failed or hung; None where it did not, or nothing can be read."""
     for folder in dict.fromkeys(os.path.dirname(path) for path in manifests):
         end = run_end(folder)
         if end is None or not (end.exit_code or end.hang):

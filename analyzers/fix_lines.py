@@ -1,4 +1,4 @@
-"""The lines of the script to which fixes apply."""
+"""Script lines to which fixes apply."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MAX_LINES = 8  # more of them are rather one loop over layers, told as all
 
 
 def located(finding: Finding, job: JobFacts) -> Finding:
-    """The finding whose fixes name the lines that make what they change, where capture has noted them."""
+    """The finding with script lines in its fixes, where capture recorded which lines create the objects."""
     fixes = (replace(fix, at=lines_for((name for name, _ in fix.applies), job)) for fix in finding.fixes)
     return replace(finding, fixes=tuple(fixes))
 
 
 def lines_for(names: Iterable[str], job: JobFacts) -> tuple[str, ...]:
-    """The lines that make what these settings belong to; () where they are not known, or too many."""
+    """The lines that create the objects of these settings; () where unknown or too many."""
     made = list(dict.fromkeys(line for facts in job.ranks for line in facts.sidecar.made))
     return _lines(names, made)
 

@@ -1,5 +1,4 @@
-"""Abstentions: what a rule could not look at: one that found nothing in a part of the job has not found the job
-fine."""
+"""Abstentions of rules that found nothing but could see only a part of the job."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ FEW_NAMED = 8  # missing ranks that a sentence names; beyond it their number say
 
 
 def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
-    """Why a rule that said nothing has not judged the whole job; [] where it has."""
+    """Why a rule without findings has not judged the whole job; [] where it has."""
     reason = unmatched_words(measures) if rule.reads_traffic else ""
     if rule.compares_ranks:
         reason = reason or _missing_words(measures)
@@ -20,20 +19,20 @@ def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
 
 
 def unmatched_us(measures: Measures) -> float:
-    """Exposed communication of which no other member was traced, us per step, where it is worth a word; else 0."""
+    """Exposed communication whose other members were not traced, us per step, where it is considerable; else 0."""
     limits = execution_of(measures.job).limits
-    found = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
-    return found if found > limits.min_exposed_share * measures.step_us else 0.0
+    exposed_us = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
+    return exposed_us if exposed_us > limits.min_exposed_share * measures.step_us else 0.0
 
 
 def unmatched_words(measures: Measures) -> str:
-    """Why traffic without a traced partner is not judged; "" where there is none."""
+    """Why traffic without a traced partner is not judged; "" without any."""
     lost_us = unmatched_us(measures)
     if not lost_us:
         return ""
     return (
         f"in {format_us(lost_us)} of communication per step the partner was not traced: waiting and transfer cannot be "
-        "told apart"
+        "separated"
     )
 
 

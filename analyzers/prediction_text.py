@@ -1,4 +1,4 @@
-"""A prediction in a few lines, for the terminal and for assistants."""
+"""A prediction in a few lines of text, for the terminal and for assistants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ddprof.units import format_share, format_us
 
 
 def prediction_text(prediction: Prediction, then: Bottleneck) -> list[str]:
-    """The step before and after, with its range, change by change; what bounds it then; how sure that is."""
+    """The step before and after with its range, change by change, the bottleneck after, and the certainty."""
     before, after = prediction.before_us, prediction.after_us
     word = "less" if prediction.gain_us >= 0 else "more"
     share = format_share(abs(prediction.gain_us) / before if before else 0.0)

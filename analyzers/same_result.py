@@ -1,5 +1,5 @@
-"""Fixes that may change what is trained: each is offered as it is where the recording shows that the result stays, else
-with the condition that the user has to check. Nowhere else is that decided.
+"""Fixes that may change the trained result: unconditional where the recording shows that it stays the same, else with a
+condition for the user to check. The only place that decides this.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ CONDITIONS: Mapping[Alters, str] = {
 
 
 def _keeps_gradients(measures: Measures) -> bool:
-    """True where the gradients of all passes before an update were seen to be added up, and touched by nothing else."""
-    found = measures.needless.get(ACCUMULATION)
-    return found is not None and found.is_proven
+    """True where gradients of all passes before an update were seen to be summed and not otherwise touched."""
+    accumulated = measures.needless.get(ACCUMULATION)
+    return accumulated is not None and accumulated.is_proven
 
 
 _PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {Alters.REDUCTIONS: _keeps_gradients}
 
 
 def checked(fix: Fix, measures: Measures) -> Fix:
-    """The fix, with its condition where it may change the result and the recording does not show otherwise."""
+    """The fix, with a condition where it may change the result and the recording does not show otherwise."""
     alters = fix.alters or _by_setting(fix)
     is_proven = alters is None or (alters in _PROOFS and _PROOFS[alters](measures))
     return replace(fix, alters=None, condition="" if is_proven or alters is None else CONDITIONS[alters])
 
 
 def _by_setting(fix: Fix) -> Alters | None:
-    """PRECISION where a setting of the fix is of that effect."""
+    """PRECISION where a setting of the fix has that effect, else None."""
     settings = [CATALOGUE[name] for name, _ in fix.applies if name in CATALOGUE]
     return Alters.PRECISION if any(setting.effect is Effect.NUMBERS for setting in settings) else None

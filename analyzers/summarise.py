@@ -1,4 +1,4 @@
-"""JobFacts to Report: measure, replay, diagnose, and put into words."""
+"""JobFacts to Report: measure, replay, diagnose and phrase."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def summarise(
     measures: Measures,
     prices: Pricer,
 ) -> Report:
-    """The whole report of one job. `notes`: health of the input found before the ranks were assembled.
+    """The report of one job from its `measures` and `prices`. `notes`: input defects found before assembly.
 
     `measures` and `prices`: of this job.
     """
@@ -95,26 +95,26 @@ def _run(job: JobFacts, name: str) -> RunInfo:
 
 
 def _device(kind: str, backends: Sequence[str]) -> str:
-    """The kind of accelerator; "unknown" where none left a record and the collectives are those of one."""
+    """The kind of accelerator; "unknown" where none left a record but the collectives are an accelerator's."""
     return "unknown" if kind == "cpu" and backends and backends[0] in _OF_DEVICES else kind
 
 
 def _framework(job: JobFacts) -> tuple[str, ...]:
-    """Parallelism as seen: roles of the groups in use, told apart as DDP or FSDP by the wrappers' own ranges."""
+    """Parallelism of the run: roles of the groups in use; the wrappers' own ranges tell DDP from FSDP."""
     text = {s for f in job.ranks[:1] for s in f.strings if "Parallel" in s or "FSDP" in s or "DeepSpeed" in s}
-    found = []
+    parallelism = []
     if any("FullyShardedDataParallel" in s or s.startswith("FSDP::") for s in text):
-        found.append("fsdp")
+        parallelism.append("fsdp")
     if any("DistributedDataParallel" in s for s in text):
-        found.append("ddp")
+        parallelism.append("ddp")
     if any("DeepSpeed" in s for s in text):
-        found.append("deepspeed")
+        parallelism.append("deepspeed")
     roles = [str(r) for r, size in zip(job.groups["role"], job.groups["size"], strict=True) if r and size > 1]
     names = {"fsdp_shard": "fsdp", "replicate": "hsdp"}
     for role in dict.fromkeys(names.get(r, r) for r in roles):
-        if role not in found and not role.startswith("group of") and not (role == "dp" and "ddp" in found):
-            found.append(role)
-    return tuple(found)
+        if role not in parallelism and not role.startswith("group of") and not (role == "dp" and "ddp" in parallelism):
+            parallelism.append(role)
+    return tuple(parallelism)
 
 
 def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
@@ -161,7 +161,7 @@ def _health(job: JobFacts, notes: Sequence[HealthNote]) -> list[HealthItem]:
 
 
 def training_of(job: JobFacts) -> Training:
-    """Record of what the capture knows of it. Where ranks share a model replica, samples per step are not known."""
+    """Training facts from capture. Samples per step are unknown where ranks share a model replica."""
     per_rank = None if shares_replica(job) else _samples_per_rank(job)
     optimizer = next((o for f in job.ranks if (o := f.sidecar.optimizer).name), None)
     rates = [] if optimizer is None else [rate for rate in optimizer.learning_rates if rate is not None]
@@ -175,18 +175,18 @@ def training_of(job: JobFacts) -> Training:
 
 
 def _samples_per_rank(job: JobFacts) -> float | None:
-    """Samples of one optimizer step, the typical step of each rank, mean over ranks; every micro-batch counts."""
-    found = []
+    """Samples of one optimizer step, all micro-batches, of the typical step, mean over ranks; None where unknown."""
+    medians = []
     for facts in job.ranks:
         samples = [fed.samples for fed in facts.sidecar.batches if fed.samples]
         if not samples:
             return None
-        found.append(statistics.median(samples))
-    return statistics.fmean(found) if found else None
+        medians.append(statistics.median(samples))
+    return statistics.fmean(medians) if medians else None
 
 
 def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tuple[AppliedSetting, ...]:
-    """Outcomes that say the same of several ranks as one, in the order in which they were recorded."""
+    """Applied settings with equal outcomes on several ranks merged, in the order of recording."""
     ranks: dict[tuple[str, ...], list[int]] = {}
     kept: dict[tuple[str, ...], SettingOutcome] = {}
     for rank, rows in outcomes:
@@ -210,5 +210,5 @@ def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tu
 
 
 def _typed(value: object) -> str:
-    """A value as it is typed on the command line."""
+    """A value as typed on the command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""One sentence: what bounds the step, who, and what fixing it saves."""
+"""The verdict in one sentence: the bound of the step, the ranks, and the gain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity_of
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
-UNSHARDED = "input.unsharded"
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 MAINLY_COMPUTE = (
     0.5  # of the step: nor does an upper bound that is less than critical beside more compute than the rest
@@ -24,9 +24,9 @@ MAINLY_COMPUTE = (
 
 
 def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
-    """The headline: the first finding above info, else what the ledger says the step consists of.
+    """The headline: the first finding above info, else the largest cause of the ledger.
 
-    `steps`: of the report that it heads: a gain is of a traced step where one without the profiler is clearly another.
+    `steps`: of the report; where unprofiled steps differ, a gain is said to be of a traced step.
     """
     serious = [f for f in diagnosis.findings if severity_of(f, measures.step_us) != "info"]
     if serious:
@@ -43,7 +43,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
 
 
 def _capital(sentence: str) -> str:
-    """The sentence with a capital letter, unless its first word is a name of the code, such as all_reduce."""
+    """The sentence with a capital letter, unless it begins with a name from code, such as all_reduce."""
     return sentence if "_" in sentence.partition(" ")[0] else sentence[0].upper() + sentence[1:]
 
 
@@ -56,14 +56,16 @@ def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
 
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
-    """Pointer to a further finding that costs clearly and names ranks, where the headline names none."""
+    """Pointer to a further costly finding that names ranks, where the headline names none."""
     named = culprit(findings, measures.step_us)
     return "" if named is None or named[1] is top else f"; finding {named[0]} names {format_ranks(named[1].ranks)}"
 
 
 def _samples(diagnosis: Diagnosis) -> str:
-    """No step is longer for it, so its price is 0, yet of N ranks that read the same samples N - 1 work in vain."""
-    unsharded = next((f for f in diagnosis.findings if f.id == UNSHARDED and f.basis == Basis.RECORDED.value), None)
+    """Sentence on repeated samples: their price is 0, but of N ranks that read the same N - 1 work in vain."""
+    unsharded = next(
+        (f for f in diagnosis.findings if f.id == INPUT_UNSHARDED and f.basis == Basis.RECORDED.value), None
+    )
     return f"; {unsharded.summary}" if unsharded else ""
 
 
@@ -73,7 +75,7 @@ def _compute_share(measures: Measures) -> float:
 
 
 def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict | None:
-    """Verdict of a run of which nothing is left to tell because the machine was busy; None for any other."""
+    """Verdict of a run in which the busy machine left nothing to judge; None for any other run."""
     withheld = [a for a in abstentions if a.busy_us >= WARNING_SHARE * measures.step_us]
     if not withheld:
         return None
@@ -100,13 +102,13 @@ def _healthy(measures: Measures) -> Verdict:
     step, rest = format_us(measures.step_us), "no fix above 3 % found"
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
-    told = second if largest == "compute" else largest
-    text = f"{format_share(shares.get(told, 0.0))} of each {step} step is {_words(told, measures)}; {rest}"
+    shown = second if largest == "compute" else largest
+    text = f"{format_share(shares.get(shown, 0.0))} of each {step} step is {_words(shown, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text)
 
 
 def _words(cause: str, measures: Measures) -> str:
-    """A cause in a sentence; communication mostly with missing ranks may be waiting as well."""
+    """A cause in a sentence; communication mostly with missing ranks may include waiting."""
     alone_us = unmatched_us(measures) if cause == "comm_transfer" else 0.0
     if alone_us > float(measures.cause_us(cause).mean()) / 2:
         return "exposed communication with ranks that were not traced, or waiting for them"

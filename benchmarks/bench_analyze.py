@@ -34,7 +34,7 @@ HISTORY = RESULTS.with_name("history.jsonl")
 
 
 def names_the_slow_rank(output: str, folder: Path) -> bool | None:
-    """Whether the JSON report names exactly the slow rank of the truth file; None where there is no such file."""
+    """True where the JSON report names exactly the slow rank of the truth file; None without such a file."""
     truth = folder.with_name(folder.name + ".truth.json")
     if not truth.exists():
         return None
@@ -78,7 +78,7 @@ def in_turn(options: argparse.Namespace) -> tuple[list[Cost], list[Cost]]:
 
 
 def least(runs: list[Cost]) -> dict[str, float]:
-    """What another process cannot add to: the least CPU time and memory of the runs."""
+    """Least CPU time and memory of the runs, to which other processes cannot add."""
     return {
         "cpu_s_least": round(min(run.cpu_s for run in runs), 2),
         "rss_mb_least": round(min(run.rss_mb for run in runs), 1),
@@ -87,7 +87,7 @@ def least(runs: list[Cost]) -> dict[str, float]:
 
 
 def has_grown(row: dict[str, Any], limit: float) -> bool:
-    """Whether the least CPU time or memory is above the other state's by more than a share."""
+    """True where the least CPU time or memory exceeds the other state's by more than a share."""
     return any(row[key] > (1 + limit) * row[f"{key}_before"] for key in ("cpu_s_least", "pss_mb_least"))
 
 

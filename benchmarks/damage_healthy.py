@@ -55,7 +55,7 @@ class Recording:
 
     @property
     def name(self) -> str:
-        """As the log names it."""
+        """Name in the log."""
         return "/".join(self.path.parts[-4:])
 
     def files(self) -> Files:
@@ -95,7 +95,7 @@ def _by_chance(events: list[Any], draw: random.Random) -> list[Any]:
 
 
 def recordings_below(folders: Sequence[Path]) -> Iterator[Recording]:
-    """What is small enough to be damaged, in order."""
+    """Recordings small enough to be damaged, in order."""
     for top in folders:
         for path in sorted({*top.rglob("traces"), *(file.parent for file in top.rglob("*.trace.json.gz"))}):
             label = next((run for run in (path, path.parent) if _label(run)), None)
@@ -121,7 +121,7 @@ Said = tuple[str, tuple[int, ...]]  # a finding above "info" and its ranks, or a
 
 
 def said_of(path: Path) -> list[Said]:
-    """What is said above "info" of a recording, or the traceback of an analysis that broke."""
+    """Findings above "info" of a recording, or the traceback of an analysis that broke."""
     try:
         reports = analyze([path], OPTIONS)
     except NoUsableInput:
@@ -141,7 +141,7 @@ class Cases:
         self._said_of = cache(self._said_of_all)
 
     def _said_of_all(self, run: Recording) -> list[Said]:
-        """What is said of a recording that nothing was done to."""
+        """Findings of an undamaged recording."""
         if run.path.is_dir():
             return said_of(run.path)
         with tempfile.TemporaryDirectory() as place:

@@ -54,7 +54,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Setup:
-    """How jobs are run. `device`: its name, "" where there is none."""
+    """Environment of the jobs. `device`: its name, "" where there is none."""
 
     folder: Path
     steps: int

@@ -56,7 +56,6 @@ class Block(nn.Module):
         self.inner, self.reads, self.tiny = nn.Linear(WIDTH, WIDTH), reads, tiny
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As any layer."""
         x = self.inner(x)
         if self.reads:
             self.last = x.mean().item()

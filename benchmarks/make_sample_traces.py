@@ -91,7 +91,7 @@ def _recompress(source: Path, target: Path) -> None:
 
 
 def _sidecar(rank: int, world_size: int) -> dict[str, Any]:
-    """What a capture notes of a loader whose sampler does not shard: every rank asks for the same samples."""
+    """Sidecar of a loader whose sampler does not shard: every rank asks for the same samples."""
     return {
         "schema": "ddprof.run/1",
         "state": "exit",

@@ -1,4 +1,4 @@
-"""What the hooks of monitor mode take in a training loop, where caches are cold when they are called.
+"""Cost of monitor mode's hooks in a training loop, where caches are cold when they are called.
 
     python benchmarks/monitor_hooks.py [--rounds 3] [--steps 800] [--output benchmarks/results/monitor_hooks.json]
 

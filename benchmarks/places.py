@@ -1,4 +1,4 @@
-"""How many places one has to know: files of ddprof whose functions run while it works.
+"""Number of places to know: files of ddprof whose functions run while it works.
 
     python benchmarks/places.py [--analyzed RUN] [--straggler RUN] [--list]
 

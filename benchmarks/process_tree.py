@@ -1,4 +1,4 @@
-"""What a command costs: CPU seconds of it and its children, wall seconds, peak memory summed over its process tree."""
+"""Cost of a command: CPU seconds with its children, wall seconds, peak memory summed over its process tree."""
 
 from __future__ import annotations
 

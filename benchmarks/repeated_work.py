@@ -48,7 +48,7 @@ class Watch:
 
 
 def repeated(watch: Watch) -> dict[CodeType, tuple[int, float]]:
-    """Of each function how many calls were repeats, and what these cost, s; the dearest first."""
+    """Repeated calls of each function and their cost, s; the dearest first."""
     found: dict[CodeType, tuple[int, float]] = {}
     for (code, _), costs in watch.costs_s.items():
         again = [cost for cost in costs[1:] if cost >= LONG_S]

@@ -90,7 +90,7 @@ while left:
 
 
 def end_of(mode: tuple[str, ...] | None, name: str, to: str, how: str, after_s: float) -> dict[str, Any]:
-    """How a job ends: bare where `mode` is None."""
+    """End of a job: bare where `mode` is None."""
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "job.py").write_text(SCRIPT)
         command = [

@@ -1,4 +1,4 @@
-"""What a sample of a stack costs, and whether it is taken where the time goes.
+"""Cost of a stack sample, and whether samples fall where the time goes.
 
     python benchmarks/stack_sampler.py [--seconds 6] [--rounds 3] [--output benchmarks/results/stack_sampler.json]
 

@@ -1,4 +1,4 @@
-"""What starting costs: CPU seconds of fresh interpreters, the least of N, with a budget for each command.
+"""Cost of starting: CPU seconds of fresh interpreters, the least of N, with a budget for each command.
 
     python benchmarks/startup.py [--runs 10]
 

@@ -77,7 +77,7 @@ def measured(sweep: Sweep, folder: Path) -> dict[float, Turns]:
 
 
 def planned(sweep: Sweep, folder: Path) -> dict[str, Any]:
-    """What the planner says of one traced run."""
+    """The planner's advice on one traced run."""
     ddprof = [sys.executable, "-m", "ddprof.cli.main"]
     traced = [
         "run",

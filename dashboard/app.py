@@ -27,7 +27,7 @@ from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
 from ddprof.report.html.style import STYLE
 
-REFRESH_MS = 5_000
+REFRESH_MS = 5_000  # between two looks for new runs
 THEME_COOKIE = "ddprof_theme"  # set by assets/dashboard/theme.js before the first callback
 
 _PAGE = """<!DOCTYPE html>
@@ -49,7 +49,7 @@ _PAGE = """<!DOCTYPE html>
 
 
 def create_app(runs: Runs, access: Access, upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI) -> Dash:
-    """The application for some runs, for whom `access` lets in.
+    """The application for some runs and the visitors whom `access` admits.
 
     `upload_bytes`: the largest upload that may add runs; 0: none. `perfetto_ui`: where the timeline's button leads.
     """
@@ -157,8 +157,7 @@ def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Co
 
 
 def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str = "") -> View:
-    """View: what an address asks for, in the theme of the browser that asks; the first run where the address is
-    malformed."""
+    """The view of an address, in the browser's theme; of the first run where the address is malformed."""
     try:
         query = parse_query(search)
     except UsageError:
@@ -168,12 +167,12 @@ def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str =
 
 
 def page_content(view: View, path: str) -> list[Component]:
-    """The page, or one line that says what is wrong with the request."""
+    """The page, or one line on what is wrong with the request."""
     return or_notice(lambda: page_at(path).content(view))
 
 
 def or_notice(content: Callable[[], list[Component]]) -> list[Component]:
-    """Some content, or one line that says why there is none."""
+    """Some content, or one line on why there is none."""
     try:
         return content()
     except DdprofError as error:

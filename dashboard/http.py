@@ -1,4 +1,4 @@
-"""The HTTP server: so many connections, compressed answers, no debug mode, no request log on the terminal."""
+"""The HTTP server: limited connections, compressed answers, no debug mode, no request log on the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ddprof.dashboard.server.guard import PACKAGES_PATH, Access, is_loopback
 from ddprof.dashboard.server.scripts import PLOTLY_PATH
 from ddprof.errors import UsageError
 
-LEAST_COMPRESSED_BYTES = 2_000
+LEAST_COMPRESSED_BYTES = 2_000  # below it packing gains no packet
 MAX_CONNECTIONS = 64  # a browser opens six; each is a thread
 FULL_S = 2.0  # how long a further one waits before it is closed
 SILENT_S = 30.0  # a connection that sends nothing for so long is closed
@@ -28,8 +28,7 @@ _TEXT = ("text/", "application/json", "application/javascript")
 
 
 class _Drain:
-    """Record of what is left of a refused body, a piece at a time: werkzeug would take 10 MB of each connection into
-    memory."""
+    """Unread rest of a refused body, read in pieces, as werkzeug would take 10 MB per connection into memory."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: BufferedReader = stream
@@ -42,20 +41,20 @@ class _Drain:
 
 
 class _Quiet(WSGIRequestHandler):
-    """Requests, malformed ones too, are not worth a line each; defects of ours still are."""
+    """A handler that logs no requests, malformed ones included, but still our own defects."""
 
     timeout = SILENT_S
     error_message_format = "%(code)d %(message)s\n"
     error_content_type = "text/plain; charset=utf-8"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def log_error(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A request that cannot be taken apart: the client's mistake, in whatever version of HTTP it was made."""
+        """Refuse a request that cannot be parsed, whatever HTTP version it states: the client's mistake."""
         super().send_error(400 if code >= 500 else code, message, explain)
 
     def version_string(self) -> str:
@@ -63,13 +62,13 @@ class _Quiet(WSGIRequestHandler):
         return "ddprof"
 
     def make_environ(self) -> dict[str, Any]:
-        """Environment as werkzeug's; what is left of the body is then read in pieces."""
+        """werkzeug's environment, with the rest of the body read in pieces."""
         environ = super().make_environ()
         self.rfile = _Drain(self.rfile)  # type: ignore[assignment]  # what werkzeug does with it: read and close
         return environ
 
     def run_wsgi(self) -> None:
-        """Run as werkzeug's, where the address can be taken apart."""
+        """Run as werkzeug does, unless the address cannot be parsed."""
         try:
             urlsplit(self.path)
         except ValueError:
@@ -86,7 +85,7 @@ class _Server(ThreadedWSGIServer):
         super().__init__(host, port, app, handler=_Quiet)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start the thread, or close the connection where none comes free."""
+        """Start a thread for the connection, or close it where no thread becomes free."""
         if self._free.acquire(timeout=FULL_S):
             super().process_request(request, client_address)
         else:
@@ -103,9 +102,9 @@ class _Server(ThreadedWSGIServer):
 def make_server(
     runs: Runs, port: int, access: Access, max_upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI
 ) -> BaseWSGIServer:
-    """A server that is bound but not yet serving. Raises UsageError where the address cannot be bound.
+    """A bound server that does not serve yet. Raises UsageError where the address cannot be bound.
 
-    Uploads of up to `max_upload_bytes` are taken on loopback or with a token, from nobody else.
+    Uploads of up to `max_upload_bytes` are accepted only on loopback or with a token.
     """
     is_safe = access.token is not None or is_loopback(access.host)
     app = create_app(runs, access, max_upload_bytes if is_safe else 0, perfetto_ui)
@@ -120,11 +119,11 @@ def make_server(
 
 
 def compress(server: Flask) -> None:
-    """Compress text answers: people look through SSH tunnels, and plotly.js alone is 1.5 MB (0.5 compressed)."""
+    """Compress text answers: people use SSH tunnels, and plotly.js alone is 1.5 MB (0.5 compressed)."""
     known: dict[bytes, bytes] = {}
 
     def squeeze(response: Response) -> Response:
-        """The response gzipped where the browser takes it and it is text worth packing; else unchanged."""
+        """The response, gzipped where the browser accepts it and the body is text worth packing."""
         wanted = "gzip" in request.headers.get("Accept-Encoding", "")
         if not wanted or response.status_code != 200 or not str(response.mimetype).startswith(_TEXT):
             return response

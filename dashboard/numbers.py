@@ -1,4 +1,4 @@
-"""Numbers that an address asks for, as the ranges they are written in: "0-3,7". No range is ever expanded."""
+"""Numbers in an address as ranges: "0-3,7". Ranges are never expanded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_SHOWN_CHARS = 40  # of what was asked, in an error line
 
 @dataclass(frozen=True)
 class Numbers:
-    """A set of natural numbers as sorted, disjoint ranges (first, last): no larger than the text it came from."""
+    """A set of natural numbers as sorted, disjoint ranges (first, last), no larger than the text it was parsed from."""
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -28,7 +28,7 @@ class Numbers:
         return self.ranges[-1][1]
 
     def below(self, count: int) -> Iterator[int]:
-        """Those of 0 ... count - 1, in order."""
+        """Its members among 0 ... count - 1, in order."""
         for first, last in self.ranges:
             yield from range(first, min(last + 1, count))
 
@@ -46,7 +46,7 @@ def parse_numbers(text: str) -> Numbers | None:
 
 
 def place(text: str, count: int) -> int | None:
-    """The place that an address names among `count` things; None where there is no such place."""
+    """The position that an address names among `count` things; None where there is none."""
     number = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else count
     return number if number < count else None
 

@@ -1,4 +1,4 @@
-"""`python -m ddprof`: the command line, where its script is not on the PATH."""
+"""Entry point of `python -m ddprof`, for machines where the `ddprof` script is not on the PATH."""
 
 from ddprof.cli.main import main
 

@@ -36,7 +36,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, repr=False)
 class AnalyzedRun:
-    """One analyzed run. `report` is the whole result; the properties are the parts people ask for first."""
+    """One analyzed run. `report` is the complete result; the properties expose its most used parts."""
 
     report: Report
     _run: LoadedRun | None = field(default=None, compare=False)  # the facts of its ranks; None: a saved one
@@ -48,7 +48,7 @@ class AnalyzedRun:
 
     @property
     def findings(self) -> FindingList:
-        """Causes of lost time, the largest recoverable time first: a list that shows itself as a table."""
+        """Causes of lost time, the largest recoverable time first; the list displays as a table."""
         return FindingList(self.report)
 
     @property
@@ -58,7 +58,7 @@ class AnalyzedRun:
 
     @property
     def ledger(self) -> pd.DataFrame:
-        """Mean step by cause: a row per rank, columns wall_us and CAUSE_us of every cause, which sum to it."""
+        """Mean step by cause: one row per rank, columns wall_us and CAUSE_us; the causes sum to wall_us."""
         import pandas as pd
 
         per_rank = self.report.ledger.per_rank
@@ -68,8 +68,8 @@ class AnalyzedRun:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """Every steady step of every rank: its number in the trace, start_us on the run's clock, wall_us, and CAUSE_us
-        of every cause, which sum to it. Raises NoUsableInput for a saved report, which holds no single steps.
+        """Every steady step of every rank: number in the trace, start_us on the run's clock, wall_us, and CAUSE_us of
+        every cause, which sum to wall_us. Raises NoUsableInput for a saved report, which has no single steps.
         """
         from ddprof.analyzers.kernel_table.named_tables import rank_step_causes, rank_steps
 
@@ -83,8 +83,8 @@ class AnalyzedRun:
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """Every collective and message of the job: op, group, size_bytes, start_us on the run's clock, transfer_us, who
-        came last, longest_wait_us. Raises NoUsableInput for a saved report, which holds none.
+        """Every collective and message of the job: op, group, size_bytes, start_us on the run's clock, transfer_us, the
+        last rank to arrive, longest_wait_us. Raises NoUsableInput for a saved report, which has none.
         """
         from ddprof.analyzers.kernel_table.named_tables import collectives
 
@@ -93,10 +93,10 @@ class AnalyzedRun:
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        """Kernels of all ranks, on CPU ranks operators: a row per rank, kernel, operator, module and line, microseconds
-        per step. `busy_us` of a rank sums to the busy time of its ledger; docs/dashboard.md describes the columns.
+        """Kernels (operators on CPU ranks), one row per rank, kernel, operator, module and line; microseconds per step.
 
-        Raises NoUsableInput for a saved report, which holds no kernels, and where a trace that is needed again is gone.
+        `busy_us` of a rank sums to the busy time of its ledger; docs/dashboard.md describes the columns. Raises
+        NoUsableInput for a saved report, which has no kernels, and where a trace file is gone by now.
         """
         from ddprof.analyzers.kernel_table.of_run import kernels_of
 
@@ -109,7 +109,7 @@ class AnalyzedRun:
         return self._run
 
     def timeline(self, height: int = 640) -> TimelineView:
-        """The timeline of the run, which a notebook shows in a frame of its own, `height` pixels high.
+        """The timeline of the run, shown by a notebook in a frame `height` pixels high.
 
         Raises NoUsableInput for a saved report, which holds no events.
         """
@@ -120,16 +120,13 @@ class AnalyzedRun:
 
     @property
     def plots(self) -> dict[str, str]:
-        """The pictures of the dashboard that this run has: the question that each answers, by the name for `plot`."""
+        """Plots available for this run: name (for `plot`) -> the question that it answers."""
         from ddprof.dashboard.exhibits.pictures import questions
 
         return questions(self._view(is_dark=False))
 
     def plot(self, name: str, *, dark: bool = False) -> go.Figure:
-        """One of `plots` as a figure of plotly (the extra `dashboard`), as on its page.
-
-        Raises UsageError for a name that has none.
-        """
+        """One of `plots` as a plotly figure (needs the extra `dashboard`). Raises UsageError for an unknown name."""
         from ddprof.dashboard.exhibits.pictures import picture
 
         return picture(self._view(is_dark=dark), name)
@@ -142,21 +139,21 @@ class AnalyzedRun:
 
     @cached_property
     def _opened(self) -> OpenRun:
-        """The run as the dashboard opens it, once: its timeline, its prices and its kernels are kept there."""
+        """The run opened for the dashboard, once, so that timeline, prices and kernels are computed once."""
         from ddprof.dashboard.runs.open_run import OpenRun
 
         return OpenRun(self.report, self._run)
 
     def to_dict(self) -> dict[str, object]:
-        """The document of the report contract as plain values."""
+        """The report document (docs: report contract) as plain values."""
         return to_contract(self.report)
 
     def to_json(self, indent: int | None = 1) -> str:
-        """The document of the report contract as JSON text."""
+        """The report document as JSON text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def save_html(self, path: PathLike) -> Path:
-        """Write the pages of the dashboard as one self-contained file, as `ddprof report` does, and return its path."""
+        """Write the dashboard's pages as one self-contained file, as `ddprof report` does; return its path."""
         from ddprof.dashboard.onefile.document import render
 
         file = Path(path)
@@ -179,7 +176,7 @@ class AnalyzedRun:
 
 @dataclass(frozen=True, repr=False)
 class TimelineView:
-    """A page that holds a timeline and makes no request; shown by a notebook as a frame."""
+    """A page with one timeline that makes no requests; a notebook shows it in a frame."""
 
     html: str
     height: int
@@ -208,10 +205,9 @@ def analyze(
 ) -> AnalyzedRun:
     """Analyze the one run in `paths` (files, folders, archives, URLs, or a saved JSON report).
 
-    `cache`: whether the facts of every rank are kept for the next call, or the folder or URL at which they are.
-    `max_memory` bounds all processes, in bytes. `engine`: where ranks are read, "local", "dask" or "dask://HOST:PORT";
-    `ranks`: which, "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more than one (then use
-    `analyze_all`).
+    `cache`: True to keep each rank's facts for the next call, or the folder or URL to keep them in. `max_memory` bounds
+    all processes, in bytes. `engine` reads the ranks: "local", "dask" or "dask://HOST:PORT". `ranks` selects them:
+    "all", "0,7" or "sample:32". Raises NoUsableInput where there is no run, or more than one (then use `analyze_all`).
     """
     options = Options(workers, cache, strict, max_memory, progress, engine, ranks)
     runs = _analyzed(paths, options)
@@ -240,8 +236,8 @@ def _analyzed(paths: PathLike | Iterable[PathLike], options: Options) -> list[An
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if given and all(is_saved_report(path) for path in given):
         return [AnalyzedRun(report) for path in given for report in read_saved(Path(path))]
-    known = of_run(given)
-    runs = [AnalyzedRun(calibrated(run.report, known), run) for run in load_runs(given, options)]
+    records = of_run(given)
+    runs = [AnalyzedRun(calibrated(run.report, records), run) for run in load_runs(given, options)]
     if not runs:
         raise NoUsableInput(f"{', '.join(given)}: no trace found")
     return runs

@@ -1,4 +1,4 @@
-"""Averages that a few odd values do not move."""
+"""Averages that outliers do not move."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NORMAL_MAD = 1.4826  # standard deviation over the median absolute deviation, of
 
 
 def typical(values: Iterable[float]) -> float:
-    """The lower median: of an even number the smaller of the two values in the middle. Raises IndexError without any.
+    """The lower median: of an even number of values the smaller middle one. Raises IndexError for no values.
 
     Of two ranks the faster one is typical: with one culprit among two, the mean of both would halve the fault.
     """
@@ -26,14 +26,14 @@ def typical_row(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def weighted_median(values: npt.NDArray[Any], weights: npt.NDArray[Any]) -> float:
-    """The value at which half of the weight is reached, from the lowest up. Raises IndexError without any value."""
+    """The smallest value at which half of the total weight is reached. Raises IndexError for no values."""
     order = np.argsort(values, kind="stable")
     reach = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(reach, reach[-1] / 2)])
 
 
 def middle_half(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Positions of the values between the quartiles, lowest first; at least one of any."""
+    """Positions of the values between the quartiles, lowest value first; at least one where there is any."""
     cut = len(values) // 4
     return np.argsort(values, kind="stable")[cut : len(values) - cut]
 

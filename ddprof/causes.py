@@ -1,11 +1,11 @@
 """The ledger's causes, one row each: every microsecond of a step is booked to exactly one of them.
 
-The screens, gates, tables and the verdict take from here what they must know of a cause. A further cause is one row
-here and the place that books its time: `analyzers/facts/host.py` for what the host does, `analyzers/facts/gaps.py` for
-other idle time, `analyzers/job/ledger.py` for the rest.
+Screens, gates, tables and the verdict read this table. A new cause is one row here plus the code that books its time:
+`analyzers/facts/host.py` for what the host does, `analyzers/facts/gaps.py` for other idle time,
+`analyzers/job/ledger.py` for the rest.
 
 Colours: the light set was chosen for contrast (WCAG, at least 3 on white) and colour-blind distance; the dark set keeps
-the hues. A letter marks each cause besides, and a texture those that often touch, so that colour is never alone.
+the hues. Each cause also has a letter, and causes that often touch a texture, so that nothing depends on colour alone.
 """
 
 from __future__ import annotations
@@ -13,10 +13,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ddprof.finding_ids import (
+    HOST_ALLOCATOR,
+    HOST_CHECKPOINT,
+    HOST_EVALUATION,
+    HOST_GC,
+    HOST_LAUNCH_BOUND,
+    HOST_SCRIPT,
+    HOST_STALLED,
+    HOST_SYNC,
+    INPUT_PAGEABLE_COPY,
+    STRAGGLER_COMPUTE,
+    STRAGGLER_IMBALANCE,
+)
+
 
 @dataclass(frozen=True)
 class Cause:
-    """Record of what the product must know of one cause."""
+    """One cause of the ledger: its id, words, letter, colours and the bound that it stands for."""
 
     id: str  # in JSON, tables and gates: never renamed
     label: str  # in legends and table heads
@@ -34,7 +48,7 @@ class Cause:
 
     @property
     def color_name(self) -> str:
-        """The theme's name of the colour: CSS has it as var(--color_name)."""
+        """The theme's name of the colour; in CSS, var(--color_name)."""
         return self.id.replace("_", "-")
 
 
@@ -43,7 +57,7 @@ class Cause:
 _ROWS = (
     Cause("compute", "compute", "computing",
           "C", "#1F6FEB", "#5B9DFF", "compute", is_idle=False,
-          explained_by=("straggler.imbalance", "straggler.compute", "pipeline.", "compute.")),
+          explained_by=(STRAGGLER_IMBALANCE, STRAGGLER_COMPUTE, "pipeline.", "compute.")),
     Cause("comm_transfer", "communication", "exposed communication",
           "T", "#D9480F", "#FF8A4C", "communication", is_idle=False,
           explained_by=("comm.",)),
@@ -51,25 +65,25 @@ _ROWS = (
           "W", "#A61E4D", "#FF6B9A", "straggler", is_idle=False, texture="hatch"),
     Cause("memcpy", "host-device copies", "copying between host and device",
           "M", "#D073B0", "#E9A0D2", "input", is_idle=False, texture="lines",
-          explained_by=("input.pageable_copy",)),
+          explained_by=(INPUT_PAGEABLE_COPY,)),
     Cause("dataloader", "data loader", "waiting for the next batch",
           "D", "#6B4E00", "#D6A825", "input", texture="dots", host_precedence=4,
           explained_by=("input.",)),
     Cause("host_launch", "host too slow (CPU)", "idle while the host issues work too slowly",
           "H", "#1F2430", "#B8C0D0", "host", texture="cross",
-          explained_by=("host.launch_bound", "host.stalled", "host.script")),
+          explained_by=(HOST_LAUNCH_BOUND, HOST_STALLED, HOST_SCRIPT)),
     Cause("host_sync", "host-device sync", "idle while host and device wait for one another",
           "S", "#5B6472", "#8E99AB", "host", host_precedence=5,
-          explained_by=("host.sync", "host.stalled")),
+          explained_by=(HOST_SYNC, HOST_STALLED)),
     Cause("allocator", "allocator", "idle while device memory is allocated",
           "A", "#7A3EB1", "#B98CE8", "host", host_precedence=2,
-          explained_by=("host.allocator",)),
+          explained_by=(HOST_ALLOCATOR,)),
     Cause("gc", "garbage collection", "idle during Python garbage collection",
           "G", "#007A5A", "#35C79A", "host", host_precedence=1,
-          explained_by=("host.gc",)),
+          explained_by=(HOST_GC,)),
     Cause("checkpoint", "checkpoint/logging", "idle during checkpoints, logging or evaluation",
           "K", "#00788A", "#3FC3D6", "host", host_precedence=3,
-          explained_by=("host.checkpoint", "host.evaluation")),
+          explained_by=(HOST_CHECKPOINT, HOST_EVALUATION)),
     Cause("pipeline_bubble", "pipeline bubble", "idle while another pipeline stage works",
           "B", "#8A6D3B", "#CBB083", "pipeline"),
     Cause("other", "other idle", "idle during other known work",

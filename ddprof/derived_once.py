@@ -1,4 +1,4 @@
-"""Values derived of an unchanging object once, and kept beside its fields for whoever asks again."""
+"""Memoised functions of immutable objects; results live as long as the object."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ R = TypeVar("R")
 
 
 def remembered(derive: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """`derive`, worked out once for each object, its first argument, and each choice of the others.
+    """Memoise `derive` per object, its first argument, and per combination of the other arguments.
 
-    The object must never change; what is kept goes when it goes, and a copy made by `dataclasses.replace` starts anew.
+    The object must never change. Results go with it; a copy made by `dataclasses.replace` starts anew.
     """
     name = f"{derive.__module__}.{derive.__qualname__}"
 
@@ -24,7 +24,7 @@ def remembered(derive: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T
         key = (name, how, tuple(named.items()))
         if key not in kept:
             kept[key] = derive(of, *how, **named)
-        found: R = kept[key]
-        return found
+        result: R = kept[key]
+        return result
 
     return ask

@@ -11,23 +11,23 @@ class DdprofError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        """The message in one line that any terminal takes, whatever names of files are in it."""
+        """The message in one line that any terminal takes, whatever file names it contains."""
         return clean(super().__str__())
 
 
 class UsageError(DdprofError):
-    """The command was called with options that cannot work together."""
+    """The command was called with options that are invalid or contradict each other."""
 
     exit_code = 2
 
 
 class GateFailed(DdprofError):
-    """A CI gate (`--fail-on`, `--max-regression`) found what it was told to look for."""
+    """A CI gate (`--fail-on`, `--max-regression`) was violated."""
 
     exit_code = 3
 
 
 class NoUsableInput(DdprofError):
-    """Nothing that was given can be analyzed, or, under `--strict`, it is incomplete."""
+    """None of the input can be analyzed or, under `--strict`, it is incomplete."""
 
     exit_code = 4

@@ -1,4 +1,4 @@
-"""Answers of a rule: findings with evidence, fixes and a price, and how a rule presents itself to the engine."""
+"""Results of a rule (findings with evidence, fixes and a price) and the interface between rules and engine."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ddprof.change_kinds import KindOfChange
 from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
-WARNING_SHARE = 0.03
+WARNING_SHARE = 0.03  # of the step, recoverable (docs/verdict.md)
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 EVEN = 0.5  # confidence of what is right as often as wrong
 HIGH = 0.8  # confidence that is told as "high"
 
 
 class Basis(str, Enum):
-    """The kind of evidence that a finding stands on, as its rule states it.
+    """The kind of evidence that a rule states for a finding.
 
-    How often findings on each kind are right is measured (analyzers/trust), and is their confidence.
+    A finding's confidence is the measured precision of findings on its basis (analyzers/trust).
     """
 
     RECORDED = "recorded"  # calls, ranges, kernels or copies that the recording names and times
@@ -31,7 +32,7 @@ class Basis(str, Enum):
 
 
 class Doubt(str, Enum):
-    """Record of what is wrong with a recording, or with a price, that makes its findings less certain."""
+    """A defect of a recording or of a price that makes its findings less certain."""
 
     ONE_STEP = "one_step"
     TWO_STEPS = "two_steps"
@@ -59,7 +60,7 @@ class Evidence:
 
 
 class Alters(str, Enum):
-    """Record of what a fix changes beside the speed, so that it may train something else (analyzers/same_result.py)."""
+    """Possible effect of a fix on the trained result, beside its speed (analyzers/same_result.py)."""
 
     REDUCTIONS = "reductions"  # gradients of several backward passes are reduced once
     UPDATES = "updates"  # more samples for each update
@@ -77,11 +78,11 @@ Applies = tuple[tuple[str, bool | int | float | str], ...]  # settings of `ddpro
 class Fix:
     """A concrete change: the setting, its value now and the suggested one, a paste-ready patch, why, and the source.
 
-    `alters`: what a rule says that it may change beside the speed. `condition`: what the user has to check first,
-    because the recording does not show that the result stays; "" where it does.
+    `alters`: what it may change beside the speed, by its rule. `condition`: what the user has to check first where the
+    recording does not show that results stay the same, else "".
 
-    `applies`: the same as settings that `ddprof run --apply` can make, all or none of them; () where it cannot. `at`:
-    the lines of the script ("train.py:57") that make what they belong to; () where all such objects are meant.
+    `applies`: the settings with which `ddprof run --apply` makes the change, all or none of them; () where it cannot.
+    `at`: the script lines ("train.py:57") that create the objects to change; () for all such objects.
     """
 
     setting: str
@@ -98,7 +99,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Recoverable:
-    """Step time that disappears when the cause is removed: microseconds per step, and the interval believed in."""
+    """Step time saved when the cause is removed: microseconds per step, with its interval."""
 
     value: float
     low: float
@@ -107,10 +108,9 @@ class Recoverable:
 
 @dataclass(frozen=True)
 class Change:
-    """Record of what a fix does to the run, as a change that the replay can simulate
-    (analyzers/replay/changes/table.py)."""
+    """One change to the run that the replay can simulate."""
 
-    kind: str
+    kind: KindOfChange
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
     values: tuple[float, ...] = ()  # per rank of `ranks`, or the parameters of the kind
     target: str = ""  # a ledger cause, a group role, ... as the kind wants it
@@ -122,7 +122,7 @@ class ContradictsItself(ValueError):
 
 @dataclass(frozen=True)
 class Candidate:
-    """Record of what a rule yields: a cause, who, the evidence and the fix.
+    """Unpriced result of a rule: a cause, its ranks, the evidence and the fixes.
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
     know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
@@ -154,11 +154,11 @@ class Candidate:
 class Finding:
     """A cause of lost time, as a rule states it (units: microseconds per step).
 
-    `unprofiled_us`: what is recoverable of a step without the profiler; None where no such step was timed.
-    `by_ledger_us`: what ledger and blame alone say is recoverable; None where they say nothing. `alone_us`: what is
-    recoverable where larger findings stay as they are; None where that is `recoverable_us` itself. `waited_us`: what
-    each other rank waits for its ranks; None where it names none. `basis` and `doubts`: values of Basis and Doubt;
-    `grounds`: what the confidence was made of, in words. All are empty where a saved report does not say.
+    `unprofiled_us`: gain in a step without the profiler; None where no such step was timed. `by_ledger_us`: gain by
+    ledger and blame alone; None where they give none. `alone_us`: gain where larger findings stay unfixed; None where
+    that is `recoverable_us`. `waited_us`: time that each other rank waits for the finding's ranks; None where it names
+    no rank. `basis` and `doubts`: values of Basis and Doubt; `grounds`: what the confidence was made of, in words. All
+    are empty where a saved report does not say.
     """
 
     id: str
@@ -182,8 +182,8 @@ class Finding:
 class Abstention:
     """A rule that could not judge, and why: "not measured" must never read as "fine".
 
-    `is_withdrawn`: it had found something, which this recording is not to be believed on. `busy_us`: what that cost per
-    step, where a busy machine is why.
+    `is_withdrawn`: it had a finding, but this recording is too weak a proof. `busy_us`: cost of that finding per step
+    where a busy machine is the reason.
     """
 
     id: str
@@ -213,9 +213,8 @@ class Rule:
 class Remark:
     """Something about the training itself that costs no step time and may spoil its result.
 
-    `ranks`: those that differ from the others, () where the whole job is meant. `severity`: by what it does to the
-    result: "critical" where ranks no longer train one model, "warning" where less is learnt than the job believes,
-    else "info".
+    `ranks`: those that differ from the others, () where the whole job is meant. `severity`: "critical" where ranks no
+    longer train one model, "warning" where the model learns less than intended, else "info".
     """
 
     id: str
@@ -228,7 +227,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Check:
-    """Record of what looks for one kind of remark. Without its facts it says nothing."""
+    """A search for one kind of remark on the training. Without its facts it returns none."""
 
     id: str
     title: str
@@ -236,18 +235,18 @@ class Check:
 
 
 def severity_of(finding: Finding, step_us: float) -> str:
-    """Severity of a finding from what it recovers. Where its range begins at nothing it is not critical. It is told and
-    no more where its value is no critical one either, or where it accuses ranks and is as likely wrong as right.
+    """Severity of a finding by its gain. It is not "critical" where its range begins at 0; it is "info" where, besides,
+    its value is below that limit or it accuses ranks and is as likely wrong as right.
     """
-    found = severity(finding.recoverable_us.value, step_us)
-    if finding.recoverable_us.low > 0 or found == "info":
-        return found
-    is_firm = finding.confidence > EVEN if finding.ranks else found == "critical"
+    by_share = severity(finding.recoverable_us.value, step_us)
+    if finding.recoverable_us.low > 0 or by_share == "info":
+        return by_share
+    is_firm = finding.confidence > EVEN if finding.ranks else by_share == "critical"
     return "warning" if is_firm else "info"
 
 
 def culprit(ranked: Sequence[Finding], step_us: float) -> tuple[int, Finding] | None:
-    """The first finding, with its number, that names ranks to look at: by what it saves, or by what they cost."""
+    """The first finding that names ranks to look at, with its number; ordered by gain, else by what the ranks cost."""
     for number, finding in enumerate(ranked, 1):
         costs_clearly = finding.lost_us >= NAMED_SHARE * step_us
         if finding.ranks and (costs_clearly or severity_of(finding, step_us) != "info"):
@@ -256,7 +255,7 @@ def culprit(ranked: Sequence[Finding], step_us: float) -> tuple[int, Finding] | 
 
 
 def severity(recoverable_us: float, step_us: float) -> str:
-    """Severity from the share of the step that can be recovered."""
+    """Severity of a gain by its share of the step."""
     share = recoverable_us / step_us if step_us > 0 else 0.0
     if share >= CRITICAL_SHARE:
         return "critical"

@@ -1,4 +1,4 @@
-"""The flight recorder's dump of a rank, typed: only what the analysis uses, under the names that it has in the file.
+"""The flight recorder's dump of a rank, typed: the fields that the analysis uses, by their names in the file.
 
 Missing is None or empty; times are unix nanoseconds. torch writes 0 as well as null for a time that it does not know.
 `readers.companions` parses the dumps.
@@ -19,7 +19,7 @@ Names: TypeAlias = Annotated[tuple[str, ...], Meta(max_length=2**16)]
 
 
 class Recorded(Struct, frozen=True):
-    """One collective, or one point-to-point operation."""
+    """One collective or point-to-point operation."""
 
     time_created_ns: Count | None = None
     time_discovered_started_ns: Count | None = None
@@ -36,13 +36,13 @@ class Recorded(Struct, frozen=True):
 
 
 class RecordedGroup(Struct, frozen=True):
-    """One process group; `ranks` as a list, or as the text of one."""
+    """One process group; `ranks` is a list or its text."""
 
     ranks: str | tuple[Whole, ...] | None = None
 
 
 class Dump(Struct, frozen=True):
-    """A whole dump; its groups by name."""
+    """A whole dump, with its process groups by name."""
 
     entries: tuple[Recorded, ...] = ()
     pg_config: dict[str, RecordedGroup] = {}
@@ -57,8 +57,7 @@ class RecordedFrame(Struct, frozen=True):
 
 
 class RecordedCall(Recorded, frozen=True):
-    """Record of what an entry says of a call that did not end: NCCL knows its `state`, gloo only whether it was
-    `retired`."""
+    """State of a call that did not end: `state` from NCCL, only `retired` from gloo."""
 
     record_id: Count | None = None
     state: str | None = None
@@ -68,13 +67,13 @@ class RecordedCall(Recorded, frozen=True):
 
 
 class NamedGroup(RecordedGroup, frozen=True):
-    """One process group, with what it is for."""
+    """One process group with its description."""
 
     desc: str | None = None
 
 
 class CallDump(Struct, frozen=True):
-    """A whole dump, with all that is known of its calls."""
+    """A whole dump, with every known field of its calls."""
 
     entries: tuple[RecordedCall, ...] = ()
     pg_config: dict[str, NamedGroup] = {}

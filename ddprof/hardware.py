@@ -1,4 +1,4 @@
-"""Peak rates of known devices, from hardware.toml. An unknown device has none: callers abstain."""
+"""Peak rates of known devices, from hardware.toml. For an unknown device there are none, and callers abstain."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _table() -> dict[str, Any]:
 
 
 def peak_flops(device_name: str | None, fp32: bool = False) -> float | None:
-    """Peak FLOP/s of a device by the name its driver gives: dense BF16, or vector FP32; None if not in the table."""
+    """Peak FLOP/s of a device by its driver's name, dense BF16 or vector FP32; None for an unknown device."""
     return _rate(device_name, "flops_fp32" if fp32 else "flops")
 
 
 def memory_bandwidth(device_name: str | None) -> float | None:
-    """Peak bytes per second of the memory of a device by the name its driver gives; None if not in the table."""
+    """Peak memory bandwidth of a device by its driver's name, bytes per second; None for an unknown device."""
     return _rate(device_name, "memory_bytes_per_s")
 
 
@@ -36,14 +36,15 @@ def _rate(device_name: str | None, rate: str) -> float | None:
 
 
 def gpu_row(name: str) -> dict[str, Any] | None:
-    """A device in its usual nodes (rates in bytes or operations per second), by name; None if not in the table."""
+    """A device in its usual node by its short name (rates in bytes or operations per second); None if unknown."""
     wanted = name.lower()
     return next((row for row in _table()["gpu"] if row["name"].lower() == wanted), None)
 
 
 def device_link(device_name: str | None) -> float | None:
-    """Bytes per second, one direction, between devices of a node as they are usually joined, by the name that the
-    driver gives ("NVIDIA H100 80GB HBM3"); None if not in the table. PCIe cards go by other names and have none."""
+    """Link rate between the devices of a node, bytes per second in one direction, by the driver's name ("NVIDIA H100
+    80GB HBM3"); None for an unknown device and for PCIe cards, which have other names.
+    """
     words = (device_name or "").lower().replace("-", " ").split()
     if "pcie" in words:
         return None
@@ -54,5 +55,5 @@ def device_link(device_name: str | None) -> float | None:
 
 
 def gpu_names() -> list[str]:
-    """Names of the devices that a plan can be made for."""
+    """Device names that a plan can be made for."""
     return [str(row["name"]) for row in _table()["gpu"]]

@@ -32,7 +32,7 @@ def union(start_ns: Int64, end_ns: Int64) -> Intervals:
 
 
 def holders(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
-    """The union of any intervals in pieces, each of the interval that ends last there: start, end, row; sorted."""
+    """The union in pieces, each owned by the interval that ends last at that moment: start, end, row; sorted."""
     order = np.argsort(start_ns, kind="stable")
     start_ns, end_ns = start_ns[order], end_ns[order]
     if not len(start_ns):
@@ -45,7 +45,7 @@ def holders(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
 
 
 def merge(*parts: Intervals) -> Intervals:
-    """The instants in any of the parts, which may overlap, within and among themselves, and stand in any order."""
+    """The union of all parts, which may overlap within and among themselves and be unsorted."""
     return union(np.concatenate([start for start, _ in parts]), np.concatenate([end for _, end in parts]))
 
 
@@ -121,7 +121,7 @@ def overlap(a: Intervals, lo_ns: Int64, hi_ns: Int64) -> Int64:
 
 
 def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
-    """Flags of the instants of `at_ns` that lie inside `a`."""
+    """Mask of the instants in `at_ns` that lie inside `a`."""
     start, end = a
     if not len(start):
         return np.zeros(len(at_ns), bool)
@@ -130,10 +130,10 @@ def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
 
 
 def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
-    """When each frame of a thread ends, the frame around it (-1: none) and its depth, 1 for the outermost.
+    """End of each frame of a thread, the row of its parent (-1: none) and its depth, 1 for the outermost.
 
-    A frame cannot outlive the one that called it. One that does follows on the other, whose end was rounded or stamped
-    late: the other ends where it begins. `start_ns`: sorted, the longest first where they are equal.
+    A frame cannot outlive its caller. Where it does, the caller's end was rounded or stamped late, and the two are made
+    siblings: the earlier ends where the later begins. `start_ns`: sorted, the longest first among equals.
     """
     end_ns, parent, depth = end_ns.copy(), np.full(len(start_ns), -1), np.zeros(len(start_ns), np.int64)
     left, level = np.arange(len(start_ns)), 0
@@ -152,8 +152,7 @@ def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
 
 
 def innermost(start_ns: Int64, end_ns: Int64, parent: Int64) -> tuple[Int64, Int64, Int64]:
-    """When each frame of a thread runs and none that it calls does, in pieces: start, end, row of the frame; sorted.
-    `end_ns`, `parent`: as `nested` gives them."""
+    """Self time of a thread's frames in sorted pieces: start, end, row. `end_ns` and `parent` as from `nested`."""
     at_ns, owner, is_start = bounds(np.zeros(len(start_ns), np.int64), start_ns, end_ns)
     inner = np.where(is_start, owner, parent[owner])[:-1]
     keep = (inner >= 0) & (np.diff(at_ns) > 0)
@@ -161,9 +160,9 @@ def innermost(start_ns: Int64, end_ns: Int64, parent: Int64) -> tuple[Int64, Int
 
 
 def bounds(track: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
-    """Starts and ends of nested frames in the order of each thread: when, whose, and whether it is a start.
+    """Starts and ends of nested frames in time order per thread: time, row, and a flag for starts.
 
-    At the same moment an end comes before a start, and of ends that of the inner frame first.
+    At one instant ends precede starts, and the inner frame ends first.
     """
     at_ns = np.concatenate((start_ns, end_ns))
     owner = np.tile(np.arange(len(track), dtype=np.int64), 2)

@@ -1,5 +1,4 @@
-"""Marks that a training script can say itself, where nothing it does tells: `step()`, `annotate("name")` and
-`capture()`.
+"""Marks for a training script: `step()`, `annotate("name")` and `capture()`.
 
 They do nothing, in less than a microsecond, unless the script runs under `ddprof run`; neither imports torch.
 """
@@ -22,8 +21,8 @@ _CAPTURE = "_ddprof.capture.bootstrap"  # the name under which a job knows captu
 def step() -> None:
     """End a training step here.
 
-    For loops that ddprof cannot divide: call it once at the end of each iteration, in the training thread, on every
-    rank. From the first call on nothing else marks steps, optimizers neither.
+    For loops in which ddprof finds no steps: call it once at the end of each iteration, in the training thread, on
+    every rank. After the first call nothing else marks steps, not even optimizers.
     """
     capture = _capture()
     if capture is not None:
@@ -53,15 +52,15 @@ class annotate(ContextDecorator):
             self._range.close()
 
     def _recreate_cm(self) -> annotate:
-        """For each call of a decorated function: it may call itself, or run in several threads."""
+        """A fresh context manager per call of a decorated function, which may recurse or run in several threads."""
         return annotate(self.name)
 
 
 class capture(ContextDecorator):
     """Trace the steps that begin inside: `with ddprof.capture():`, or `@ddprof.capture(steps=3)` over a function.
 
-    At most `steps` of them, because a profiler keeps all events of its window in memory. It is to be reached on every
-    rank, in the training thread. `ddprof run` opens its own window besides (`--skip`, `--mode monitor`).
+    At most `steps` of them, because a profiler keeps all events of its window in memory. Reach it on every rank, in the
+    training thread. `ddprof run` opens its own window besides (`--skip`, `--mode monitor`).
     """
 
     def __init__(self, steps: int = 5) -> None:
@@ -84,6 +83,6 @@ class capture(ContextDecorator):
 
 
 def _capture() -> Session | None:
-    """The capture of this process, None where there is none."""
+    """The capture session of this process, None outside `ddprof run`."""
     session: Session | None = getattr(sys.modules.get(_CAPTURE), "active", None)
     return session

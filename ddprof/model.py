@@ -1,4 +1,4 @@
-"""The vocabulary of the whole product: what a rank's trace is, and the columns of every table made from it.
+"""The data model: a rank's trace, and the columns of every table made from it.
 
 `RankTrace` is one rank as columns, straight from a reader. Facts, job tables and the report are built from it and only
 from it. Times are int64 nanoseconds on the rank's own clock (unix time where the trace states its base). Missing is
@@ -20,7 +20,7 @@ from ddprof.untrusted.plain_text import clean
 
 
 class Kind(enum.IntEnum):
-    """Record of what an event is. Readers map every vendor's categories onto these."""
+    """The kind of an event; readers map every vendor's categories onto these."""
 
     CPU_OP = 0  # an operator on a host thread (aten::, autograd, c10d::)
     ANNOTATION = 1  # record_function, ProfilerStep, NVTX on a host thread
@@ -195,9 +195,9 @@ SCRIPT_TOTALS = Schema(
 
 @dataclass(frozen=True)
 class HealthNote:
-    """A defect of the input: which rank (None: the run), what is wrong, and what cannot be concluded because of it.
+    """A defect of the input: which rank (None: the run), the defect, and what cannot be concluded because of it.
 
-    `where`: the file or folder that a note about what was given is of; "" for a note of one run, or of all.
+    `where`: the given file or folder that the note is about; "" for a note on one run or all runs.
     """
 
     issue: str
@@ -207,14 +207,14 @@ class HealthNote:
     where: str = ""
 
     def __post_init__(self) -> None:
-        """Both texts hold names from outside: they become one line that can be written anywhere."""
+        """Make both texts one printable line, as they may hold names from outside."""
         object.__setattr__(self, "issue", clean(self.issue))
         object.__setattr__(self, "effect", clean(self.effect))
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """A process group as the trace names it. `ranks` is () where the trace does not say, or says it only in part."""
+    """A process group as the trace names it. `ranks` is () where the trace states them in part or not at all."""
 
     name: str
     description: str = ""
@@ -225,7 +225,7 @@ class ProcessGroup:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who wrote the trace, and how we know.
+    """The writer of the trace and the source of that knowledge.
 
     `source`: "distributedInfo" | "sidecar" | "file name" | "content" | "order".
     """
@@ -297,7 +297,7 @@ _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 
 
 def element_bytes(dtype: str) -> int | None:
-    """Size of one element of a dtype as traces name it; None where the name is unknown."""
+    """Bytes per element of a dtype as traces name it; None for an unknown name."""
     if _FLOAT8.match(dtype):
         return 1
     return ELEMENT_BYTES.get(dtype.lower())

@@ -26,13 +26,13 @@ _LIMIT = "5%"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The switch that writes baselines."""
+    """Add the option that rewrites baselines."""
     words = "write the run of each ddprof_budget(baseline=...) as its baseline instead of judging it"
     parser.getgroup("ddprof").addoption(UPDATE, action="store_true", help=words)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known to `--strict-markers` and `pytest --markers`."""
+    """Register the marker for `--strict-markers` and `pytest --markers`."""
     config.addinivalue_line("markers", _HELP)
 
 
@@ -49,7 +49,7 @@ def ddprof_run(request: pytest.FixtureRequest) -> AnalyzedRun:
 
 @pytest.fixture(autouse=True)
 def _ddprof_budget(request: pytest.FixtureRequest) -> None:
-    """Before a marked test: analyze its run, fail with what is over budget."""
+    """Before a marked test, analyze its run and fail where it is over budget."""
     marker = request.node.get_closest_marker(MARKER)
     if marker is None:
         return
@@ -74,7 +74,7 @@ def _path(request: pytest.FixtureRequest, options: dict[str, Any]) -> str:
 
 
 def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
-    """Lines on what is over a budget of its own; `fail_on` beside a baseline is judged against it."""
+    """One line per exceeded budget; without a baseline also the violations of `fail_on`."""
     from ddprof.report.gate import parse_gate
 
     expressions = [] if options.get("baseline") else _expressions(options)
@@ -82,13 +82,14 @@ def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
         expressions.append(f"step>{options['max_step_ms']:.6f}ms")
     if options.get("max_exposed_comm") is not None:
         expressions.append(f"exposed_comm>{options['max_exposed_comm'] * 100:.6f}%")
-    found = [violation for expression in expressions for violation in parse_gate(expression).violations(run.report)]
-    return [violation.text for violation in found]
+    violations = [
+        violation for expression in expressions for violation in parse_gate(expression).violations(run.report)
+    ]
+    return [violation.text for violation in violations]
 
 
 def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
-    """Lines on what is worse than in the report kept with the tests; with the switch that report is written anew
-    instead."""
+    """One line per regression against the baseline report; with the option, rewrite that report instead."""
     if not options.get("baseline"):
         return []
     from ddprof.api import load
@@ -108,11 +109,11 @@ def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str
     comparison = compare(before, run.report)
     if comparison.differences:
         return [f"cannot be judged against {options['baseline']}: {comparison.differences[0]}"]
-    found = regressions(comparison, limit)
+    worse = regressions(comparison, limit)
     for gate in map(parse_gate, _expressions(options)):
-        known = {violation.key for violation in gate.violations(before)}
-        found += [violation.text for violation in gate.violations(run.report) if violation.key not in known]
-    return found
+        before_keys = {violation.key for violation in gate.violations(before)}
+        worse += [violation.text for violation in gate.violations(run.report) if violation.key not in before_keys]
+    return worse
 
 
 def _expressions(options: dict[str, Any]) -> list[str]:

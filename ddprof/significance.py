@@ -1,4 +1,4 @@
-"""Every test and interval that ddprof knows: bootstrap of means, Student's t, prediction of one more, pairs, binomial.
+"""Every statistical test and interval of ddprof: bootstrap of means, Student's t, prediction, pairs, binomial.
 
 Python's `statistics` has the normal distribution alone, and scipy would be a dependency larger than numpy for these few
 functions.
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 LEAST_STEPS = 3  # below this the steps say nothing about their own spread
 TAIL = 0.025  # of either side of a 95 % interval
-RESAMPLES = 4000
+RESAMPLES = 4000  # a percentile bootstrap wants 1,000 or more (Efron and Tibshirani 1993)
 _SEED = 20_240_229  # the same inputs give the same interval, in CI and on a desk
 _HALVINGS = 200  # of the bracket of a quantile: beyond the precision of a float
 MOST_EXACT = 400  # trials whose exact sum adds something to the normal approximation
@@ -38,8 +38,8 @@ def difference_interval(before: Sequence[float], after: Sequence[float]) -> tupl
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """95 % interval of a mean by bootstrap, in its unit; None with fewer than three steps."""
-    found = _finite(values)
-    return None if len(found) < LEAST_STEPS else _middle(_resampled_means(found, np.random.default_rng(_SEED)))
+    finite = _finite(values)
+    return None if len(finite) < LEAST_STEPS else _middle(_resampled_means(finite, np.random.default_rng(_SEED)))
 
 
 def _middle(drawn: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def _finite(values: Sequence[float]) -> npt.NDArray[np.float64]:
 
 @cache
 def quantile(tail: float, degrees: int) -> float:
-    """The t of Student that is exceeded with probability `tail`, below one half, at so many degrees of freedom."""
+    """Student's t that is exceeded with probability `tail` (below one half) at `degrees` of freedom."""
     low, high = 0.0, 1.0
     while exceeded(high, degrees) > tail:
         high *= 2
@@ -76,8 +76,8 @@ def quantile(tail: float, degrees: int) -> float:
 
 
 def exceeded(t: float, degrees: int) -> float:
-    """The probability of a value above `t`, which is at least 0, by the finite sums of Student's t distribution for
-    whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4).
+    """P(T > t) for t >= 0 by the finite sums of Student's distribution for integer degrees of freedom (Abramowitz and
+    Stegun 26.7.3 and 26.7.4).
     """
     angle = atan(t / sqrt(degrees))
     is_odd = degrees % 2
@@ -91,18 +91,18 @@ def exceeded(t: float, degrees: int) -> float:
 
 
 def half_width(values: Sequence[float], tail: float) -> float:
-    """Half of the t interval of a mean, of two values or more, that leaves `tail` on either side."""
+    """Half the t interval of the mean of at least two values, leaving `tail` on either side."""
     return quantile(tail, len(values) - 1) * stdev(values) / sqrt(len(values))
 
 
 def is_none_of(value: float, others: Sequence[float]) -> bool:
-    """True where a value lies outside the 95 % prediction interval of one more like two others or more."""
+    """True where `value` lies outside the 95 % prediction interval of one more value like the two or more others."""
     reach = quantile(TAIL, len(others) - 1) * stdev(others) * sqrt(1 + 1 / len(others))
     return abs(value - fmean(others)) > reach
 
 
 def is_slope(slope: float, error: float, points: int, tail: float) -> bool:
-    """True where the slope of a line of least squares, with its standard error, is other than zero."""
+    """True where a least-squares slope with this standard error differs from zero."""
     return abs(slope) > quantile(tail, points - 2) * error
 
 

@@ -1,7 +1,7 @@
-"""Capabilities beside the core: each is one room of `ddprof/slices`, found by name and loaded when it is asked for.
+"""Capabilities beside the core, each one folder of `ddprof/slices`, found by name and loaded on demand.
 
-A room holds all of its capability, model to command. The core imports no slice, and no slice another. A third party
-adds one by an entry point in the group `ddprof.slices` that resolves to a `Slice`.
+A folder holds all of its capability, from model to command. The core imports no slice, and slices import none of each
+other. Third parties add one by an entry point in the group `ddprof.slices` that resolves to a `Slice`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ OWN = (
 
 
 class Command(NamedTuple):
-    """A command of `ddprof`: the module that holds it as `command`, its line and its group in `ddprof --help`, and the
-    command that it stands after there; it stands last where it names none.
+    """A command of `ddprof`: its module (which defines `command`), help line, group in `ddprof --help`, and the command
+    that it follows there; last without one.
     """
 
     module: str
@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class Slice:
-    """Record of what one capability adds to the core, by the names of its modules: nothing of it is imported yet.
+    """One capability's additions to the core, as module names: nothing is imported yet.
 
     `commands`: by name. `formats`: modules that end in `FORMAT`. `answers`: modules that end in `ANSWER`, what
     `ddprof analyze` says of input that is no run. `failures`: modules that end in `FAILURE`, why a job failed or hangs.

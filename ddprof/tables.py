@@ -23,7 +23,7 @@ NULL = int(np.iinfo(np.int64).min)
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its numpy dtype ("str" for text), what it means (with unit), and whether it may be missing."""
+    """One column: numpy dtype ("str" for text), meaning with unit, and whether values may be missing."""
 
     name: str
     dtype: str
@@ -49,7 +49,7 @@ class Schema:
         _SCHEMAS.setdefault(self.name, self)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """By name where it is known: the tables that come from another process share the schemas of this one."""
+        """Pickle by name where it is known, so that tables of other processes share this process's schemas."""
         is_known = _SCHEMAS.get(self.name) is self
         return (_schema, (self.name,)) if is_known else (Schema, (self.name, self.columns))
 
@@ -59,7 +59,7 @@ class Schema:
 
     @cached_property
     def _dtypes(self) -> dict[str, np.dtype[Any]]:
-        """By name, in order."""
+        """numpy types by column name, in order."""
         return {c.name: np.dtype(object if c.dtype == "str" else c.dtype) for c in self.columns}
 
     def table(self, columns: Mapping[str, Any]) -> Table:
@@ -103,7 +103,7 @@ class Table:
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
 
     def replace(self, **columns: Any) -> Table:
-        """The table with some columns exchanged."""
+        """The table with some columns replaced."""
         return self.schema.table({**self.columns, **columns})
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -140,21 +140,20 @@ def concat(schema: Schema, tables: list[Table]) -> Table:
 
 
 def of_kinds(kind: Array, wanted: Iterable[int]) -> Array:
-    """Flags of events (`kind`: their column) that are of some kinds; bool. Kinds are few and events many: a table
-    answers."""
+    """Mask of the events (`kind`: their column) of the wanted kinds, by a look-up table as kinds are few."""
     is_wanted = np.zeros(256, bool)
     is_wanted[list(wanted)] = True
     return np.asarray(is_wanted[kind])
 
 
 def among(values: Array, few: Array) -> Array:
-    """Flags of values that are among a few, the threads of a rank say; bool. np.isin asks more before it compares."""
+    """Mask of the values among a few, such as the threads of a rank; cheaper than np.isin for a few values."""
     if len(few) > _FEW:
         return np.isin(values, few)
-    found = np.zeros(len(values), bool)
+    mask = np.zeros(len(values), bool)
     for one in few.tolist():
-        found |= values == one
-    return found
+        mask |= values == one
+    return mask
 
 
 def distinct(*columns: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The only place that formats times, bytes and rates for people."""
+"""The only module that formats times, bytes and rates for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
 
 
 def format_us(value_us: float) -> str:
-    """Microseconds with three significant digits and the unit a person would pick."""
+    """Microseconds with three significant digits in the customary unit."""
     magnitude = abs(value_us)
     if magnitude >= ROUNDS_UP * 1e6:
         return f"{_digits(value_us / 1e6)} s"
@@ -18,20 +18,20 @@ def format_us(value_us: float) -> str:
 
 
 def format_range(value_us: float, low_us: float, high_us: float) -> str:
-    """A time with the range it is believed in: "4.2 ms (3 to 5.1 ms)"; the time alone where they print alike."""
+    """A time with its range: "4.2 ms (3 to 5.1 ms)"; the time alone where they print alike."""
     value, between = format_us(value_us), format_between(low_us, high_us)
     return value if between == value else f"{value} ({between})"
 
 
 def format_between(low_us: float, high_us: float) -> str:
-    """Two times with the unit that they share: "3 to 5.1 ms"; one where they print alike."""
+    """Two times in one unit: "3 to 5.1 ms"; one time where they print alike."""
     low, high = format_us(low_us), format_us(high_us)
     (number, unit), (_, same) = low.split(), high.split()
     return low if low == high else f"{number if unit == same else low} to {high}"
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, and never an exponent for what is merely large."""
+    """Three significant digits, without an exponent for large numbers."""
     return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
@@ -42,7 +42,7 @@ def format_share(share: float) -> str:
 
 
 def format_name(name: str, most_chars: int = 60) -> str:
-    """A name from the trace, cut with an ellipsis; JSON has all of it."""
+    """A name from the trace, shortened with an ellipsis; JSON keeps it whole."""
     name = name.removeprefix("void ")
     return name if len(name) <= most_chars else f"{name[: most_chars - 1]}…"
 
@@ -63,7 +63,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """Bytes per second in decimal units, as networks are sold."""
+    """Bytes per second in decimal units, as network rates are quoted."""
     value = float(bytes_per_s)
     for unit in ("B", "kB", "MB"):
         if abs(value) < ROUNDS_UP * 1000:

@@ -1,4 +1,4 @@
-"""Whose a time is that was measured on each rank: a time that few ranks alone have is theirs, whatever it is called."""
+"""Attribution of a time measured on each rank: a time that only few ranks have is theirs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FEW_SHARE = 0.25  # of the time of the rank that has most: a rank with less has 
 
 
 def having(times: Array | Sequence[float]) -> Array:
-    """Positions of the ranks that have a part in a time (of each rank, shape (ranks,))."""
-    known = np.asarray(times, float)
-    return np.flatnonzero(known > FEW_SHARE * known.max(initial=0.0))
+    """Positions of the ranks with a part in a time (one value per rank)."""
+    values = np.asarray(times, float)
+    return np.flatnonzero(values > FEW_SHARE * values.max(initial=0.0))
 
 
 def whose(times: Array | Sequence[float]) -> Array:
-    """Positions of the ranks that alone have a time; empty where more than half of the ranks have it, or nobody."""
-    found = having(times)
-    return found if len(found) <= len(times) / 2 else found[:0]
+    """Positions of the few ranks that alone have a time; empty where more than half of the ranks or none have it."""
+    positions = having(times)
+    return positions if len(positions) <= len(times) / 2 else positions[:0]

@@ -57,7 +57,7 @@ class Stage:
 
 
 def program(*words: str) -> str:
-    """What `ddprof` or another program of this environment prints. SystemExit where it fails."""
+    """Output of `ddprof` or another program of this environment. SystemExit where it fails."""
     found = Path(sys.executable).parent
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{found}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
@@ -88,7 +88,7 @@ def measured(folder: Path) -> list[Stage]:
 
 
 def blocks(stages: list[Stage]) -> dict[str, str]:
-    """What stands between the markers of the page."""
+    """Text between the markers of the page."""
     first, last = stages[0], stages[-1]
     rows = [
         f"| {stage.name} | {stage.run.step_us / 1e3:.0f} ms | {stage.computing:.0f} % | {_named(stage.run)} |"

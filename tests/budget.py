@@ -71,7 +71,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """What a shared fixture costs is not the test's, whoever asks for it first."""
+    """Charge a shared fixture to no test, whichever needs it first."""
     if fixturedef.scope == "function":
         return (yield)
     stash, begun_s = request._pyfuncitem.stash, spent_cpu_s()

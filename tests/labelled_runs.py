@@ -41,12 +41,12 @@ class Labelled:
 
     @property
     def measures(self) -> Measures:
-        """What the rules read."""
+        """Measures of the run."""
         return self.run.measures
 
     @property
     def pricer(self) -> Pricer:
-        """What prices changes."""
+        """Pricer of the run."""
         return self.run.pricer
 
     @property
@@ -64,7 +64,7 @@ class Labelled:
         return measure(job_facts([self.job.ranks[p] for p in positions]))
 
     def said(self, rule_id: str) -> list[Candidate | Abstention]:
-        """What one rule says of the run."""
+        """Results of one rule on the run."""
         return list(catalogue()[rule_id].detect(self.measures))
 
 

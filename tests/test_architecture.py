@@ -18,7 +18,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
-BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose"}
+BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose", "finding_ids", "change_kinds"}
 VOCABULARY = BASIS | {"findings"}
 ROOMS = "facts job attribution execution rules replay settings trust workers kernel_table"
 PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
@@ -29,15 +29,28 @@ PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    **{unit: set() for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "causes", "intervals")},
+    **{
+        unit: set()
+        for unit in (
+            "sidecar",
+            "untrusted",
+            "tables",
+            "derived_once",
+            "averages",
+            "finding_ids",
+            "change_kinds",
+            "intervals",
+        )
+    },
     "significance": set(),
+    "causes": {"finding_ids"},
     "slice": {"untrusted"},
     **{unit: set() for unit in ("units", "_version", "workloads", "sample_traces", "slices")},
     "flight_recorder": {"sidecar"},
     "model": {"tables", "sidecar", "untrusted", "flight_recorder"},
     "errors": {"untrusted"},
     "whose": {"tables"},
-    "findings": {"whose"},
+    "findings": {"whose", "change_kinds"},
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "untrusted"},
     "settings": {"errors", "untrusted"},

@@ -1,4 +1,4 @@
-"""What is derived of an object is worked out once for it, and never for another."""
+"""Values derived of an object are computed once for it, and never shared with another."""
 
 import pickle
 from dataclasses import dataclass, replace

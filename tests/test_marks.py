@@ -13,7 +13,7 @@ import ddprof
 
 
 class Capture:
-    """What the session of a job offers."""
+    """The session's interface for marks."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

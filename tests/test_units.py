@@ -1,4 +1,4 @@
-"""What people read: never an exponent, and the unit changes where rounding says so."""
+"""Formatted numbers: never an exponent, and the unit changes where rounding requires it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What `pip install ddprof` brings: the wheel is whole, and works where nothing else of this checkout is."""
+"""Contents of the wheel: it is complete, and works without the rest of this checkout."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Calibration: how often a piece of work is done so that it takes a given time per step."""
+"""Calibration of a piece of work: the number of repetitions that take a given time per step."""
 
 from __future__ import annotations
 

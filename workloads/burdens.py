@@ -1,4 +1,4 @@
-"""Faults: what makes a rank late: a host that is busy or asleep between operators, a device that computes more."""
+"""Burdens that make a rank late: a host busy or asleep between operators, a device that computes more."""
 
 from __future__ import annotations
 

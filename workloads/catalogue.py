@@ -1,4 +1,4 @@
-"""Catalogue: what there is to run: each workload, the faults it can be given, and what takes each fault away again.
+"""Catalogue of the workloads, their faults, and the fix of each fault.
 
 The scripts take their `--fault` and `--fix` choices from here, `python -m benchmarks.workload_pairs` its matrix.
 Nothing heavy is imported: the table can be read without torch.
@@ -16,7 +16,7 @@ JOB, SLOW, FIRST = "job", "slow", "first"  # culprits: none in particular, --fau
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault and what must be said of it. `fixes`: `--fix` name -> what it does, in words.
+    """A fault and the finding expected for it. `fixes`: `--fix` name -> what it does, in words.
 
     `rates`: the loopback's rate with the fault and with its fix, where the link itself is slowed (slow_link.py).
     `also`: identifiers that are right as well. `ms`: default size per step. `needs`: "cuda" where a CPU cannot show

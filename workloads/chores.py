@@ -22,7 +22,7 @@ SELDOM = 1000  # steps
 
 
 class Chores:
-    """Record of what the script does around the optimizer's step, on all ranks; `first-statistics` on rank 0 alone."""
+    """Work of the script around the optimizer's step, on all ranks; `first-statistics` on rank 0 alone."""
 
     def __init__(self, place: Place, model: nn.Module) -> None:
         switches = place.switches
@@ -74,7 +74,7 @@ def update_average(averaged: list[Tensor], model: nn.Module) -> None:
 
 @torch.no_grad()
 def parameter_statistics(model: nn.Module) -> dict[str, dict[str, float]]:
-    """Fields: what monitoring wants to know of every parameter and its gradient."""
+    """Statistics of every parameter and its gradient, as monitoring collects them."""
     told = {}
     for name, parameter in model.named_parameters():
         for what, values in ((name, parameter.detach()), (f"{name}.grad", parameter.grad)):
@@ -95,7 +95,7 @@ def clip_each(parameters: Iterable[nn.Parameter]) -> None:
 
 
 class Log:
-    """A tracking server that answers a record after `answer_s` seconds; asked by the caller or by a `thread`."""
+    """Tracking server that answers after `answer_s` seconds; called by the training thread or by a `thread`."""
 
     def __init__(self, answer_s: float, thread: bool) -> None:
         self.answer_s = answer_s

@@ -1,4 +1,4 @@
-"""Start and end of a workload: process group, device, seed, and what rank 0 says when it is done."""
+"""Start and end of a workload: process group, device, seed, and rank 0's last line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ CROWDED_THREADS = 8  # of each rank, more than two of them have cores for
 
 @dataclass(frozen=True)
 class Place:
-    """Record of where this process stands: its rank, its device, the fault as it sees it, and the clock of its
-    steps."""
+    """This process's rank, device, active fault, and the clock of its steps."""
 
     rank: int
     world_size: int

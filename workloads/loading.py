@@ -111,7 +111,7 @@ def unequal_share(step: int, rank: int, world_size: int) -> float:
 
 
 def share_of_work(switches: Switches, step: int, world_size: int) -> float:
-    """Share of a full batch (or sequence) this rank works on: unequal, or with the fix the mean of all ranks."""
+    """Share of a full batch (or sequence) for this rank: unequal, or with the fix the mean of all ranks."""
     if not (switches.on("imbalance") or switches.on("uneven-shards")):
         return 1.0
     if switches.fixed_by("balanced"):

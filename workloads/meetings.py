@@ -17,7 +17,7 @@ RECORDS = 200  # of a rank's log, per exchange
 
 
 class Meetings:
-    """Record of what the script does after each step with all ranks. `gather`: the tensors of all ranks as one."""
+    """Work of the script with all ranks after each step. `gather`: tensors of all ranks as one."""
 
     def __init__(self, place: Place, gather: Callable[[Tensor], Tensor] | None = None) -> None:
         switches = place.switches
@@ -43,19 +43,19 @@ class Meetings:
 
 
 def wait_for_everyone() -> None:
-    """Barrier as scripts do it around everything that they time."""
+    """Barrier around a timed part, as scripts have it."""
     dist.barrier()
 
 
 def exchange(records: list[dict[str, float]]) -> int:
-    """Characters that every rank has logged, on every rank: characters of it."""
+    """Characters logged by all ranks, exchanged as Python objects."""
     everyone: list[list[dict[str, float]] | None] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, records)
     return len(json.dumps(everyone))
 
 
 def accuracy_of_all(scores: Tensor, labels: Tensor, gather: Callable[[Tensor], Tensor]) -> float:
-    """Accuracy of the whole batch: predictions and labels of all ranks are gathered and compared one by one."""
+    """Accuracy of the whole batch, with predictions and labels gathered from all ranks."""
     predicted, wanted = gather(scores.detach().argmax(1)).tolist(), gather(labels).tolist()
     return float(sum(p == w for p, w in zip(predicted, wanted, strict=True)) / len(wanted))
 

@@ -1,4 +1,4 @@
-"""Step times, measured by the workload itself, and the line that tells them to whoever started it."""
+"""Step times measured by the workload itself, and the line that reports them to its parent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who is late is said by the whole of a rank's own time, before anybody says by what.
+"""Test of a rank's lateness by its whole own time, before any cause is named.
 
-Others wait for a rank that takes longer than they do, in all and not in one thing alone: one that loads longer and
-computes shorter, or that loads while a peer does something else for longer still, keeps nobody waiting.
+Others wait only for a rank whose total is longer: one that loads longer but computes shorter, or loads while a peer is
+busy for longer still, delays nobody.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
+from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate
 from ddprof.units import format_ranks, format_us
 
-_BY_OWN_TIME = ("input.straggler", "straggler.unexplained")
+_BY_OWN_TIME = (INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED)
 
 
 def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:
-    """True where the own time of one of these ranks is longer than the other ranks' by a good part of what those wait
-    for it. One that began later, and takes no longer, is waited for until it has caught up: no step ends earlier if it
-    does. Clear timers of the whole run outvote the few traced steps. Where the ranks' own time was not recorded, it is
-    taken to be longer.
+    """True where the own time of one of these ranks exceeds the others' by a good part of what those wait for it. A
+    rank that began later but takes no longer is waited for only until it catches up. Clear whole-run timers outvote the
+    few traced steps. True where own times were not recorded.
     """
     job = measures.job
     late = [p for p, rank in enumerate(job.rank_ids) if rank in numbers]
@@ -35,12 +35,12 @@ def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:
 
 
 def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
-    """Why a finding on late ranks is withdrawn; None where it stands: where they take longer."""
+    """Why a finding on late ranks is withdrawn (they take no longer than others); None where it stands."""
     if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks):
         return None
     late = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-    mine, usual = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
+    late_us, usual_us = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
     return (
-        f"{format_ranks(candidate.ranks)} takes {format_us(float(mine))} per step without its waits, the other ranks "
-        f"{format_us(float(usual))}: it makes nobody wait"
+        f"{format_ranks(candidate.ranks)} takes {format_us(float(late_us))} per step without waits, the others "
+        f"{format_us(float(usual_us))}: no rank waits for it"
     )

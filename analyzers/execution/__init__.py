@@ -1,2 +1,1 @@
-"""Protocol of what differs between ranks whose work runs on devices and CPU ranks, behind one protocol chosen once per
-job."""
+"""Differences between ranks on devices and CPU ranks, behind one protocol chosen once per job."""

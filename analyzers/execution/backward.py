@@ -1,4 +1,4 @@
-"""Marks: what the host marks of a step, from which an execution tells when the backward pass runs."""
+"""Host marks of a step, from which an execution derives the start of the backward pass."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ DEVICE, CPU = DeviceExecution(), CpuExecution()
 
 
 def execution_of(job: JobFacts) -> Execution:
-    """The way that the job's ranks execute their work."""
+    """The execution of the job's ranks."""
     return DEVICE if job.on_device else CPU
 
 
 def rank_execution(facts: RankFacts) -> Execution:
-    """The way that this rank executes its work: as the job does, but for a rank whose trace was damaged."""
+    """The execution of one rank: the job's, except for a rank with a damaged trace."""
     return DEVICE if facts.is_device_rank else CPU

@@ -73,7 +73,7 @@ class CpuExecution:
     loader_arguments = ""  # there is no copy to a CPU, so pinned memory serves nothing
 
     def operations(self, facts: RankFacts) -> Operations:
-        """There is no device queue: the streams are the backend's threads, and only communication runs on them."""
+        """Communication on the backend's threads, which take the place of streams; there is no device queue."""
         comms, steps = facts.comms, facts.steps
         rows = np.flatnonzero((comms["start_ns"] >= steps["start_ns"][0]) & (comms["start_ns"] < steps["end_ns"][-1]))
         rows = rows[np.lexsort((comms["start_ns"][rows], comms["track"][rows]))]
@@ -89,11 +89,11 @@ class CpuExecution:
         )
 
     def host_busy(self, facts: RankFacts) -> Intervals:
-        """When the training thread is on a core, its operators included."""
+        """Intervals of the training thread on a core, operators included."""
         return running(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """`Work.wait` leaves no event: idle time that lasts until a communication ends."""
+        """Idle time that lasts until a communication ends: `Work.wait` leaves no event."""
         return host_waits(facts, arrived_ns)
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
@@ -113,8 +113,7 @@ class CpuExecution:
         return np.array([float(intervals.length(spans)) for spans in passes])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Interference of operators while the backend's thread moves data: a rank keeps one core busy, and then a
-        second one."""
+        """Slowdown of operators while the backend's thread moves data on a second core."""
         found = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
         if not found or len(found) < len(ranks):
             return 0.0

@@ -55,7 +55,7 @@ class DeviceExecution:
     loader_arguments = ", pin_memory=True"
 
     def operations(self, facts: RankFacts) -> Operations:
-        """Those that start after the first step mark and are launched before the last."""
+        """Operations that start after the first step mark and are launched before the last."""
         ops, steps = facts.device_ops, facts.steps
         launch = np.where(ops["launch_ns"] == NULL, NEVER, ops["launch_ns"])
         # A call in which the thread stood still hands its operation over when it returns.
@@ -80,11 +80,11 @@ class DeviceExecution:
         )
 
     def host_busy(self, facts: RankFacts) -> Intervals:
-        """When the host is free to run."""
+        """Intervals in which the host is free to run."""
         return free_host(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """In inferred rendezvous of hosts. For everything else a host waits in synchronising calls."""
+        """Host waits in inferred rendezvous; every other host wait is a synchronizing call."""
         comms = facts.comms
         mine = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
         return comms.take(mine).bounds
@@ -104,14 +104,12 @@ class DeviceExecution:
         return int(ops.start_ns[rows[np.searchsorted(done, (1 - BACKWARD_SHARE) * done[-1])]])
 
     def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
-        """Time that kernels launched between forward and optimizer take; without forward, BACKWARD_SHARE of the
-        step's."""
+        """Time of kernels launched between forward and optimizer; without forward, BACKWARD_SHARE of the step's."""
         took = np.array([float(ops.dur_ns[_backward_kernels(ops, step)].sum()) for step in marks])
         return np.asarray(took * [BACKWARD_SHARE if step.forward_end_ns is None else 1.0 for step in marks])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Interference of kernels that ran both ways: communication kernels take SMs and bandwidth, even while they
-        wait."""
+        """Slowdown of kernels beside communication, whose kernels take SMs and bandwidth even while waiting."""
         return interference(ranks)
 
     def sees_waits(self, job: JobFacts) -> bool:

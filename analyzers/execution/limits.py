@@ -9,7 +9,7 @@ from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
 
 @dataclass(frozen=True)
 class Limits:
-    """Record of what rules and replay hold against one kind of ranks. 0 and infinity switch a limit off."""
+    """Thresholds of rules and replay for one kind of ranks. 0 and infinity disable a limit."""
 
     min_exposed_share: float  # of the step: transfer exposed for less is not worth a word
     min_volume_share: float  # of the step: exposed transfer of a whole group that speaks of its volume

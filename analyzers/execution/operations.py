@@ -1,5 +1,4 @@
-"""Operations that a replay moves on one rank's streams: operations of its device, or on a CPU rank its
-communications."""
+"""Operations that a replay moves on one rank's streams: those of its device or, on a CPU rank, its communications."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ class Operations:
 
     @property
     def end_ns(self) -> Array:
-        """When each ended."""
+        """End of each operation."""
         return np.asarray(self.start_ns + self.dur_ns)
 
     @property
     def issued_ns(self) -> Array:
-        """When each was launched; where no launch is known, when it started."""
+        """Launch of each operation; its start where no launch is known."""
         return np.where(self.launch_ns == NEVER, self.start_ns, self.launch_ns)

@@ -15,7 +15,7 @@ from ddprof.tables import Array
 
 
 class Execution(Protocol):
-    """Record of how the ranks of a job execute their work."""
+    """The way in which the ranks of a job execute their work."""
 
     limits: Limits
     work_noun: str  # what a piece of compute is called: "kernels"
@@ -28,26 +28,26 @@ class Execution(Protocol):
     loader_arguments: str  # that any DataLoader should have, with a comma before each
 
     def operations(self, facts: RankFacts) -> Operations:
-        """Operations: what runs on the rank's streams inside its steps. The rank has one at least."""
+        """Operations on the rank's streams inside its steps, of which it has at least one."""
         ...
 
     def host_busy(self, facts: RankFacts) -> Intervals:
-        """When the host works at its own speed: a slower host than its peers' shows here."""
+        """Intervals in which the host works at its own speed, where a slow host shows."""
         ...
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """When the host waited for communication and no call of its own shows it, each wait by itself.
+        """Waits of the host for communication that no call of its own shows, one interval each.
 
         `arrived_ns`: for each row of the rank's comms, by when the last member had arrived at the latest, ns.
         """
         ...
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-        """For each wait of the host, by when the operation that it was for is recorded to have ended at the latest."""
+        """The latest recorded end that the operation of each host wait can have."""
         ...
 
     def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
-        """When the last backward pass of a step began, ns on the rank's own clock."""
+        """Start of the last backward pass of a step, ns on the rank's own clock."""
         ...
 
     def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
@@ -55,9 +55,9 @@ class Execution(Protocol):
         ...
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Extra time that compute takes beside communication than alone, relative; 0 where that is unknown."""
+        """Excess duration of compute beside communication over alone, relative; 0 where unknown."""
         ...
 
     def sees_waits(self, job: JobFacts) -> bool:
-        """True where a rank that waits for its peers can be told from a busy one."""
+        """True where a rank that waits for its peers is distinguishable from a busy one."""
         ...

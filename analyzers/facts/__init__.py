@@ -1,1 +1,1 @@
-"""RankTrace to RankFacts: one rank at a time, no other rank in sight."""
+"""RankTrace to RankFacts: one rank at a time, without knowledge of the others."""

@@ -1,4 +1,4 @@
-"""Communication of one rank: each kernel's operation, group, sequence number and bytes; each send/recv's messages."""
+"""Communication of one rank: operation, group, sequence number and bytes per kernel; messages per send/recv."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class _Arguments:
 
 
 def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Array) -> Array:
-    """Row of the collectives table for each kernel: the kernel's own, its operator's, or that of the call around its
-    launch; -1 where there is none.
+    """Row of the collectives table for each kernel: its own, its operator's, or that of the call around its launch; -1
+    for none.
     """
     table = trace.collectives
     found = lookup(table["row"], np.arange(len(table)), events)
@@ -83,7 +83,7 @@ def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Ar
 
 
 def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) -> Array:
-    """Index into `candidates` (event rows) of the last one on the thread that contains the instant; -1 if none."""
+    """Index into `candidates` (event rows) of the last one on the thread that contains the instant; -1 for none."""
     events, result = trace.events, np.full(len(at_ns), -1, np.int64)
     for track in np.unique(thread[thread != NULL]):
         own = np.flatnonzero(events["track"][candidates] == track)
@@ -100,7 +100,7 @@ def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) 
 
 
 def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
-    """Canonical operation of each kernel: from its arguments, else the range around its launch, else its name."""
+    """Canonical operation of each kernel: by its arguments, else the range around its launch, else its name."""
     code_of = np.fromiter((collective_op(s) for s in trace.strings), np.int64, len(trace.strings))
     by_name = code_of[ops["name"][at]]
     annotations = np.flatnonzero(
@@ -153,8 +153,8 @@ def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Tab
 
 
 def _own_kernels(trace: RankTrace, calls: Array, p2p: Array, kernels: Array) -> Array:
-    """For each call the communication it launched itself; LOST where its kernel was not recorded, COALESCED where it
-    launched none. `calls`, `kernels`: event rows, `kernels` of the communications `p2p`.
+    """For each call the communication that it launched; LOST where its kernel was not recorded, COALESCED where it
+    launched none. `calls`, `kernels`: event rows; `kernels` of the communications `p2p`.
     """
     external = trace.events["external_id"]
     launches = np.flatnonzero(
@@ -167,11 +167,11 @@ def _own_kernels(trace: RankTrace, calls: Array, p2p: Array, kernels: Array) -> 
 
 
 def _carriers(own: Array, called_ns: Array, kernels: Array, launch_ns: Array) -> tuple[Array, Array]:
-    """The communication that carries each call of a group, and whether that was lost: then it is the next one, -1 where
-    there is none. `kernels` are in order of launch.
+    """The communication that carries each call of a group, and whether it was lost: then the next one, -1 for none.
+    `kernels` are in launch order.
 
-    A coalesced call goes with the next kernel of its group, or with the next call that has one, or lost it, if that
-    came before that kernel.
+    A coalesced call travels with the next kernel of its group, or with the next call that has or lost one, if that
+    comes before the kernel.
     """
     after = np.searchsorted(launch_ns, called_ns)
     last = np.append(kernels, -1)[after]

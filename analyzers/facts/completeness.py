@@ -1,8 +1,8 @@
-"""Steps that are in the trace only in part.
+"""Steps recorded only in part.
 
-Where a device tracer runs out of buffers, launch calls are recorded and the work they launched is not, or the reverse.
-Where a file ends early its calls and its kernels end together, while operators, which are written before them, go on.
-Either hole looks like an idle device and a free host, and whatever the host did meanwhile would be blamed for it.
+Where a device tracer runs out of buffers, launches are recorded without their work, or the reverse. Where a file ends
+early, calls and kernels end while operators, which are written first, go on. Either hole looks like an idle device and
+a free host, and the host would be blamed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ LINKED_SHARE = 0.02  # of the device's work; with less of it linked to calls, th
 
 
 def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[HealthNote]]:
-    """The complete steps, whether every step returned is complete, and notes on what was left out.
+    """The complete steps, whether all returned steps are complete, and notes on those left out.
 
-    All steps are returned where none is complete. Which of several stretches is used, all ranks decide together: where
-    the files of two ranks have their holes in different steps, the longest stretch of each may not be the other's.
+    Returns all steps where none is complete. All ranks together choose among several complete stretches: holes lie in
+    different steps on different ranks, and each rank's longest stretch may be incomplete on another.
     """
     lost, launches, in_a_row = _lost_launches(trace, steps)
     scatter = SIGMAS * np.sqrt(LOST_SHARE * (1 - LOST_SHARE) * launches)
@@ -56,12 +56,11 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
 
 
 def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
-    """A note where marks of steps are missing from the file: most device work was launched outside of those there are,
-    work was launched where the numbers of the steps leave one out, or these leave some out and one step is left.
+    """A note where step marks are missing: most work was launched outside the marked steps, work was launched at a gap
+    in the step numbers, or one step is left between gaps.
 
-    The profiler marks every step that it records. `marked`: all steps, by their marks; `steps`: the complete ones in
-    device time; `ops`: DEVICE_OPS. Where no launch is known, the time counts at which work started; else work without
-    a launch was launched before the recording.
+    The profiler marks every step it records. `marked`: all marked steps; `steps`: the complete ones in device time;
+    `ops`: DEVICE_OPS. Where no launch is known, start times count; else work without a launch precedes the recording.
     """
     is_skipped = np.diff(marked["index"]) > 1
     if len(steps) == 1 and is_skipped.any():
@@ -82,10 +81,10 @@ def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -
 
 
 def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNote]:
-    """A note where calls that launched operations (`ops`: DEVICE_OPS) are missing from a file of one step: complete
-    traces (all at hand) hold them all, or none, but for operations launched before the recording.
+    """A note where launch calls are missing from a file of one step (`ops`: DEVICE_OPS).
 
-    Where there are several steps, those that lack more than others are told by comparing them.
+    Complete traces hold all launch calls or none, except those of operations launched before the recording. Several
+    steps are compared with each other instead.
     """
     known = ops["launch_ns"] != NULL
     if len(steps) != 1 or not known.any():
@@ -99,10 +98,10 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
 
 
 def _ended_early(trace: RankTrace, steps: Table) -> Array:
-    """Steps in which the record of runtime calls, or of operators, has ended; bool, shape (steps,).
+    """Mask of steps in which the record of runtime calls, or of operators, has ended; shape (steps,).
 
-    It has where a later step holds none. The step it ends in counts where it holds fewer than any other, of which some
-    may evaluate or save as well, and ends longer after the last one than they do.
+    It has where a later step holds none. The step in which it ends counts where it holds fewer than any other step and
+    goes on for longer after the last record, since some steps may also evaluate or save.
     """
     events, count = trace.events, len(steps)
     ended = np.zeros(count, bool)
@@ -125,8 +124,8 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
 
 
 def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
-    """Launches without device work, all launches, and how many in a row are without, per step; of shape (steps,). The
-    launch of a graph counts as the launches of its kernels.
+    """Launches without device work, all launches, and the longest run of lost ones per step; shape (steps,). The launch
+    of a graph counts as the launches of its kernels.
     """
     events, count = trace.events, len(steps)
     none = np.zeros(count, np.int64)
@@ -154,8 +153,8 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
 
 
 def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
-    """Number of pieces of device work that each call launches; 0 where no call of its name is linked to any, as
-    where graphs are recorded as a whole. `done`: correlation of each piece of work.
+    """Pieces of device work per launch call; 0 where no call of its name is linked to any, as with graphs recorded as a
+    whole. `done`: correlation of each piece of work.
     """
     number, times = np.unique(done, return_counts=True)
     own = np.zeros(len(correlation), np.int64)
@@ -170,7 +169,7 @@ def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
 
 
 def _most_in_a_row(at_ns: Array, lost: Array, step: Array, count: int) -> Array:
-    """Among the launches at some instants the longest row of lost ones of each step, shape (`count`,)."""
+    """Longest run of lost launches in each step, shape (`count`,)."""
     order = np.argsort(at_ns, kind="stable")
     lost, step = lost[order], step[order]
     number = np.cumsum(~lost | (np.diff(step, prepend=-1) != 0))  # of the row that a launch is in
@@ -182,7 +181,7 @@ def _most_in_a_row(at_ns: Array, lost: Array, step: Array, count: int) -> Array:
 
 
 def longest_run(sound: Array) -> tuple[int, int]:
-    """Half-open range of the longest run of true values, the first of equals; (0, 0) where there is none."""
+    """Half-open range of the longest run of true values, the first among equals; (0, 0) for none."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], sound, [False])).astype(np.int8)))
     begins, ends = edges[::2], edges[1::2]
     if not len(begins):

@@ -1,4 +1,4 @@
-"""Device operations of a rank: what ran on which stream, and which host call launched it."""
+"""Device operations of a rank: stream and launching host call of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PEER_COPY = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
 
 
 def accelerator(trace: RankTrace) -> Device:
-    """The rank's device; of which kind by the calls of its runtime, where the header names none but it left events."""
+    """The rank's device, named by the calls of its runtime where the header names none but device events exist."""
     if trace.device.kind != "cpu" or not bool(of_kinds(trace.events["kind"], DEVICE_KINDS).any()):
         return trace.device
     called = np.unique(trace.events["name"][trace.events["kind"] == Kind.RUNTIME])
@@ -35,7 +35,7 @@ def accelerator(trace: RankTrace) -> Device:
 
 
 def device_ops(trace: RankTrace) -> tuple[Table, Array]:
-    """Device operations sorted by start, and for each the event row it comes from (shape (n,), int64).
+    """Device operations sorted by start, and the event row of each (shape (n,), int64).
 
     Memsets and copies inside the device count as compute; copies between devices as communication.
     """
@@ -94,7 +94,7 @@ def launch_rows(trace: RankTrace) -> Array:
 
 
 def lookup(keys: Array, values: Array, wanted: Array) -> Array:
-    """For each of `wanted` the value of the first key that equals it; -1 where there is none or `wanted` is NULL."""
+    """For each of `wanted` the value of the first equal key; -1 where there is none or `wanted` is NULL."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")
@@ -104,7 +104,7 @@ def lookup(keys: Array, values: Array, wanted: Array) -> Array:
 
 
 def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
-    """Name of the CPU operator above each launch, through External id (of the device event, else of the call)."""
+    """Name of the CPU operator above each launch, by External id (of the device event, else of the call)."""
     events = trace.events
     cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
     external = np.where(
@@ -117,7 +117,7 @@ def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
 
 
 def _shapes(trace: RankTrace, rows: Array) -> Array:
-    """Recorded shapes (string index) of the operator above each operation; NO_STRING where none were recorded."""
+    """Recorded shapes (string index) of each operation's operator; NO_STRING where none were recorded."""
     operators = trace.operators
     if not len(operators):
         return np.full(len(rows), NO_STRING, np.int64)

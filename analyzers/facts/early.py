@@ -1,9 +1,9 @@
 """Device work that was launched before the recording began.
 
 A host that does not wait for its device runs ahead of it, by up to 1,024 launches under CUDA. The recording then begins
-with operations whose launch calls it does not hold, nor the arguments that collectives take from them. Steps repeat:
-what a communication stream did before its first recorded launch is what it does at the end of every step. So each early
-communication is described by its twin, the communication at the same place a whole number of steps later.
+with operations whose launch calls it does not hold, nor the arguments that collectives take from them. As steps repeat,
+a communication stream's work before its first recorded launch is that at the end of every step: each early
+communication takes its description from its twin, a whole number of steps later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INHERITED = ("op", "group", "size_bytes", "in_bytes", "group_size", "dtype")
 
 
 def is_early(ops: Table) -> Array:
-    """Flags of operations that started before the first of their stream whose launch was recorded; bool, shape (ops,).
+    """Mask of operations that started before the first recorded launch of their stream; shape (ops,).
 
     On a stream without launch calls, before the first of any stream; none in a trace without them. `ops`: columns
     `track`, `start_ns`, `launch_ns` of DEVICE_OPS.
@@ -33,15 +33,15 @@ def is_early(ops: Table) -> Array:
 
 
 def early_comms(comms: Table, ops: Table) -> Array:
-    """Flags of communications that are early operations; bool, shape (comms,). None where nothing runs on a device."""
+    """Mask of early communications; shape (comms,). None of them is where nothing runs on a device."""
     return is_early(ops)[comms["device_op"]] if len(ops) else np.zeros(len(comms), bool)
 
 
 def describe_early(comms: Table, messages: Table, steps: Table, early: Array) -> tuple[Table, Table]:
-    """COMMS and MESSAGES in which each early communication has its twin's operation, group, bytes and peers, and the
-    sequence number that precedes the twin's. `early`: bool, shape (comms,).
+    """COMMS and MESSAGES with each early communication described by its twin: operation, group, bytes, peers and the
+    preceding sequence numbers. `early`: bool, shape (comms,).
 
-    A stream stays as it is where its steps do not hold equally many communications, or names differ from their twins'.
+    A stream is unchanged where its steps differ in their number of communications, or names differ from their twins'.
     """
     columns = {name: comms[name].copy() for name in (*_INHERITED, "seq")}
     copied = [messages]
@@ -67,7 +67,7 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
 
 
 def _period(launch_ns: Array, steps: Table) -> int:
-    """Number of communications of a stream that each step launches; 0 where steps differ."""
+    """Communications of a stream that each step launches; 0 where steps differ."""
     step = np.searchsorted(steps["start_ns"], launch_ns, side="right") - 1
     inside = (step >= 0) & (launch_ns < steps["end_ns"][np.maximum(step, 0)]) if len(steps) else np.zeros(0, bool)
     counts = np.bincount(step[inside], minlength=len(steps)) if len(steps) else np.zeros(1, np.int64)
@@ -75,7 +75,7 @@ def _period(launch_ns: Array, steps: Table) -> int:
 
 
 def _sequence(seq: Array, after: Array, period: int, back: Array) -> Array:
-    """Sequence numbers of early communications: the twin's, less what it grows by per step; NULL where unknown."""
+    """Sequence numbers of early communications: the twin's less the growth per step; NULL where unknown."""
     first, second = seq[after[:period]], seq[after[period : 2 * period]]
     if len(second) < period or (first == NULL).any() or (second == NULL).any():
         return np.full(len(back), NULL, np.int64)

@@ -52,7 +52,7 @@ OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is n
 
 
 def rank_facts(trace: RankTrace) -> RankFacts:
-    """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
+    """All facts of one rank. Never raises on odd content, which becomes a health note."""
     trace = with_named_frames(trace)
     steps, source, main, notes = find_steps(trace)
     device = accelerator(trace)
@@ -113,7 +113,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
 
 
 def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
-    """Fields: what the threads that launch ran, by the line of the script and by module."""
+    """Tables of the launching threads' Python by script line and by module."""
     return {
         "script_spans": trace.script_spans.take(among(trace.script_spans["track"], threads)),
         "script_stacks": trace.script_stacks,
@@ -125,7 +125,7 @@ def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
 
 
 def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
-    """Fields: what the script, and DistributedDataParallel for it, calls by name."""
+    """Tables of named calls that the script, or DistributedDataParallel for it, makes."""
     return {
         "meetings": meeting_calls(trace, threads),
         "script_calls": script_calls(trace, threads),
@@ -140,7 +140,7 @@ def _counts(trace: RankTrace, ops: Table, whole: bool) -> dict[str, int]:
 
 
 def _operators_per_step(trace: RankTrace, steps: Table) -> int:
-    """Operators that were recorded while the host was in a step, on average."""
+    """Mean number of operators recorded in a step of the host."""
     at_ns = trace.events["ts_ns"][trace.events["kind"] == Kind.CPU_OP]
     inside = intervals.contains(intervals.union(steps["mark_ns"], steps["mark_end_ns"]), at_ns)
     return int(inside.sum()) // max(1, len(steps))
@@ -166,7 +166,7 @@ def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) 
 
 
 def _recurring(spans: Table, starting: Intervals) -> Table:
-    """HOST_SPANS without the allocations and the batches of a rank that was starting up."""
+    """HOST_SPANS without the allocations and batches of start-up."""
     if not len(starting[0]):
         return spans
     at_start = np.isin(spans["cause"], [CAUSE_CODE["allocator"], CAUSE_CODE["dataloader"]])
@@ -182,7 +182,7 @@ def _launching_threads(ops: Table, main: int | None) -> Array:
 def _device_tables(
     trace: RankTrace, steps: Table, main: int | None, are_marked: bool
 ) -> tuple[dict[str, Table], Table]:
-    """The tables of a device rank, and its steps in device time. `steps`: of its host."""
+    """Tables of a device rank, and its steps in device time. `steps`: of its host."""
     ops, rows = device_ops(trace)
     ops, comms, messages = device_comms(trace, ops, rows)
     comms, messages = describe_early(comms, messages, steps, early_comms(comms, ops))
@@ -239,7 +239,7 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
 
 
 def _busy_before_note(steps: Table) -> list[HealthNote]:
-    """Work that is not in the recording holds the device when it begins; `steps`: the window as one step."""
+    """A note where unrecorded work occupies the device at the start; `steps`: the window as one step."""
     held_ns = int((steps["start_ns"] - steps["mark_ns"]).sum())
     if not held_ns:
         return []
@@ -248,7 +248,7 @@ def _busy_before_note(steps: Table) -> list[HealthNote]:
 
 
 def _silent_note(gaps: Table, silences: Table, steps: Table) -> list[HealthNote]:
-    """The device waits for a host that does what is not recorded, for as much as is told of work outside the steps."""
+    """A note where the device waits for a host whose work is not recorded."""
     idle = intervals.union(*of_cause(gaps, "host_launch").bounds)
     unseen_ns = int(intervals.overlap(intervals.intersect(idle, silences.bounds), *steps.bounds).sum())
     share = unseen_ns / max(1, int((steps["end_ns"] - steps["start_ns"]).sum()))

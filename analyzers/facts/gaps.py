@@ -1,5 +1,4 @@
-"""Causes: where a device's time went that no kernel claims: exposed communication, copies, idle gaps with their host
-cause.
+"""Time of a device without kernels: exposed communication, copies, and idle gaps with their host cause.
 
 An idle gap belongs to what the host did before the launch that ends it; `_attribute` has the table of precedence.
 """
@@ -26,7 +25,7 @@ def busy(ops: Table, work: Work) -> Intervals:
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:
-    """EXPOSED: when communication runs and compute does not, each instant given to the communication that ends last."""
+    """EXPOSED: communication without concurrent compute, each instant given to the communication that ends last."""
     start, end, holder = intervals.holders(*comms.bounds)
     if not len(start):
         return EXPOSED.empty()
@@ -63,7 +62,7 @@ def find_gaps(
 
 
 def unexplained(gaps: Table) -> Table:
-    """The gaps, all of cause "unknown": for traces that do not record what else the device or host did."""
+    """The gaps, all with cause "unknown", for traces that record nothing else of device and host."""
     return gaps.replace(cause=np.full(len(gaps), CAUSE_CODE["unknown"]))
 
 
@@ -87,11 +86,11 @@ def _next_op(ops: Table, at_ns: Array) -> Array:
 
 
 def _next_launch(ops: Table, idle: Intervals) -> Array:
-    """When the call returned that launched the operation which ends each gap.
+    """Return time of the call that launched the operation which ends each gap.
 
     NULL where it is unknown, the gap's end where no operation ends the gap, and the start of the first operation where
-    the call was made before the recording. The return, not the call, is what counts: modules load, queues fill up and
-    pageable memory is staged inside the call.
+    the call was made before the recording. The return counts because modules load, queues fill up and pageable memory
+    is staged inside the call.
     """
     if not len(ops):
         return idle[1].copy()
@@ -104,14 +103,14 @@ def _next_launch(ops: Table, idle: Intervals) -> Array:
 
 
 class _Idle:
-    """Idle time that no cause has claimed yet, and the pieces of it that are claimed."""
+    """Idle time without a cause so far, and the pieces that have one."""
 
     def __init__(self, idle: Intervals) -> None:
         self.left = idle
         self.pieces: list[Table] = []
 
     def book(self, where: Intervals, cause: str) -> Intervals:
-        """Give a cause what is left of some stretches; returns that."""
+        """Assign the still unassigned part of some stretches to a cause; return that part."""
         taken = intervals.intersect(self.left, where)
         self.left = intervals.subtract(self.left, taken)
         self.pieces.append(_pieces(taken, cause))
@@ -161,13 +160,11 @@ def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: 
 
 
 def _blocking_calls(gaps: Intervals, split: Array, blocking: Intervals, fetch_ns: Array) -> tuple[Intervals, Intervals]:
-    """Blocking calls that touch a gap's host part, each with what refilling the queue explains of the gap after it;
-    and those that wait for nothing that was recorded: the device idles and nothing is launched from their beginning, or
-    from long before their end, to their end.
+    """Blocking calls that touch a gap's host part, extended by what refilling the queue explains of the gap after each;
+    and those that wait for nothing recorded, with an idle device and no launch up to their end.
 
-    A call holds the host back by no more than its own length: without it the host would have come so much earlier to
-    whatever follows. The rest of a longer gap, and all after the loader's next fetch, is not due to the call. A call
-    that waits for nothing (the profiler's own, as it starts and stops) holds nobody back.
+    A call delays the host by no more than its own length. The rest of a longer gap, and all after the loader's next
+    fetch, is not due to the call. A call that waits for nothing (the profiler's own at start and stop) delays nobody.
     `split`, shape (gaps,): end of each gap's host part. `blocking`: the calls by start. `fetch_ns`: sorted.
     """
     begin, finish = blocking

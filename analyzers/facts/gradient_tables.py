@@ -1,4 +1,4 @@
-"""Tables of RankFacts that say when gradients come, and what is done with them."""
+"""Tables of RankFacts on gradients: when they arrive and what is done with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ddprof.tables import Column, Schema
 
 
 class GradientAct(enum.IntEnum):
-    """Record of what a rank does with the gradients of its parameters."""
+    """An action of a rank on the gradients of its parameters."""
 
     STORED = 0  # by autograd, where the parameter had none
     ADDED = 1  # by autograd, to the one that the parameter had

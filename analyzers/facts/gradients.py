@@ -1,5 +1,4 @@
-"""When autograd's engine runs, what becomes of the gradients that it brings, and when DistributedDataParallel looks for
-parameters that it will not reach."""
+"""Runs of the autograd engine, the fate of the gradients, and DDP's searches for unused parameters."""
 
 from __future__ import annotations
 
@@ -29,8 +28,9 @@ _TOUCHES = re.compile(r"^aten::(?:(?:\w+[^_]_)|_foreach_\w+|(?:linalg_(?:vector_
 
 
 def unused_searches(trace: RankTrace) -> Table:
-    """UNUSED_SEARCHES of all threads, by start: with the Python and the node that the outputs are passed through after
-    each, which a model without it does not have."""
+    """UNUSED_SEARCHES of all threads, by start, with the Python and the identity node that follow each and that a model
+    without the search does not have.
+    """
     named = matches(_SEARCH, trace.strings)
     if not named.any():
         return UNUSED_SEARCHES.empty()
@@ -50,8 +50,7 @@ def unused_searches(trace: RankTrace) -> Table:
 
 
 def _passed_through(trace: RankTrace, searches: Array, sinks: Array) -> Array:
-    """When the outputs have passed the node after each search, of those that the same thread runs next; else when the
-    search ends."""
+    """End of the identity node after each search, run next by the same thread; else the end of the search."""
     events = trace.events
     end = events["ts_ns"][searches] + events["dur_ns"][searches]
     for track in np.unique(events["track"][searches]).tolist():
@@ -66,8 +65,8 @@ def _passed_through(trace: RankTrace, searches: Array, sinks: Array) -> Array:
 
 
 def engine_passes(trace: RankTrace, phases: Table) -> Table:
-    """ENGINE_PASSES, by start: from the first node of the engine after a forward pass or an optimizer to the last one
-    before the next. `phases`: those that are marked; none where backward passes are.
+    """ENGINE_PASSES, by start: first to last node of the engine between forward passes or optimizers. `phases`: the
+    marked ones; none where backward passes are marked.
     """
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & matches(_NODE, trace.strings)[events["name"]])
@@ -84,7 +83,7 @@ def engine_passes(trace: RankTrace, phases: Table) -> Table:
 
 
 def gradients(trace: RankTrace, phases: Table, threads: Array) -> Table:
-    """GRADIENTS of a rank, by start. `phases`: those that are marked; `threads`: host tracks that launch."""
+    """GRADIENTS of a rank, by start. `phases`: the marked ones; `threads`: host tracks that launch."""
     events = trace.events
     operators = events["kind"] == Kind.CPU_OP
     by_autograd = _accumulated(trace, operators)
@@ -106,7 +105,7 @@ def gradients(trace: RankTrace, phases: Table, threads: Array) -> Table:
 
 
 def _accumulated(trace: RankTrace, operators: Array) -> dict[GradientAct, Array]:
-    """Rows of the nodes that bring a gradient: those that add it to another, and those that store it."""
+    """Rows of the nodes that deliver a gradient: those that add it to another, and those that store it."""
     events, named = trace.events, matches(_GRADIENT, trace.strings)
     nodes = np.flatnonzero(operators & named[events["name"]])
     nodes = nodes[np.lexsort((-events["dur_ns"][nodes], events["ts_ns"][nodes], events["track"][nodes]))]

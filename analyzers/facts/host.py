@@ -1,5 +1,4 @@
-"""Record of what the host of a rank did: loader fetches, blocking calls, allocation, collection, saving, phases, stream
-waits."""
+"""Host activity of a rank: loader fetches, blocking calls, allocation, collection, saving, phases, stream waits."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ MIN_WORK_NS = 100_000
 
 
 def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:
-    """HOST_SPANS, by start: what explains idle time, on the training threads (`threads`: host tracks).
+    """HOST_SPANS, by start: the spans of the training threads (`threads`: host tracks) that explain idle time.
 
     `marks_ns`: boundaries of the steps on the host, sorted.
     Spans of one cause may nest, and spans of several may overlap: gaps.py has their precedence.
@@ -79,8 +78,8 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
 
 
 def _with_operators(trace: RankTrace, spans: Table) -> Table:
-    """HOST_SPANS, by start, in which each blocking call has the name of the innermost operator that it lies in: that
-    one blocks. What shares a call's External id may be over by then.
+    """HOST_SPANS, by start, with each blocking call named by the innermost operator around it, the one that blocks; an
+    operator that shares its External id may be over by then.
     """
     events, operator = trace.events, np.full(len(spans), NO_STRING)
     blocks = spans["cause"] == CAUSE_CODE["host_sync"]
@@ -104,8 +103,8 @@ def _with_operators(trace: RankTrace, spans: Table) -> Table:
 
 
 def _without_fetches_to_evaluate(spans: Table, evaluation: Array) -> Table:
-    """Without the fetches inside an evaluation's, which are part of evaluating: no step waits for that batch.
-    `evaluation`: whether each string of the trace names one.
+    """HOST_SPANS without fetches inside an evaluation, which belong to it. `evaluation`: mask of the trace's strings
+    that name one.
     """
     is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
     is_inside = np.zeros(len(spans), bool)
@@ -118,7 +117,7 @@ def _without_fetches_to_evaluate(spans: Table, evaluation: Array) -> Table:
 
 
 def _without_what_loaders_read(spans: Table) -> Table:
-    """Without the saves and loads inside a loader's fetch: a sample that was pickled is read by `torch.load`."""
+    """HOST_SPANS without saves and loads inside a loader's fetch: `torch.load` may read a pickled sample."""
     is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
     is_inside = np.zeros(len(spans), bool)
     for thread in np.unique(spans["thread"][is_fetch]).tolist():
@@ -130,7 +129,7 @@ def _without_what_loaders_read(spans: Table) -> Table:
 
 
 def _blocking_copies(ops: Table, threads: Array) -> Table:
-    """Copy calls that blocked: even an asynchronous copy of pageable memory returns only when it is done."""
+    """Copy calls that blocked; even an asynchronous copy of pageable memory returns only when done."""
     blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & among(ops["thread"], threads)
     blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
     rows = np.flatnonzero(blocked)
@@ -183,12 +182,12 @@ def phases(trace: RankTrace) -> Table:
 
 
 def phase_times(ranges: Table) -> dict[Phase, Intervals]:
-    """When the host is in each phase; `ranges`: PHASES."""
+    """Intervals of the host in each phase; `ranges`: PHASES."""
     return {phase: intervals.union(*ranges.take(ranges["phase"] == phase).bounds) for phase in Phase}
 
 
 def stream_waits(trace: RankTrace, threads: Array) -> Table:
-    """cudaStreamWaitEvent calls of the training threads, without those that are part of launching a collective."""
+    """cudaStreamWaitEvent calls of the training threads, except those that launch a collective."""
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.RUNTIME) & is_wait_event(trace.strings)[events["name"]])
     rows = rows[among(events["track"][rows], threads)]
@@ -206,15 +205,15 @@ def stream_waits(trace: RankTrace, threads: Array) -> Table:
 
 
 def _prepared_batches(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:
-    """HOST_SPANS of cause "dataloader", at most one per step and thread: batches that the training thread makes by
-    operators on the CPU, before the first launch of a step; from the first such operator to the last.
+    """HOST_SPANS of cause "dataloader", at most one per step and thread: batches made in the training thread by CPU
+    operators before the step's first launch; from the first such operator to the last.
 
-    Resizing, normalising, stacking in the training process leave operators that launch nothing, then a copy of the
-    batch to the device. Between a step's mark and its first kernel nothing else computes on the host: an optimizer that
-    runs on the CPU comes after the kernels of its step.
+    Resizing, normalising and stacking leave operators that launch nothing, then a copy to the device. Nothing else
+    computes on the host between a step's mark and its first kernel: an optimizer on the CPU runs after the kernels of
+    its step.
 
-    `threads`: host tracks; `ops`: DEVICE_OPS; `marks_ns`: boundaries of the steps on the host. The name is that of the
-    longest operator.
+    `threads`: host tracks; `ops`: DEVICE_OPS; `marks_ns`: boundaries of the steps on the host. Named after the longest
+    operator.
     """
     events = trace.events
     tables = [HOST_SPANS.empty()]
@@ -238,7 +237,7 @@ def _prepared_batches(trace: RankTrace, threads: Array, ops: Table, marks_ns: Ar
 
 
 def _computing(trace: RankTrace, thread: int, launches_ns: Array) -> Array:
-    """Rows of the operators of a thread that take long and launch nothing."""
+    """Rows of a thread's long operators that launch nothing."""
     events = trace.events
     rows = np.flatnonzero(
         (events["kind"] == Kind.CPU_OP) & (events["track"] == thread) & (events["dur_ns"] >= MIN_WORK_NS)

@@ -1,4 +1,4 @@
-"""Kernels by name and shapes: what ranks must share before one can be called slower, and the FLOPs behind MFU."""
+"""Kernels by name and shapes: the unit of comparison between ranks, and the FLOPs behind MFU."""
 
 from __future__ import annotations
 
@@ -67,9 +67,8 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
 
 
 def _does_the_operators_work(operator: Array, shape: Array, total_ns: Array, names: Sequence[str]) -> Array:
-    """Flags: which of the kernels that operators are made of have the operators' FLOPs; bool. One call may launch
-    several: the longest does the work, and so does another matrix kernel for the same operands. What only prepares, or
-    sums the parts of a product, does none.
+    """Mask of the kernels that carry their operators' FLOPs. In a call of several kernels these are the longest one and
+    other matrix kernels on the same operands, not kernels that prepare or sum partial products.
     """
     order = np.lexsort((-total_ns, _key(operator, shape)))
     key = _key(operator, shape)[order]
@@ -82,7 +81,7 @@ def _does_the_operators_work(operator: Array, shape: Array, total_ns: Array, nam
 
 
 def with_steps(facts: RankFacts, rows: Array) -> RankFacts:
-    """The rank with these of its steps alone. Tables of single events still cover its whole window."""
+    """The rank reduced to some of its steps. Tables of single events still cover its whole window."""
     if len(rows) == len(facts.steps):
         return facts
     steps = facts.steps.take(rows)
@@ -90,7 +89,7 @@ def with_steps(facts: RankFacts, rows: Array) -> RankFacts:
 
 
 def groups_within(groups: Table, ops: Table, steps: Table) -> Table:
-    """KERNEL_GROUPS counted anew over some of the rank's steps; a group without launches there is left out."""
+    """KERNEL_GROUPS recounted over some of the rank's steps, without groups that launch nothing there."""
     if not len(groups) or not len(steps):
         return groups.take(np.arange(0))
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
@@ -105,7 +104,7 @@ def groups_within(groups: Table, ops: Table, steps: Table) -> Table:
 
 
 def _key(name: Array, shape: Array) -> Array:
-    """One number per (name, shapes)."""
+    """One number per (name, shapes) pair."""
     return name.astype(np.int64) * 2**32 + np.where(shape == NO_STRING, 2**31, shape.astype(np.int64))
 
 
@@ -116,14 +115,14 @@ def _types_by_shape(trace: RankTrace) -> dict[int, str]:
 
 
 def _element_bytes(types: str | None) -> int:
-    """Size of an element of the first tensor in a text of types (["c10::BFloat16", "Scalar"]); NULL if unknown."""
+    """Element size of the first tensor in a text of types (["c10::BFloat16", "Scalar"]); NULL if unknown."""
     found = _QUOTED.search(types or "")
     size = element_bytes(found[1]) if found else None
     return NULL if size is None else size
 
 
 def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
-    """A matrix kernel on single precision operands: by recorded types, else by the library's own kernel name."""
+    """True for a matrix kernel on single-precision operands, by recorded types or the library's kernel name."""
     text = trace.strings[name]
     if not is_gemm([text])[0]:
         return False
@@ -138,14 +137,14 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
 
 
 def _flops(trace: RankTrace, operator: int, shape: int) -> float:
-    """Floating-point operations of a call: 2 m n k for matrix products; NaN where operator or shapes do not tell."""
+    """FLOPs of a call: 2 m n k for matrix products; NaN where operator or shapes are not enough."""
     if operator == NO_STRING or shape == NO_STRING:
         return math.nan
     return operator_flops(trace.strings[operator], tensors_of(trace.strings[shape]))
 
 
 def tensors_of(shapes: str) -> list[list[int]]:
-    """The shapes of the tensors in a recorded text; none where it cannot be read."""
+    """Shapes of the tensors in a recorded text; [] where it cannot be parsed."""
     try:
         dims = json.loads(shapes)
     except (ValueError, RecursionError):
@@ -154,19 +153,19 @@ def tensors_of(shapes: str) -> list[list[int]]:
 
 
 def is_attention(operator: str) -> bool:
-    """True where an operator is attention whose first tensors are queries (or their gradient), keys and values."""
+    """True for attention operators whose first tensors are query (or its gradient), key and value."""
     return "scaled_dot_product" in operator or "flash_attention" in operator
 
 
 def _is_shape(value: Any) -> bool:
-    """True where a value is the shape of a tensor that a memory can hold: then its operations fit a float."""
+    """True where a value is a tensor's shape that fits a memory, so that its FLOPs fit a float."""
     if not isinstance(value, list) or not value or not all(type(n) is int and n >= 0 for n in value):
         return False
     return len(value) <= _MOST_DIMENSIONS and math.prod(value) < _MOST_ELEMENTS
 
 
 def operator_flops(operator: str, tensors: list[list[int]]) -> float:
-    """Floating-point operations of an operator on tensors of these shapes; NaN where they do not tell."""
+    """FLOPs of an operator on tensors of these shapes; NaN where they are not enough."""
     name = operator.removeprefix("aten::")
     if name in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
         pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]

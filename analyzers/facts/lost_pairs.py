@@ -1,9 +1,8 @@
-"""Launches that are missing from a file together with what they launched, here and there.
+"""Launch calls that are missing from a file together with their kernels.
 
-Where a buffer drops a call and its kernel, no record lacks its other half, and the device looks idle while the host
-looks slow. The operators tell: of two calls of one operator with the same shapes, at the same place in two steps, one
-launched work and the other none. A step in which the program does more (a library tries its kernels, say) has such
-calls that the other lacks; only lost records leave some of both out.
+Where a buffer drops both, no record lacks its other half, and an idle device looks like a slow host. Operators reveal
+it: of two calls of one operator with equal shapes at the same place in two steps, one launched work and the other did
+not. Extra work in one step (a library that tries kernels) is one-sided; lost records leave holes in both.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from ddprof.units import format_share
 
 
 def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
-    """A note where more than LOST_SHARE of the calls that launch work, and MIN_LOST in two steps, did so in one of the
-    two alone, as often in either.
+    """A note where over LOST_SHARE of the launching calls, and MIN_LOST in two steps, launched in only one of the two,
+    equally often in either.
     """
     call, step, launched = _calls(trace, steps)
     order = stable_order(call)
@@ -32,7 +31,7 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
     if lost < MIN_LOST * max(len(steps) - 1, 1) or lost <= LOST_SHARE * launches:
         return []
     issue = f"{trace.path}: {format_share(lost / launches)} of the operators that launch work did so in one step only"
-    return [HealthNote(issue, "launches are missing: no finding about the host rests on this time", "error")]
+    return [HealthNote(issue, "launches are missing, so no finding about the host uses this time", "error")]
 
 
 def _calls(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:

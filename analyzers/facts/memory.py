@@ -1,4 +1,4 @@
-"""Memory of a rank's device: how much it uses at most, what that is made of, and what is computed again to save it."""
+"""Device memory of a rank: its peak, the parts of the peak, and recomputation that saves memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PHASES = ("forward", "backward", "optimizer", "elsewhere")
 
 
 def device_memory(trace: RankTrace, ops: Table, steps: Table) -> dict[str, Any]:
-    """`memory_summary`, and `kept_bytes`: what keeping all activations would take per step, where some are computed
-    again. Peaks of the whole run from the capture, where the recording has none. {} where nothing is known.
+    """`memory_summary`, and `kept_bytes`: bytes per step that keeping recomputed activations would take. Peaks come
+    from the capture where the recording has none. {} where nothing is known.
     """
     found = memory_summary(trace)
     marked = recomputed(ops, trace.strings)
@@ -38,8 +38,8 @@ def device_memory(trace: RankTrace, ops: Table, steps: Table) -> dict[str, Any]:
 
 
 def memory_summary(trace: RankTrace) -> dict[str, Any]:
-    """Device memory as the allocator reported it: `peak_allocated_bytes`, `peak_reserved_bytes`, and `curve`, the same
-    over time: `at_ns` (own clock), `allocated_bytes`, `reserved_bytes` (lists; null: not recorded). {} if not recorded.
+    """Device memory by the allocator: `peak_allocated_bytes`, `peak_reserved_bytes`, and `curve` with lists `at_ns`
+    (own clock), `allocated_bytes`, `reserved_bytes` (null: not recorded). {} if not recorded.
     """
     table = trace.memory
     device = table["device"] != NULL
@@ -56,7 +56,7 @@ def memory_summary(trace: RankTrace) -> dict[str, Any]:
 
 
 def _memory_curve(table: Table) -> dict[str, list[int | None]]:
-    """At most `CURVE_POINTS` points, each the maximum of its stretch of time, so that the peak is never lost."""
+    """At most `CURVE_POINTS` points, each the maximum of its stretch of time, so that the peak is kept."""
     order = np.argsort(table["ts_ns"], kind="stable")
     cuts = np.unique(np.linspace(0, len(order), CURVE_POINTS + 1).astype(np.int64))[:-1]
     curve: dict[str, list[int | None]] = {"at_ns": table["ts_ns"][order][cuts].tolist()}
@@ -67,12 +67,11 @@ def _memory_curve(table: Table) -> dict[str, list[int | None]]:
 
 
 def recomputed(ops: Table, strings: Sequence[str]) -> Array:
-    """Flags of device operations that compute the forward pass again (activation checkpointing); bool, shape
-    (device_ops,).
+    """Mask of device operations that recompute the forward pass (activation checkpointing); shape (device_ops,).
 
     The autograd engine's thread launches the kernels of backward operators. Where it launches the same operators and
-    kernels in the same order as the forward pass, and among them operators that have a backward operator of their own
-    (`aten::native_layer_norm`, `aten::native_layer_norm_backward`), it computes activations again that were not kept.
+    kernels in the same order as the forward pass, among them operators with a backward operator of their own
+    (`aten::native_layer_norm`, `aten::native_layer_norm_backward`), it recomputes activations.
     """
     marked = np.zeros(len(ops), bool)
     rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (ops["launch_ns"] != NULL) & (ops["operator"] != NO_STRING))
@@ -105,8 +104,7 @@ def _with_backward(forward: Array, backwards: Array, strings: Sequence[str]) -> 
 
 
 def _repeats(forward: Array, backward: Array) -> Array:
-    """Flags of kernels of the backward pass that are part of IN_ORDER that follow one another in the forward pass
-    too."""
+    """Mask of backward kernels inside a run of IN_ORDER kernels that also occurs in the forward pass."""
     repeats = np.zeros(len(backward), bool)
     if min(len(forward), len(backward)) < IN_ORDER:
         return repeats
@@ -117,7 +115,7 @@ def _repeats(forward: Array, backward: Array) -> Array:
 
 
 def _in_order(kinds: Array) -> Array:
-    """A number for every IN_ORDER consecutive kinds, shape (kinds - IN_ORDER + 1,)."""
+    """One number per run of IN_ORDER consecutive kinds, shape (kinds - IN_ORDER + 1,)."""
     base = 1 << 20  # more kinds of kernels than any program has
     number = np.zeros(len(kinds) - IN_ORDER + 1, np.int64)
     for offset in range(IN_ORDER):
@@ -126,7 +124,7 @@ def _in_order(kinds: Array) -> Array:
 
 
 def recomputing(ops: Table, marked: Array) -> Intervals:
-    """When the host launches what is computed again, block by block: between which it launches nothing else."""
+    """Intervals in which the host launches recomputation, one per block, with no other launch inside."""
     rows = np.flatnonzero((ops["launch_ns"] != NULL) & (ops["work"] == Work.COMPUTE))
     rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
     again = marked[rows]
@@ -136,7 +134,7 @@ def recomputing(ops: Table, marked: Array) -> Intervals:
 
 
 def _kept_bytes(memory: Table, blocks: Intervals, steps: Table) -> int | None:
-    """Memory per step that holding what is computed again would take: by how much tensors grow while it is computed.
+    """Memory per step that keeping the recomputed tensors would take: the growth during recomputation.
 
     `memory`: of the device alone. None where the allocator was not recorded.
     """
@@ -153,14 +151,14 @@ def _kept_bytes(memory: Table, blocks: Intervals, steps: Table) -> int | None:
 
 
 def recompute_time(ops: Table, marked: Array) -> Intervals:
-    """When the device computes the forward pass again."""
+    """Intervals in which the device recomputes the forward pass."""
     return intervals.union(*ops.take(marked).bounds)
 
 
 @dataclass(frozen=True)
 class PeakParts:
-    """Bytes of tensors at the fullest moment inside the steps: `before`, when the step began, and what each of PHASES
-    added net until then; they sum to `peak`. `step`: position; `phase`: which the moment lies in.
+    """Tensor bytes at the peak inside the steps: `before` at the step's start and the net growth of each of PHASES,
+    which sum to `peak`. `step`: position; `phase`: that of the peak.
     """
 
     peak: int
@@ -172,10 +170,10 @@ class PeakParts:
 
 
 def peak_parts(facts: RankFacts) -> PeakParts | None:
-    """Parts: what the rank's memory is at its fullest; None where totals over time, steps or phases were not recorded.
+    """Parts of the rank's memory peak; None where totals over time, steps or phases were not recorded.
 
-    Which tensor is a parameter, a gradient or a state of the optimizer is not in totals, and is not guessed. Of
-    recordings with more than CURVE_POINTS totals each stands for the largest of some that follow one another.
+    Totals do not tell parameters, gradients and optimizer state apart, and nothing is guessed. Where recordings have
+    more than CURVE_POINTS totals, each stands for the largest of several consecutive ones.
     """
     at, held = _curve(facts)
     spans = _phases(facts)
@@ -202,7 +200,7 @@ def peak_parts(facts: RankFacts) -> PeakParts | None:
 
 
 def _curve(facts: RankFacts) -> tuple[Array, Array]:
-    """When totals were recorded, ns, and the bytes of tensors then."""
+    """Times of the recorded totals, ns, and tensor bytes at each."""
     known = facts.memory.get("curve") or {}
     at = np.array(known.get("at_ns") or [], np.int64)
     held = np.array([NULL if value is None else value for value in known.get("allocated_bytes") or []], np.int64)

@@ -1,4 +1,4 @@
-"""RankFacts: what is kept of one rank after its raw events are dropped (a few MB at most).
+"""RankFacts: the part of a rank that is kept after its raw events are dropped (a few MB at most).
 
 All times are int64 ns on the rank's own clock. Tables refer to one another by row number; text is dictionary-encoded in
 `RankFacts.strings`.
@@ -35,8 +35,7 @@ from ddprof.tables import Array, Column, Schema, Table
 
 
 class Work(enum.IntEnum):
-    """Record of what a device operation is, in order of precedence: compute hides communication, communication hides
-    copies."""
+    """Kind of a device operation, in order of precedence: compute hides communication, communication hides copies."""
 
     COMPUTE = 0
     COMM = 1
@@ -52,7 +51,7 @@ class Phase(enum.IntEnum):
 
 
 class Once(enum.IntEnum):
-    """Record of what a process does once (facts/stepping/start_up.py)."""
+    """One-off work of a process (facts/stepping/start_up.py)."""
 
     CONTEXT = 0  # creating the context, streams and events, registering memory
     MEMORY = 1  # allocation: of a context that an allocation creates, of cuDNN's and cuBLAS's handles
@@ -254,7 +253,7 @@ NO_STRING = -(2**31)
 
 @dataclass(frozen=True)
 class RankFacts:
-    """Everything later stages know of one rank."""
+    """Everything that later stages know of one rank."""
 
     identity: Identity
     device: Device
@@ -318,7 +317,7 @@ class RankFacts:
         return table.take((table["end_ns"] > first) & (table["start_ns"] < last))
 
     def is_issued_in_steps(self, at_ns: Array) -> Array:
-        """Flags of moments of the host that lie between its first step mark and its last; bool, shape as `at_ns`."""
+        """Mask of host times between the first step mark and the last; shape of `at_ns`."""
         if not len(self.steps):
             return np.zeros(len(at_ns), bool)
         return np.asarray((at_ns >= self.steps["mark_ns"][0]) & (at_ns < self.steps["mark_end_ns"][-1]))
@@ -329,12 +328,12 @@ class RankFacts:
         return self.steps["mark_ns"], self.steps["mark_end_ns"]
 
     def phase_time(self, phase: Phase) -> Intervals:
-        """When the host is in this phase."""
+        """Intervals of the host in this phase."""
         return union(*self.phases.take(self.phases["phase"] == phase).bounds)
 
 
 def of_cause(table: Table, *causes: str) -> Table:
-    """The rows of GAPS or HOST_SPANS that are of one of these causes."""
+    """Rows of GAPS or HOST_SPANS with one of these causes."""
     is_one = np.zeros(len(table), bool)
     for cause in causes:  # a few: np.isin costs more than all of them on the tables of one rank
         is_one |= table["cause"] == CAUSE_CODE[cause]

@@ -2,7 +2,7 @@
 
 Peers are read from the ranges inside the calls, "nccl:send 0->1" and "nccl:recv 0<-1". The range of a coalesced pair
 ("nccl:coalesced") names no peer. A pipeline stage has at most two, and exchanges equally many messages with each, first
-with the next stage (1F1B's steady state): coalesced pairs are given to them in turn, and where the counts contradict
+with the next stage (1F1B's steady state): coalesced pairs are assigned to them in turn. Where the counts contradict
 that, no message is reported.
 """
 
@@ -22,7 +22,7 @@ _NAMED = re.compile(r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$")
 
 
 def named_messages(trace: RankTrace, comms: Table) -> Table:
-    """MESSAGES, from names; empty where peers cannot be told, or names number ranks otherwise than the job does."""
+    """MESSAGES from names; empty where peers are unknown, or names count ranks differently than the job."""
     calls = _rows(trace, Kind.CPU_OP, _CALL)
     kernels = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL))
     kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
@@ -82,7 +82,7 @@ def _turns(unnamed: Array, owner: Array) -> Array:
 
 
 def _completed(peer: Array, is_send: Array, owner: Array) -> Array | None:
-    """Peers, those of coalesced pairs included; None where they cannot be told."""
+    """Peers, including those of coalesced pairs; None where they are unknown."""
     known = np.unique(peer[peer != NULL])
     unnamed = peer == NULL
     if not unnamed.any():

@@ -1,4 +1,4 @@
-"""Meaning of names: one table for kernels, collectives and host occupants of every vendor.
+"""Meaning of event names: one table for kernels, collectives and host activity of every vendor.
 
 Names drift between releases (HTA issue 360: `ncclKernel_*` became `ncclDevKernel_*`), so each pattern states where it
 was seen and everything is matched once per distinct name, not once per event.
@@ -69,7 +69,7 @@ _NOT_CHECKPOINT = re.compile(
 
 
 def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:
-    """In which strings the pattern occurs; bool, shape (strings,)."""
+    """Mask of the strings in which the pattern occurs; shape (strings,)."""
     return _occurrences(regex, tuple(strings))
 
 
@@ -81,13 +81,13 @@ def _occurrences(regex: re.Pattern[str], strings: tuple[str, ...]) -> Array:
 
 
 def _naming(pattern: str, flags: int = re.IGNORECASE) -> Callable[[Sequence[str]], Array]:
-    """`matches` with a pattern of its own."""
+    """`matches` with a fixed pattern."""
     return partial(matches, re.compile(pattern, flags))
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _occurs(regex: re.Pattern[str], string: str) -> bool:
-    """True where the pattern occurs in a name; all ranks of a job have the same names."""
+    """True where the pattern occurs in a name; cached, as all ranks of a job share their names."""
     return regex.search(string) is not None
 
 
@@ -141,7 +141,7 @@ is_gemm = _naming(r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|
 
 
 def is_checkpoint(strings: Sequence[str]) -> Array:
-    """Ranges that save or load state, evaluate, or write logs; activation checkpointing is not one."""
+    """Mask of ranges that save or load state, evaluate, or write logs; not activation checkpointing."""
     return matches(_CHECKPOINT, strings) & ~matches(_NOT_CHECKPOINT, strings)
 
 

@@ -1,4 +1,4 @@
-"""Evidence that tells whether ranks are of one job: when they were recorded, and their first collectives by number."""
+"""Evidence that ranks belong to one job: recording times and first numbered collectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EQUAL_BYTES = (OP_CODE["all_reduce"], OP_CODE["broadcast"])  # operations whose
 
 
 def recorded_ns(facts: RankFacts) -> tuple[int, int] | None:
-    """First and last instant of the recording, unix time; None where its times are not that."""
+    """First and last instant of the recording in unix time; None where its times are relative."""
     tables = [t for t in (facts.steps, facts.comms, facts.host_spans) if len(t)]
     if not facts.has_base_time or not tables:
         return None
@@ -24,9 +24,9 @@ def recorded_ns(facts: RankFacts) -> tuple[int, int] | None:
 
 
 def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, int | None]]:
-    """(process group, sequence number) -> (operation, bytes where all members have the same) of the first collectives.
+    """(process group, sequence number) -> (operation, bytes if equal on all members) of the first collectives.
 
-    Those whose number no other of their group has: coalesced ones share one.
+    Without numbers that occur twice in a group, as coalesced collectives share one.
     """
     comms = facts.comms
     rows = np.flatnonzero(
@@ -66,5 +66,5 @@ def _group_key(group: ProcessGroup) -> str:
 
 @lru_cache(maxsize=256)
 def _members_key(members: tuple[int, ...]) -> str:
-    """One text for all ranks and collectives of a group: a thousand ranks name the same thousand members."""
+    """One shared text for the members of a group, as a thousand ranks name the same thousand members."""
     return ",".join(map(str, sorted(members)))

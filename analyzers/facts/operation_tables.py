@@ -1,4 +1,4 @@
-"""Tables of RankFacts that say what a rank computes, by name: kernels of a device, operators of a CPU rank."""
+"""Tables of RankFacts on computation by name: kernels of a device, operators of a CPU rank."""
 
 from __future__ import annotations
 

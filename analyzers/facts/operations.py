@@ -1,5 +1,4 @@
-"""Record of what a rank ran and which of it each busy moment is of: kernels, collectives and copies; on a CPU rank
-operators."""
+"""Operations of a rank and the owner of each busy moment: kernels, collectives and copies; on a CPU rank operators."""
 
 from __future__ import annotations
 
@@ -44,9 +43,9 @@ Pieces = tuple[Array, Array, Array]  # start, end, row of operations; each momen
 
 @dataclass(frozen=True)
 class RankWork:
-    """OPERATIONS and BUSY of one rank. The rows of BUSY sum to what the ledger books to compute, exposed communication
-    and exposed copies: where several operations run at once, computing comes before communication before copies, and
-    of equals the one that ends last has the time.
+    """OPERATIONS and BUSY of one rank. Rows of BUSY sum to the ledger's compute, exposed communication and exposed
+    copies: among concurrent operations compute precedes communication precedes copies, and among equals the one that
+    ends last owns the time.
     """
 
     operations: Table
@@ -54,23 +53,23 @@ class RankWork:
 
 
 def rank_work(facts: RankFacts, read_again: Callable[[str], RankTrace]) -> RankWork:
-    """The operations of a rank in its steps. `read_again`: the trace by the path of the facts, of a CPU rank."""
+    """Operations of a rank in its steps. `read_again`: reads the trace of a CPU rank by its path."""
     return _device_work(facts) if facts.is_device_rank else _cpu_work(facts, read_again(facts.path))
 
 
 def runs_operators(facts: RankFacts) -> bool:
-    """True where the operations are the operators of a CPU rank rather than kernels."""
+    """True where operations are a CPU rank's operators rather than kernels."""
     return not facts.is_device_rank
 
 
 def held(operations: Table, rows: Array) -> Pieces:
-    """The time of some operations; where several run, it is that of the one that ends last."""
+    """Pieces of time owned by some operations; concurrent time belongs to the one that ends last."""
     start, end, row = intervals.holders(operations["start_ns"][rows], operations["end_ns"][rows])
     return start, end, rows[row]
 
 
 def _busy_table(parts: Sequence[Pieces], steps: Table) -> Table:
-    """BUSY from pieces that do not overlap: what of them lies in a step."""
+    """BUSY from disjoint pieces: their parts inside a step."""
     start, end, row = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(start, kind="stable")
     start, end, row = start[order], end[order], row[order]
@@ -79,7 +78,7 @@ def _busy_table(parts: Sequence[Pieces], steps: Table) -> Table:
 
 
 def _device_work(facts: RankFacts) -> RankWork:
-    """The operations of a rank on a device."""
+    """Operations of a rank with a device."""
     ops = facts.device_ops
     own = np.flatnonzero(ops["work"] != Work.COMM)
     operations = concat(OPERATIONS, [_kernels(ops.take(own)), _comm_operations(facts)])
@@ -118,7 +117,7 @@ def _comm_operations(facts: RankFacts) -> Table:
 
 
 def _comm_pieces(facts: RankFacts, first: int) -> tuple[Array, Array, Array]:
-    """Exposed communication as pieces; `first`: row of operations where COMMS begin."""
+    """Exposed communication as pieces; `first`: first row of COMMS in the operations."""
     exposed = facts.exposed
     return exposed["start_ns"], exposed["end_ns"], exposed["comm"] + first
 
@@ -134,10 +133,10 @@ def _kernels(ops: Table) -> Table:
 
 
 def _cpu_work(facts: RankFacts, trace: RankTrace) -> RankWork:
-    """The operators of a CPU rank, each without those that it calls, and its collectives.
+    """Operators of a CPU rank, each without those that it calls, and its collectives.
 
-    Facts hold the outermost operators alone: the others are read from the trace again. Where two threads compute at
-    once, the first has the time: a rank has one.
+    Facts hold only the outermost operators, so the trace is read again. Where two threads compute at once, the first
+    owns the time.
     """
     threads = training_threads(trace, facts.main_thread) if facts.main_thread is not None else np.empty(0, np.int64)
     wanted = (trace.events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[trace.events["name"]]
@@ -159,7 +158,7 @@ def _cpu_work(facts: RankFacts, trace: RankTrace) -> RankWork:
 
 
 def _own_time(trace: RankTrace, rows: Array, thread: int) -> tuple[Table, Pieces]:
-    """The operators of a thread, and when each runs and none that it calls does."""
+    """Operators of a thread and their self time."""
     events = trace.events
     rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
     start_ns, dur_ns, name = events["ts_ns"][rows], events["dur_ns"][rows], events["name"][rows]
@@ -186,7 +185,7 @@ def _own_time(trace: RankTrace, rows: Array, thread: int) -> tuple[Table, Pieces
 
 
 def _of_nobody(left: intervals.Intervals) -> Table:
-    """Computing that no operator of a training thread covers."""
+    """Compute time that no operator of a training thread covers."""
     count = len(left[0])
     columns = {c.name: np.full(count, NULL if c.nullable else NO_STRING) for c in OPERATIONS.columns}
     columns |= {"start_ns": left[0], "end_ns": left[1], "work": np.full(count, Work.COMPUTE)}

@@ -1,10 +1,9 @@
-"""Long stops of a host, inside calls that usually return at once (a starved CPU, page faults, a lock), and in none.
+"""Stalls and silences of a host: long stops inside calls that usually return at once, and outside any call.
 
-The calls that a rank's launching threads make repeat, layer by layer and step by step. Between two neighbouring bounds
-of their events (a call begins or ends) nothing is recorded; a pair of bounds that occurs again and again says how long
-the host usually takes from one to the other. A host that takes far longer once is held by something that is not its
-program. What it takes every time, however long, is its program and no stall. Of several launching threads one works at
-a time (forward on the training thread, backward on autograd's), so their bounds are one sequence.
+The calls of launching threads repeat, layer by layer and step by step. A pair of neighbouring event bounds (a call
+begins or ends) that recurs shows how long the host usually takes between them. A host that takes far longer once was
+stopped by something outside its program; a time that recurs, however long, is the program's. Of several launching
+threads one works at a time (forward on the training thread, backward on autograd's), so their bounds form one sequence.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _HOST = (*CALLS, Kind.ANNOTATION, Kind.PYTHON)
 
 @dataclass(frozen=True)
 class HostBounds:
-    """Starts and ends of host events in order. `rows`: the events, rows of the trace, by start."""
+    """Starts and ends of host events in time order. `rows`: the events, rows of the trace, by start."""
 
     rows: Array
     at_ns: Array  # (bounds,)
@@ -42,7 +41,7 @@ class HostBounds:
 
     @cached_property
     def stops(self) -> Array:
-        """Bounds after which nothing begins or ends for MIN_STOP_NS; indices."""
+        """Indices of bounds followed by no other bound for MIN_STOP_NS."""
         return np.flatnonzero(np.diff(self.at_ns) >= MIN_STOP_NS)
 
 
@@ -62,9 +61,8 @@ def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
 def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) -> Table:
     """STALLS of the launching threads (`bounds`: of their events), by start.
 
-    Left out are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in
-    the queue, the first call of each name and the first launch of each kernel, in which libraries and modules are
-    loaded.
+    Excluded are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in the queue, and the first
+    call of each name and launch of each kernel, which load libraries and modules.
     """
     events, rows, at_ns, owner, long = trace.events, bounds.rows, bounds.at_ns, bounds.owner, bounds.stops
     if len(rows) < MIN_OCCURRENCES or not len(long):
@@ -114,7 +112,7 @@ def _usual(trace: RankTrace, bounds: HostBounds) -> tuple[Array, Array]:
 
 
 def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
-    """Usual length of the stretches of each long stretch's key, 0 for rare keys and NULL; and who is the first."""
+    """Usual length of the stretches that share each long stretch's key, 0 for rare keys and NULL; a mask of firsts."""
     wanted = np.unique(key[long][key[long] != NULL])
     if not len(wanted):
         return np.zeros(len(long), np.int64), np.zeros(len(long), bool)
@@ -134,7 +132,7 @@ def _calls(ops: Table, rows: Array) -> Intervals:
 
 
 def _within(spans: Intervals, start: Array, end: Array) -> Array:
-    """Flags of stretches that lie inside one of some spans, which are sorted by start and may overlap."""
+    """Mask of stretches inside one of some spans, which are sorted by start and may overlap."""
     if not len(spans[0]):
         return np.zeros(len(start), bool)
     reach = np.maximum.accumulate(spans[1])
@@ -143,7 +141,7 @@ def _within(spans: Intervals, start: Array, end: Array) -> Array:
 
 
 def _is_drained(ops: Table, at_ns: Array) -> Array:
-    """True where the device has begun all that was launched before each instant: only then it waits for the host."""
+    """Mask of instants by which the device has begun everything launched before: it waits for the host."""
     known = ops["launch_ns"] != NULL
     launched = np.searchsorted(np.sort(ops["launch_end_ns"][known]), at_ns, side="left")
     begun = np.searchsorted(np.sort(ops["start_ns"][known]), at_ns, side="right")
@@ -151,17 +149,17 @@ def _is_drained(ops: Table, at_ns: Array) -> Array:
 
 
 def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array:
-    """True where a stretch has a place: it lies inside a call, or an operator or range begins or ends it.
+    """Mask of stretches with a comparable place: inside a call, or bounded by an operator or range.
 
-    Between two launches without operators any part of the script may run, so that those stretches are not alike.
-    `before`, `after`: event rows of the bounds; `around`: of the innermost event around, -1 for none.
+    Between two bare launches any part of the script may run, so those stretches are not comparable. `before`, `after`:
+    event rows of the bounds; `around`: of the innermost event around, -1 for none.
     """
     inside = (around >= 0) & of_kinds(kind[around], CALLS)
     return np.asarray(inside | (kind[before] != Kind.RUNTIME) | (kind[after] != Kind.RUNTIME))
 
 
 def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array:
-    """Row of the event around each stretch that began last; -1 where the host was in none."""
+    """Row of the innermost event around each stretch; -1 outside any."""
     events = trace.events
     begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
     found = np.full(len(start), -1, np.int64)
@@ -178,11 +176,11 @@ def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array
 
 
 def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:
-    """SILENCES, by start: no call is open, and nothing begins or ends. Without what `spans` (HOST_SPANS) name:
+    """SILENCES, by start: stretches without an open call or any bound, except those that `spans` (HOST_SPANS) name:
     fetching, saving, collecting.
 
-    What the host does then, the trace does not say: Python between calls, a lock, or a wait for another rank. Ranges
-    and Python frames may be open around a silence; a call that is open is what the host does.
+    The trace does not show what the host does then: Python between calls, a lock, or a wait for another rank. Ranges
+    and Python frames may be open around a silence; an open call rules one out.
     """
     stops = bounds.stops
     if not len(stops):

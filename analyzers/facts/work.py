@@ -1,4 +1,4 @@
-"""When a rank computes and when its host is free, for device ranks and CPU ranks alike."""
+"""Compute time and free host time of a rank, for device ranks and CPU ranks alike."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FULL_QUEUE_NS = (
 
 
 def host_work(facts: RankFacts) -> Intervals:
-    """When an operator runs on the training threads of a CPU rank; nothing on a device rank."""
+    """Intervals of operators on the training threads of a CPU rank; empty on a device rank."""
     return facts.host_work.bounds
 
 
 def free_host(facts: RankFacts) -> Intervals:
-    """When the host is free to run: not blocked, loading, collecting, allocating or saving.
+    """Intervals in which the host is free to run: not blocked, loading, collecting, allocating or saving.
 
     On a CPU rank: time between operators that is booked to host_launch.
     """
@@ -42,13 +42,13 @@ def free_host(facts: RankFacts) -> Intervals:
 
 
 def running(facts: RankFacts) -> Intervals:
-    """When the training thread is on a core: operators, Python between them, garbage collection."""
+    """Intervals of the training thread on a core: operators, Python between them, garbage collection."""
     return intervals.merge(host_work(facts), free_host(facts), facts.spans_of("gc").bounds)
 
 
 @remembered
 def compute_work(facts: RankFacts) -> Intervals:
-    """When the rank computes: kernels of its device, or the operators of a CPU rank."""
+    """Intervals of compute: kernels of the device, or the operators of a CPU rank."""
     return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)
 
 
@@ -73,9 +73,9 @@ def step_compute_ns(facts: RankFacts) -> Array:
 
 @remembered
 def step_of_launch(facts: RankFacts) -> Array:
-    """Position of the step that launched each device operation; -1 outside of all. The rank has one at least.
+    """Position of the step that launched each device operation; -1 outside all steps. Needs at least one step.
 
-    What was launched before the recording is of no step, though it runs while the host is in the first ones.
+    Work launched before the recording belongs to no step, although it runs in the first ones.
     """
     issued = issued_ns(facts.device_ops)
     step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
@@ -94,60 +94,60 @@ def company(facts: RankFacts) -> tuple[Array, Array]:
 
 
 def knows_launches(facts: RankFacts) -> bool:
-    """True where the trace says when work was issued: on a CPU rank always, on a device rank if it holds host calls."""
+    """True where the trace shows when work was issued: on CPU ranks always, on device ranks with host calls."""
     return not facts.is_device_rank or bool((facts.device_ops["launch_ns"] != NULL).any())
 
 
 def lost_device(facts: RankFacts, among: Sequence[RankFacts] = ()) -> bool:
-    """True where the rank has a device, as the ranks that it is `among` have, but its trace holds no kernel of it.
-    Copies alone are what is left where kernels were not recorded: nobody trains by them.
+    """True where the rank has a device like its peers (`among`), but its trace holds no kernels. Copies alone mean that
+    kernels were not recorded, as nobody trains by copies.
     """
     has_device = facts.is_device_rank or any(f.is_device_rank for f in among)
     return has_device and not (len(facts.device_ops) and facts.counts.get("kernels", 1))
 
 
 def is_torn_host(facts: RankFacts) -> bool:
-    """True where one step is left of a CPU rank's damaged recording, or of one of which other steps are torn. A
-    device's idle time then has no reason; the host's own work would still be taken to recur.
+    """True where one step remains of a CPU rank's damaged recording, or one whose other steps are torn. Such a host's
+    work would be taken to recur without evidence.
     """
     is_torn = not facts.counts.get("whole", 1) or bool(facts.torn_steps)
     return not facts.is_device_rank and len(facts.steps) == 1 and is_torn
 
 
 def may_compute(facts: RankFacts) -> bool:
-    """True where a rank computes in its one step; taken for so where it has more, or not all work was recorded."""
+    """True where a rank computes in its single step; assumed with several steps or incomplete work records."""
     if not facts.is_device_rank or facts.top.get("records") == "communication" or len(facts.steps) != 1:
         return True
     return bool(intervals.overlap(compute_work(facts), *facts.steps.bounds).any())
 
 
 def hides_waits(facts: RankFacts) -> bool:
-    """Time that waits for other ranks look like host time: on a CPU rank whose communication was not recorded."""
+    """True where waits for other ranks look like host time: on a CPU rank without recorded communication."""
     return not facts.is_device_rank and not len(facts.comms)
 
 
 def issued_ns(table: Table) -> Array:
-    """When each operation or communication was launched; where no launch is known, when it started."""
+    """Launch time of each operation or communication; its start where no launch is known."""
     return np.asarray(np.where(table["launch_ns"] == NULL, table["start_ns"], table["launch_ns"]))
 
 
 def called_ns(facts: RankFacts) -> Array:
-    """When the host reached each communication of the rank; NULL where a device's launch is not known."""
+    """Time at which the host reached each communication; NULL where a device's launch is unknown."""
     return facts.comms["launch_ns" if facts.is_device_rank else "start_ns"]
 
 
 def blocked_launches(ops: Table) -> Array:
-    """Flags of operations that were launched by a call that waited for room in the queue; bool, shape (device_ops,).
+    """Mask of operations whose launch call waited for room in the queue; shape (device_ops,).
 
-    Such an operation has all that fills the queue before it: one that starts at once met an idle device. The call of a
-    copy may wait for the copy itself.
+    Such an operation has a full queue before it; one that starts at once met an idle device. The call of a copy may
+    wait for the copy itself.
     """
     return np.asarray(_long_launches(ops) & ~stalled_launches(ops))
 
 
 def stalled_launches(ops: Table) -> Array:
-    """Flags of kernels that were launched by a call that took far longer than a launch, and found nothing in the queue;
-    bool, shape (device_ops,): the thread stood still in it.
+    """Mask of kernels whose launch call took far longer than usual with an empty queue, since the thread stood still in
+    it; shape (device_ops,).
     """
     at_once = ops["start_ns"] - ops["launch_end_ns"] <= MAX_LAUNCH_LATENCY_NS
     return np.asarray(_long_launches(ops) & at_once & (ops["work"] != Work.COPY))
@@ -158,7 +158,7 @@ def _long_launches(ops: Table) -> Array:
 
 
 def launched_in(facts: RankFacts, phase: Phase) -> Array:
-    """Flags of operations that were launched inside ranges of a phase, bool of shape (device_ops,)."""
+    """Mask of operations launched inside ranges of a phase, shape (device_ops,)."""
     launch = facts.device_ops["launch_ns"]
     start, end = facts.phase_time(phase)
     if not len(start):

@@ -97,7 +97,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
 
 
 def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
-    """Notes on what capture left out of windows, because others had made steps too long."""
+    """Notes on instruments that capture switched off in some windows because others made steps too long."""
     windows = next((facts.sidecar.windows for facts in ranks if facts.sidecar.windows), ())
     less = sorted((window.left_out for window in windows if window.left_out), key=len)
     if not less:
@@ -107,8 +107,8 @@ def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
 
 
 def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ...]]:
-    """Case where ranks are not compared: each with its own steady steps, and what was left out. A rank that holds
-    nothing but what, by its peers, occurred once is left out with it, unless all do.
+    """Ranks that are not compared, each with its own steady steps, and the steps left out. A rank with nothing but work
+    that was one-off on its peers is left out too, unless all are.
     """
     if not compared.why_not:
         return compared, ()
@@ -123,7 +123,7 @@ def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ..
 
 @dataclass(frozen=True)
 class _Met:
-    """Ranks that can be compared, and what they met in. `why_not`: why they cannot be compared; "" where they can."""
+    """Comparable ranks and their matched operations. `why_not`: why they cannot be compared; "" where they can."""
 
     ranks: tuple[RankFacts, ...]
     matched: Matched
@@ -134,7 +134,7 @@ class _Met:
 
 
 def _met(compared: Comparable) -> _Met:
-    """Meetings: what the ranks met in, without the ranks whose collectives cannot be those of the others."""
+    """Matched operations of the ranks, without ranks whose collectives cannot belong to the others'."""
     ranks, notes = compared.ranks, compared.notes
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
@@ -151,8 +151,7 @@ def _met(compared: Comparable) -> _Met:
 
 
 def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[HealthNote]]:
-    """Notes on what the ranks met in, rendezvous that left no collective included, and their clock with what is to say
-    of it."""
+    """Matched operations including inferred rendezvous, the clock, and notes on it."""
     clock, notes = align(met.ranks, met.matched)
     if met.why_not or len(met.ranks) < 2 or any(not len(f.steps) for f in met.ranks):
         return met, clock, notes
@@ -168,7 +167,7 @@ def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[Health
 
 
 def _of_left_out(all_ranks: Sequence[RankFacts], kept: Sequence[RankFacts]) -> list[HealthNote]:
-    """Notes on what the readers noted of ranks that are not compared: mostly why they are not."""
+    """Notes of the readers on ranks that are not compared, mostly the reason."""
     files = {facts.path for facts in kept}
     left_out = [facts for facts in all_ranks if facts.path not in files]
     return [
@@ -196,7 +195,7 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
         notes.append(
             HealthNote(
-                f"{len(missing)} of {world_size} ranks were not traced: {shown}",
+                f"{len(missing)} of {world_size} ranks {'was' if len(missing) == 1 else 'were'} not traced: {shown}",
                 "waits for them are charged to no rank; if their node wrote to another folder, give both folders",
             )
         )

@@ -1,4 +1,4 @@
-"""Time that ranks wait for others, by what made those late: the blame as arrays per rank."""
+"""Waits charged to late ranks and the causes of their lateness: the blame as arrays per rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddprof.tables import NULL, Array
 
 
 def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Array:
-    """Waiting of each rank that is charged to culprits for being late by causes (() : any), us per step."""
+    """Each rank's waiting charged to culprits for these causes (() : any), us per step."""
     blame = measures.job.blame
     mine = np.isin(blame["culprit"], culprits)
     if causes:
@@ -26,7 +26,7 @@ def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Arr
 def waited_for_us(job: JobFacts) -> Array:
     """Waiting charged to each rank and cause, us per step, mean over the other ranks: shape (ranks, causes).
 
-    A rank waits for others, never for itself: with two ranks, what one of them costs is all that the other waits.
+    A rank never waits for itself: with two ranks, one costs all that the other waits.
     """
     total = np.zeros((len(job.ranks), len(CAUSES)))
     blame = job.blame
@@ -36,15 +36,15 @@ def waited_for_us(job: JobFacts) -> Array:
 
 
 def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
-    """Waiting of each other rank that is charged to ranks, by their numbers, us per step."""
+    """Waiting of each other rank charged to these ranks (numbers), us per step."""
     return float(all_lateness_us(job.ranks, job.blame)[np.isin(job.rank_ids, ranks)].sum())
 
 
 def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:
-    """Waiting of each rank for hosts that are slow to launch, as far as one reason for that goes, us per step.
+    """Waiting of each rank for hosts slow to launch, for one of the reasons, us per step.
 
-    `part_us`: idle time of each rank for that reason, of that for all four (`launching_us`, `stalled_us`,
-    `held_us`, `script_us`).
+    `part_us`: idle time of each rank for that reason, out of all four (`launching_us`, `stalled_us`, `held_us`,
+    `script_us`).
     """
     every = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     share = np.divide(part_us, every, out=np.zeros_like(part_us), where=every > 0)
@@ -58,5 +58,5 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
 
 
 def _steps(measures: Measures) -> Array:
-    """Number of steps that each rank has, one at least."""
+    """Number of steps of each rank, at least one."""
     return np.array([max(1, len(facts.steps)) for facts in measures.job.ranks])

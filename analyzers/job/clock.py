@@ -30,10 +30,9 @@ COMPARED_RANKS = 4  # of each of two domains: 16 pairs bound the difference of t
 
 @dataclass(frozen=True)
 class ClockDifference:
-    """Record of how far clock b is ahead of clock a by operations that both left together, ns, and what causality
-    allows.
+    """Lead of clock b over clock a, ns, from operations that both ranks left together, with causal bounds.
 
-    Nobody leaves an operation before the other has arrived: each tells by how much b is ahead at least and at most.
+    Nobody leaves an operation before the other has arrived: each one bounds the lead from below and above.
     """
 
     difference_ns: Array  # one per operation, as all of these
@@ -43,17 +42,17 @@ class ClockDifference:
 
     @property
     def low_ns(self) -> int:
-        """Time that all operations allow at least."""
+        """Least lead that all operations allow."""
         return int(self.least_ns.max())
 
     @property
     def high_ns(self) -> int:
-        """Time that all operations allow at most."""
+        """Largest lead that all operations allow."""
         return int(self.most_ns.min())
 
     @property
     def is_contradicted(self) -> bool:
-        """True where the clocks cannot be one: somebody would have left before the other had arrived."""
+        """True where no lead is possible: a rank would have left before the other arrived."""
         return self.low_ns > 0 or self.high_ns < 0
 
 
@@ -78,7 +77,7 @@ class SharedOperations:
         return ClockDifference(end_b - end_a, end_a, self._start_ns[b][j] - end_a, end_b - self._start_ns[a][i])
 
     def compare_any(self, a: Sequence[int], b: Sequence[int]) -> ClockDifference | None:
-        """The clocks of two domains, each given by some of its ranks; None where these share no operation."""
+        """The clocks of two domains, each given by some of its ranks; None without a shared operation."""
         found = [each for p in a for q in b if (each := self.compare(p, q)) is not None]
         if not found:
             return None
@@ -91,7 +90,7 @@ class SharedOperations:
 
 
 def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[HealthNote]]:
-    """The clock of the job. Domains without any shared operation keep offset 0 and an unknown error (None)."""
+    """The clock of the job. Domains without a shared operation get offset 0 and an unknown error (None)."""
     members = SharedOperations(ranks, matched)
     domain, notes = _split_domains(ranks, _domains(ranks), members)
     names = list(dict.fromkeys(domain))
@@ -143,10 +142,10 @@ def _split_domains(
 
 
 def _connected_pairs(code: Array, matched: Matched, count: int) -> list[tuple[int, int]]:
-    """Pairs of domains with a common instance, the lower first: all of them if there are few domains.
+    """Pairs of domains with a common instance, the lower first: all pairs, if domains are few.
 
-    Of many domains a spanning choice: in every instance each with the lowest. With all pairs a domain is reached
-    through as few others as can be, and errors add along the path; with the choice the path may be twice as long.
+    For many domains a spanning choice: in every instance each with the lowest. Errors add along the path, which is
+    shortest with all pairs and may be twice as long with the choice.
     """
     instances = int(matched.instance.max(initial=-1)) + 1
     if count <= FEW_DOMAINS:
@@ -165,7 +164,7 @@ def _propagate(
 ) -> dict[str, HostClock]:
     """Breadth-first from the first domain over the connected pairs; errors add along the path.
 
-    `code`: domain of each rank, an index into `names`. Of each domain the first ranks are compared.
+    `code`: domain of each rank, an index into `names`. The first ranks of each domain are compared.
     """
     first = [np.flatnonzero(code == index)[:COMPARED_RANKS].tolist() for index in range(len(names))]
     touching: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -190,7 +189,7 @@ def _propagate(
 
 
 def _in_both(one: Array, other: Array) -> tuple[Array, Array]:
-    """Places where the instances of both ranks stand among those of each."""
+    """Positions of the ranks' common instances in each rank's list."""
     if np.array_equal(one, other) and (one[1:] > one[:-1]).all():  # as in most jobs
         every = np.arange(len(one))
         return every, every

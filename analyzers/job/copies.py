@@ -18,7 +18,7 @@ MIN_SIZE_BYTES = 64 * 1024
 
 
 def pageable_copies(facts: RankFacts) -> Array:
-    """Flags of device operations that copy from pageable host memory to the device, bool of shape (device_ops,)."""
+    """Mask of device operations that copy from pageable host memory to the device; shape (device_ops,)."""
     ops = facts.device_ops
     if not len(ops):
         return np.empty(0, bool)

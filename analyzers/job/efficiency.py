@@ -42,7 +42,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 
 
 def last_arrivals(measures: Measures) -> dict[str, Any]:
-    """Times that each rank arrived last, of the operations with several members: {"of": n, "by_rank": {rank: k}}."""
+    """Operations in which each rank arrived last, among those with several members: {"of": n, "by_rank": {rank: k}}."""
     late = measures.job.instances["late"]
     known = late[late != NULL]
     positions, counts = np.unique(known, return_counts=True)
@@ -65,8 +65,8 @@ def bus_bandwidth(measures: Measures) -> dict[str, float]:
 
 
 def reached_words(measures: Measures, traffic: Traffic) -> str:
-    """The median bus bandwidth of one kind of communication, beside the rate of the link between devices of a node
-    where it is known; "" where sizes are not.
+    """Median bus bandwidth of one kind of communication and, where known, the rate of the link inside a node; "" where
+    sizes are unknown.
     """
     rates_gbps = _rates_gbps(traffic)
     if not rates_gbps:
@@ -77,7 +77,7 @@ def reached_words(measures: Measures, traffic: Traffic) -> str:
 
 
 def _rates_gbps(traffic: Traffic) -> list[float]:
-    """Bus bandwidth of every instance whose size is known, GB/s (10^9)."""
+    """Bus bandwidth of every instance of known size, GB/s (10^9)."""
     factor = bus_factor(traffic.op, traffic.group_size)
     usable = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
     if factor is None or not usable.any():
@@ -87,8 +87,9 @@ def _rates_gbps(traffic: Traffic) -> list[float]:
 
 
 def _mfu(measures: Measures) -> float | None:
-    """FLOPs of the recorded shapes per step over the device's peak; None without shapes or a known device, and where it
-    is impossible: above 1 the shapes, the times or the device's name are wrong."""
+    """FLOPs of the recorded shapes per step over the device's peak. None without shapes or a known device, and above 1,
+    where shapes, times or the device's name must be wrong.
+    """
     job = measures.job
     rates = []
     for facts in job.ranks:

@@ -1,9 +1,9 @@
-"""Idle time that begins with a blocking call and goes on after what the call itself explains.
+"""Idle time that begins with a blocking call and outlasts the call's own effect.
 
-The ledger books to a blocking call what refilling the queue explains, its own length at most; the host takes longer
-where it computes with what it waited for, or issues slowly. Without the call it would have done that beside the
-device's work: what of it a host hides by running ahead only the replay can say, but not more than all of it. Code that
-leaves no event may need what it waited for, and is not the call's cost.
+The ledger books to a blocking call what refilling the queue explains, at most its own length; hosts that use the value
+or launch slowly take longer. Without the call the host would do that beside the device's work. Only the replay can tell
+how much of it running ahead hides, at most all of it. Code without events may need the value and is not the call's
+cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAR_LONGER = 2.0
 
 
 def unrecorded_code(facts: RankFacts) -> Intervals:
-    """Silences of a rank's host that are far longer than the last blocking call before them; sorted, disjoint."""
+    """Silences of a rank's host far longer than the last blocking call before them; sorted, disjoint."""
     begin, end = facts.silences.bounds
     calls = facts.spans_of("host_sync")
     last = np.searchsorted(np.sort(calls["end_ns"]), begin, side="right") - 1
@@ -32,7 +32,7 @@ def unrecorded_code(facts: RankFacts) -> Intervals:
 
 
 def idle_from_calls_us(facts: RankFacts) -> float:
-    """Idle time per step, us, of a rank after blocking calls: theirs, and what the host issues late after them."""
+    """Idle time per step, us, after blocking calls: their own and that of late launches after them."""
     waiting, issuing = facts.gaps_of("host_sync"), facts.gaps_of("host_launch")
     if not len(facts.steps) or not len(waiting):
         return 0.0

@@ -1,8 +1,8 @@
-"""Why devices starve: what their hosts did while there was nothing launched to run.
+"""Reasons why devices starve while nothing launched is left to run.
 
-Three reasons, told apart by the recording itself. A launch costs this host so much, measured between successive
-launches; many gaps of about that length are the cost of launching. A call that took far longer than it usually does is
-a stall. Whatever else held the host for long is its program: Python between the phases, preparation of data.
+The recording itself separates three. Many gaps of about the host's usual launch interval are the cost of launching. A
+call that took far longer than usual is a stall. Anything else that held the host for long is its program: Python
+between the phases, data preparation.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DEAREST_LAUNCH_NS = 1_000_000
 
 @dataclass(frozen=True)
 class Starved:
-    """Idle time of one device before launches that its host had yet to make, by reason; disjoint, own clock.
+    """Idle time of one device before launches still to come, by reason; disjoint, own clock.
 
-    `interval_ns`: the usual time between two launches of the rank; 0 where fewer than two are known.
+    `interval_ns`: the rank's usual time between two launches; 0 with fewer than two.
     """
 
     launching: Intervals
@@ -39,13 +39,13 @@ class Starved:
 
     @property
     def every(self) -> Intervals:
-        """All of it, for whatever reason."""
+        """All of it, whatever the reason."""
         return intervals.merge(self.launching, self.stalled, self.held)
 
 
 @remembered
 def starved(facts: RankFacts) -> Starved:
-    """Parts of the host_launch gaps that lie before the launch of the operation that ends them, by reason."""
+    """Parts of the host_launch gaps before the launch of the operation that ends each, by reason."""
     gaps, ops = facts.gaps_of("host_launch"), facts.device_ops
     gaps = gaps.take(gaps["next_op"] != NULL)
     interval_ns = launch_interval_ns(facts)
@@ -62,8 +62,8 @@ def starved(facts: RankFacts) -> Starved:
 
 
 def launch_interval_ns(facts: RankFacts) -> int:
-    """Median time between successive launches of a rank, ns; 0 where fewer than two are known. The kernels of a graph
-    have one launch.
+    """Median time between successive launches of a rank, ns; 0 with fewer than two. The kernels of a graph count as
+    one.
     """
     launch = facts.device_ops["launch_ns"]
     launch = np.unique(launch[launch != NULL])

@@ -1,4 +1,4 @@
-"""Input that each rank was fed: more or longer samples make a rank compute longer, and no device slow."""
+"""Size of the input of each rank: more or longer samples make a rank compute longer without a slow device."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ MIN_UPDATE_NS = 100_000  # the profiler adds some microseconds to each operator:
 
 
 def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
-    """Values: what each rank was fed over what the typical rank was, shape (ranks,); NaN where that is not known of
-    all.
+    """Input of each rank relative to the typical rank, shape (ranks,); NaN where any is unknown.
 
-    Elements of its batches where the capture counted them, else bytes that were copied to its device in its steps, else
-    elements of the tensors that operators were given, else by how much longer its passes take than its optimizer.
+    Elements of its batches where capture counted them, else bytes copied to its device in its steps, else elements of
+    operators' tensors, else the time of its passes relative to its optimizer.
     """
     unknown = np.full(len(ranks), np.nan)
     if not ranks:
@@ -40,16 +39,14 @@ def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
 
 
 def is_fed_more(ranks: Sequence[RankFacts], factor: Array) -> Array:
-    """True where a rank that computes `factor` times as long as its peers was fed that much more; bool, shape
-    (ranks,)."""
+    """Mask of ranks whose larger input explains that they compute `factor` times as long as peers; shape (ranks,)."""
     more = fed_ratio(ranks) - 1.0
     with np.errstate(invalid="ignore"):
         return np.asarray((factor > 1.0) & (more >= EXPLAINING_SHARE * (factor - 1.0)))
 
 
 def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
-    """True where a rank was fed more than the typical one by at least `least`, relative, in every step that was
-    counted; bool, shape (ranks,)."""
+    """Mask of ranks whose input exceeds the typical one by the share `least` in every counted step; shape (ranks,)."""
     elements = _elements(ranks)
     if elements is None:
         return np.zeros(len(ranks), bool)
@@ -57,8 +54,7 @@ def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
 
 
 def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
-    """Words on how much larger a rank's batches of the traced steps are than its typical peer's, in words; None where
-    the capture did not count them."""
+    """Size of a rank's batches in the traced steps against its typical peer's, in words; None where not counted."""
     samples, elements = _samples(ranks), _elements(ranks)
     others = np.delete(np.arange(len(ranks)), position)
     if samples is not None and samples[position] != averages.typical(samples[others]):
@@ -80,8 +76,9 @@ def _samples(ranks: Sequence[RankFacts]) -> Array | None:
 
 
 def _elements(ranks: Sequence[RankFacts]) -> Array | None:
-    """Per rank and step what the capture counted, or what the shapes of operators say (CPU ranks): a script may make
-    more of a batch than its loader hands it. Where both are known, the one by which ranks differ more."""
+    """Elements per rank and step as capture counted them, or from operators' shapes (CPU ranks), as a script may
+    enlarge a loader's batch. Where both are known, the one by which ranks differ more.
+    """
     known = [each for each in (fed_elements(ranks), tensor_elements(ranks)) if each is not None]
     return max(known, key=lambda each: float((each.max(axis=0) / each.mean(axis=0)).mean()), default=None)
 
@@ -97,11 +94,11 @@ def _copied_bytes(facts: RankFacts) -> float:
 
 
 def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
-    """Time of the passes over that of the optimizer, against the typical rank's, shape (ranks,): what a rank was fed
-    more than its peers. None where shapes tell it better, and where the optimizer is not marked or too short.
+    """Time of the passes over the optimizer's, relative to the typical rank, shape (ranks,). None where shapes tell
+    more, or the optimizer is not marked or too short.
 
-    The optimizer works on parameters, of which ranks have equal shares: a slow CPU takes longer for them and for the
-    passes alike, a larger batch for the passes only.
+    Ranks hold equal shares of parameters: a slow CPU prolongs optimizer and passes alike, a larger batch only the
+    passes.
     """
     found = []
     for facts in ranks:

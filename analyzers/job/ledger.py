@@ -38,12 +38,12 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
 
 def exposed_transfer(facts: RankFacts, ready_ns: Array) -> Intervals:
-    """Time of a rank in "comm_transfer": it does not compute, and waits for nobody."""
+    """Intervals of a rank in "comm_transfer": no compute, and all members have arrived."""
     return intervals.intersect(facts.exposed.bounds, _moving(facts, ready_ns))
 
 
 def _moving(facts: RankFacts, ready_ns: Array) -> Intervals:
-    """When the rank is in a communication whose members have all arrived."""
+    """Intervals of the rank in communications whose members have all arrived."""
     return intervals.union(ready_ns, facts.comms["end_ns"])
 
 
@@ -81,7 +81,7 @@ def stage_waits(facts: RankFacts, members: Table, position: int) -> Array:
 
 
 def stage_waiting(facts: RankFacts, members: Table, position: int) -> Intervals:
-    """When a rank waits, exposed, inside point-to-point kernels, on its own clock."""
+    """Intervals in which a rank waits, exposed, inside point-to-point kernels, on its own clock."""
     ready = ready_by_comm(members, position, facts)
     row = facts.exposed["comm"]
     message = np.zeros(len(facts.comms), bool)

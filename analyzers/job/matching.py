@@ -1,5 +1,4 @@
-"""Matching: which rows of the ranks' COMMS are one collective: by group and sequence number, else by order within the
-step.
+"""Matching of the ranks' COMMS into collectives: by group and sequence number, else by order within the step.
 
 Never by name or duration: names recur, and durations differ between members.
 """
@@ -26,7 +25,7 @@ NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a f
 
 @dataclass(frozen=True)
 class Matched:
-    """Parallel arrays, one entry per (instance, member): see model.MEMBERS; plus what each instance is."""
+    """Parallel arrays, one entry per (instance, member): see model.MEMBERS; with the kind of each instance."""
 
     instance: Array
     rank: Array
@@ -54,7 +53,7 @@ def step_of(facts: RankFacts, at_ns: Array) -> Array:
 
 
 def _step_issued(facts: RankFacts, at_ns: Array) -> Array:
-    """Position of the step between whose marks each moment of the host lies; as `step_of` outside."""
+    """Position of the step between whose host marks each moment lies; outside as `step_of`."""
     inside = np.searchsorted(facts.steps["mark_ns"], at_ns, side="right") - 1
     return np.where(at_ns >= facts.steps["mark_end_ns"][-1], len(facts.steps), inside)
 
@@ -107,7 +106,7 @@ def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[
 
 
 def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
-    """Launch order of some communications (`rows` of comms), and the step label of each in that order.
+    """Order of some communications (`rows` of comms) by launch, and the step label of each in that order.
 
     Communications launched before the window (facts/early.py) come first and belong to no step.
     """
@@ -121,9 +120,7 @@ def _ordered(facts: RankFacts, when: Array, early: Array) -> tuple[Array, Array]
 
 
 def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
-    """Numbers of the rank's messages, in the order of their calls: where kernels or their launches are lost, that of
-    the calls is still whole.
-    """
+    """Order of the rank's messages by call, with step labels; calls survive where kernels or launches are lost."""
     messages = facts.messages
     unknown = messages["called_ns"] == NULL
     when = np.where(unknown, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
@@ -133,8 +130,8 @@ def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
 def _step_label(facts: RankFacts, when: Array) -> Array:
     """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside.
 
-    0 for all instants where steps are not marked by the profiler. Outside of the steps of a file that recorded some in
-    part only, the order says nothing: a label that no other rank has.
+    0 where the profiler marks no steps. Outside the steps of a file that recorded some in part, order means nothing:
+    the label is one that no other rank has.
     """
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.zeros(len(when), np.int64)
@@ -205,7 +202,7 @@ def _combine(a: Array, b: Array) -> Array:
 
 
 def _running_count(key: Array) -> Array:
-    """Number of earlier rows that have the same key."""
+    """Number of earlier rows with the same key."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
@@ -267,7 +264,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
 def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -> Array:
     """Peers as global rank numbers.
 
-    Traces number them globally or within the group: which one follows from the group's members and this rank, `me`.
+    Traces number them globally or within the group, as the group's members and this rank, `me`, show.
     """
     result = peer.copy()
     for g in np.unique(group):

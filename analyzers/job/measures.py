@@ -1,4 +1,4 @@
-"""Measures: what the rules read: the job in a few small arrays, microseconds per step, indexed by rank position.
+"""Input of the rules: the job in a few small arrays, microseconds per step, indexed by rank position.
 
 All of it is arithmetic on JobFacts, without thresholds and verdicts.
 """
@@ -39,7 +39,7 @@ MEETING = ("comm_wait", "comm_transfer", "pipeline_bubble")  # causes that are n
 
 @dataclass(frozen=True)
 class Measures:
-    """The job as the rules see it."""
+    """Measures of the job that rules read."""
 
     job: JobFacts
     step_us: float
@@ -85,21 +85,23 @@ class Measures:
 
     @property
     def own_us(self) -> Array:
-        """Time that each rank spends on its own work, loading included, us per step, shape (ranks,): all but meeting
-        its peers and waiting for other stages. Where one takes longer than the others, they wait for it."""
+        """Time of each rank on its own work, loading included, us per step, shape (ranks,): the ledger without
+        communication and waits for other stages. The others wait for the rank with the longest.
+        """
         return np.asarray(self.ledger_us.sum(axis=1) - sum(self.cause_us(cause) for cause in MEETING))
 
     def theirs(self, times: Array | Sequence[float]) -> tuple[int, ...]:
-        """Numbers of the ranks that alone have a time (of each rank): a finding on it names them. () where it is the
-        whole job's. Every rule asks here, before it says what the time is."""
+        """Numbers of the few ranks that alone have a time (of each rank), whom a finding on it names; () where the
+        whole job has it. Every rule asks here first.
+        """
         return self.ranks(whose(times))
 
     def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
-        """Rank numbers of positions."""
+        """Numbers of the ranks at these positions."""
         return tuple(self.job.rank_ids[int(p)] for p in positions)
 
     def whom(self, numbers: tuple[int, ...]) -> str:
-        """Ranks in words; where none is named "all ranks", or the only one that was traced."""
+        """Ranks in words; () reads "all ranks", or the only traced one."""
         return format_ranks(numbers or (self.job.rank_ids if len(self.job.rank_ids) == 1 else ()))
 
 
@@ -160,20 +162,20 @@ def measure(job: JobFacts) -> Measures:
 
 
 def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
-    """Time on the device, inside the steps."""
+    """Time of spans on the device inside the steps, us per step."""
     if not len(facts.steps):
         return 0.0
     return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
 
 
 def evaluations(facts: RankFacts) -> Table:
-    """HOST_SPANS in which a model is in evaluation mode, as captured."""
+    """HOST_SPANS of a model in evaluation mode, as captured."""
     spans = facts.spans_of("checkpoint")
     return spans.take(is_evaluation(facts.strings)[spans["name"]])
 
 
 def _during_us(facts: RankFacts, spans: intervals.Intervals) -> float:
-    """Time on the host, inside the steps."""
+    """Time of spans on the host inside the steps, us per step."""
     if not len(facts.steps):
         return 0.0
     return float(intervals.overlap(spans, *facts.marks).sum()) / len(facts.steps) / 1e3
@@ -193,7 +195,7 @@ def _span_count(facts: RankFacts, cause: str) -> float:
 
 
 def _kernels(facts: RankFacts) -> float:
-    """Compute kernels that the steps launched."""
+    """Compute kernels launched per step."""
     if not len(facts.steps):
         return 0.0
     return float(((facts.device_ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)).sum())
@@ -218,7 +220,7 @@ def _pageable_us(facts: RankFacts) -> float:
 
 
 def _gemm(facts: RankFacts) -> tuple[float, float]:
-    """Time per step in matrix kernels, and the part of it on single precision operands."""
+    """Time per step in matrix kernels, and the part on single-precision operands."""
     groups = facts.kernel_groups
     if not len(groups) or not len(facts.steps):
         return 0.0, 0.0

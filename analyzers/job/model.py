@@ -1,4 +1,4 @@
-"""JobFacts: what is known once the facts of all ranks are compared.
+"""JobFacts: the result of comparing the facts of all ranks.
 
 RankFacts keep their own clocks; `JobFacts.clock` maps them onto one. Rows of MEMBERS point into COMMS of their rank.
 """
@@ -100,7 +100,7 @@ class Clock:
     method: str
 
     def offset_ns(self, position: int) -> int:
-        """Time to subtract from the rank's times to get the reference clock's."""
+        """Offset to subtract from the rank's times to get the reference clock's."""
         return self.domains[self.domain_of[position]].offset_ns
 
 
@@ -108,7 +108,7 @@ class Clock:
 class Pipeline:
     """A pipeline found in the point-to-point traffic: stages in order, each a tuple of rank positions.
 
-    `unsure`: why its microbatches, and with them its bubble, cannot be relied on; "" where they can.
+    `unsure`: why its microbatches, and so its bubble, are uncertain; "" where they are known.
     """
 
     stages: tuple[tuple[int, ...], ...]
@@ -120,7 +120,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A recorded step that is no steady step, and why (steady_steps.py). It is in no average and no price."""
+    """A recorded step that is not steady, and why (steady.py); it enters no average and no price."""
 
     number: int  # as in STEPS
     wall_ns: int  # on the typical rank
@@ -129,7 +129,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """Everything the rules and the replay read."""
+    """Input of the rules and the replay: all that is known of the job."""
 
     ranks: tuple[RankFacts, ...]  # sorted by rank number
     rank_ids: tuple[int, ...]
@@ -151,12 +151,12 @@ class JobFacts:
 
     @property
     def on_device(self) -> bool:
-        """True where the job runs on devices (its first rank does) or on CPU ranks."""
+        """True where the job runs on devices (judged by its first rank) rather than on CPU ranks."""
         return self.ranks[0].is_device_rank
 
     @cached_property
     def origin_ns(self) -> int:
-        """Time zero of everything shown: the earliest first step mark, ns on the reference clock; 0 without steps."""
+        """Time zero of all output: the earliest first step mark, ns on the reference clock; 0 without steps."""
         marks = [
             int(f.steps["start_ns"][0]) - self.clock.offset_ns(p) for p, f in enumerate(self.ranks) if len(f.steps)
         ]
@@ -164,9 +164,9 @@ class JobFacts:
 
     @cached_property
     def shifts_ns(self) -> Array:
-        """By position: what to take off the rank's times to reach the run's clock, whose zero is `origin_ns`."""
+        """By position: shift to subtract from the rank's times for the run's clock, whose zero is `origin_ns`."""
         return np.array([self.clock.offset_ns(position) + self.origin_ns for position in range(len(self.ranks))])
 
     def shift_ns(self, position: int) -> int:
-        """Time to take off one rank's times to reach the run's clock."""
+        """Shift to subtract from one rank's times for the run's clock."""
         return int(self.shifts_ns[position])

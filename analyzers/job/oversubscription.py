@@ -1,4 +1,4 @@
-"""Hosts whose CPU ranks are more than their cores."""
+"""Hosts with more computing threads of CPU ranks than cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddprof.model import HealthNote
 
 @dataclass(frozen=True)
 class Oversubscribed:
-    """Threads of each rank that compute an operator, ranks of a host, and cores that these may use."""
+    """Computing threads of each rank, ranks of a host, and cores that these may use."""
 
     threads: int
     ranks: int
@@ -20,18 +20,18 @@ class Oversubscribed:
 
     @property
     def fitting(self) -> int:
-        """Threads per rank that have a core each."""
+        """Threads per rank that would each have a core."""
         return max(1, self.cores // self.ranks)
 
     @property
     def share(self) -> float:
-        """Share of their time that threads wait for a core, where all are busy and take turns."""
+        """Share of their time that threads wait for a core when all are busy."""
         return 1.0 - self.cores / (self.threads * self.ranks)
 
 
 def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
-    """The host on which the threads of CPU ranks exceed the cores most; None where each could have one, or where ranks
-    already compute on one thread each.
+    """The host whose CPU ranks' threads exceed its cores most; None where all have cores, or ranks already compute on
+    one thread each.
     """
     found = []
     for facts in ranks:
@@ -42,7 +42,7 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
 
 
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
-    """A note on the first host with fewer cores than CPU ranks: each rank then waits for its turn on a core."""
+    """A note on the first host with fewer cores than CPU ranks, which then wait for a core."""
     for many, cores in filter(None, map(shared_cores, ranks)):
         if many > cores:
             effect = "operators include waiting for a core: causes and savings are less certain"

@@ -1,8 +1,7 @@
-"""Time that all ranks win where some take no longer than their peers, by own time: what a rank spends but on meeting
-others.
+"""Gain of the job where late ranks' own time falls to the typical rank's.
 
-Ranks that meet in every step keep the pace of the one whose own time is longest, whether or not the recording shows how
-they meet. So it holds where the peers that they meet were not traced, and not where stages work in turn.
+Ranks that meet in every step keep the pace of the longest own time (all but communication and waiting), whether or not
+the recording shows how they meet. So this holds for untraced peers too, but not for stages that work in turn.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from ddprof.tables import Array
 
 
 def levelled_us(measures: Measures, late: Array, causes: Sequence[str]) -> float:
-    """Gain per step of every rank, us, where those at the positions `late` spend no more on these causes of the ledger
-    (() : any) than the typical rank in the same step.
+    """Gain per step of every rank, us, if the ranks at positions `late` spent no more on these causes of the ledger (()
+    : any) than the typical rank in the same step.
 
-    The step ends when the next one is done, and no earlier than half of the rest; nobody wins more than it waits.
+    The step ends with the next rank, no earlier than half of the others; nobody gains more than it waits.
     """
     job = measures.job
     steps = min(len(facts.steps) for facts in job.ranks)

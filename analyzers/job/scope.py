@@ -1,5 +1,4 @@
-"""Limits: what the traces can answer: some formats record communication alone, some captures lost the device's
-events."""
+"""Limits of the traces: some formats record only communication, some captures lost the device's events."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ MOST = 0.5  # of the recording: what is left is the smaller part, and start-up g
 LEAST_NS = 10_000
 COMMUNICATION_ONLY = "the trace records communication only"
 NOTHING_COMPUTED = "nothing is computed in the one step that was recorded; record later steps"
-ONE_STEP_LEFT = "one step is left of a damaged recording: whether what it holds recurs, a first batch say, is not known"
+ONE_STEP_LEFT = "one step is left of a damaged recording; it may be one-off work, such as a first batch"
 
 
 @remembered
 def out_of_scope(job: JobFacts) -> str | None:
-    """Why nothing but communication can be judged, in words; None where steps of the job were recorded whole."""
+    """Why only communication can be judged, in words; None where the job's steps were recorded whole."""
     recorded_ns = max((int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks), default=0)
     if recorded_ns < LEAST_NS:
         return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one kernel launch"
@@ -36,12 +35,10 @@ def out_of_scope(job: JobFacts) -> str | None:
 
 @remembered
 def start_up_only(job: JobFacts) -> str | None:
-    """Why nothing of the job is known to recur, in words: what is left of the recording occurred once, or most of it is
-    start-up; None where it is not.
-    """
+    """Why no part of the job is known to recur (one-off work, or mostly start-up); None where some is."""
     if none_is_steady(job.ranks, job.left_out):
         told = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
-        return f"all that the ranks recorded in common occurred once ({told}); record later steps"
+        return f"all steps that the ranks have in common are one-off ({told}); record later steps"
     starting = [intervals.length(start_up(f.once, f.steps)) for f in job.ranks]
     walls = [int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks]
     if sum(starting) <= MOST * sum(walls):

@@ -38,8 +38,7 @@ class Slowdown:
 
     @property
     def has_more(self) -> Array:
-        """Flags of ranks that run what their peers do not; bool, shape (ranks,). What they take longer for is not
-        slow."""
+        """Mask of ranks with work that their peers do not have, whose longer time is not slowness; shape (ranks,)."""
         return np.asarray(self.more_work >= MORE_WORK_SHARE)
 
 
@@ -79,7 +78,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
 
 
 def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
-    """Slowdown of ranks that nothing was compared of yet."""
+    """Slowdown of ranks before any comparison: all NaN."""
     time_us, coverage, more = np.zeros((3, count))
     return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)
 
@@ -122,7 +121,7 @@ Launches = dict[tuple[str, str], tuple[float, float]]  # (operator, kernel) -> (
 
 
 def _launches(facts: RankFacts, steps: int) -> Launches:
-    """Over all steps, whatever the shapes. The operator is "" where it is not known."""
+    """Launches of each kernel over all steps and shapes, by (kernel, operator); operator "" where it is not known."""
     ops = facts.device_ops
     step = step_of_launch(facts)
     mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
@@ -179,7 +178,7 @@ def _host_busy(facts: RankFacts) -> Array:
 
 
 def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Slowdown:
-    """Slowdown from ns per rank and step, shape (ranks, steps), compared within each group."""
+    """Slowdown from ns per rank and step, shape (ranks, steps), against the peers in each group."""
     per_step = np.full(times.shape, np.nan)
     for group in groups:
         rows = np.array(group)
@@ -201,12 +200,12 @@ def _median(per_step: Array) -> Array:
 
 
 def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """All compute of a step, whatever its shapes, against the typical peer's: more work and slower work alike."""
+    """Slowdown of a step's whole compute, whatever its shapes: more work and slower work alike."""
     return _by_step_times(ranks, pipeline, step_compute_ns)
 
 
 def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """Slowdown of the host, by the time per step in which it is free to run (`free_host`)."""
+    """Slowdown of each host by its free time per step (`free_host`)."""
     return _by_step_times(ranks, pipeline, _free_host)
 
 
@@ -225,7 +224,7 @@ def _free_host(facts: RankFacts) -> Array:
 
 
 def interference(ranks: Sequence[RankFacts]) -> float:
-    """Extra time that kernels take beside communication than alone, relative; 0 where too few kernels ran both ways.
+    """Excess duration of kernels beside communication over alone, relative; 0 where too few ran both ways.
 
     Communication kernels take SMs and bandwidth even while they wait (the gamma of Proteus, TPDS'24).
     """

@@ -80,7 +80,7 @@ def merged(table: KernelTable, by: Sequence[str], shows: Callable[[int], bool] =
 
 
 def numbered(table: KernelTable, by: Sequence[str]) -> tuple[Array, list[tuple[str, ...]]]:
-    """The number of each row's texts in these columns, and the texts of each number."""
+    """The number of each row's combination of texts in these columns, and the texts of each number."""
     numbers: dict[tuple[str, ...], int] = {}
     texts = zip(*(table.rows[name].tolist() for name in by), strict=True)
     which = np.array([numbers.setdefault(key, len(numbers)) for key in texts], np.int64)
@@ -97,7 +97,7 @@ def by_step_us(table: KernelTable) -> dict[tuple[str, str], list[float]]:
 
 
 def inclusive_us(rows: Sequence[Merged]) -> dict[str, float]:
-    """Busy time of each module and all that it calls, us per step. `rows`: by "module" alone."""
+    """Busy time of each module with all that it calls, us per step. `rows`: by "module" only."""
     found: dict[str, float] = {}
     for row in rows:
         parts = row.key[0].split(INSIDE)

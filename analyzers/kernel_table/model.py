@@ -1,4 +1,4 @@
-"""The kernel table: a row per rank and kernel, operator, module and line."""
+"""The kernel table: one row per rank, kernel, operator, module and line."""
 
 from __future__ import annotations
 

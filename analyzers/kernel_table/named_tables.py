@@ -1,4 +1,4 @@
-"""Record of what the analysis knows of a job as tables for other tools and for notebooks.
+"""Analysis results as tables for other tools and notebooks.
 
 Names and rank numbers stand in place of codes and positions, microseconds on the run's clock in place of each rank's
 nanoseconds.

@@ -1,4 +1,4 @@
-"""The critical path and the kernel table of a run that is open, worked out once, when first asked for."""
+"""Critical path and kernel table of an open run, computed lazily and once."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ def _text(facts: RankFacts, number: int) -> str:
 
 
 def _known(per_step: Callable[[Array], Array], values: Array) -> Array:
-    """Sums of rows of which every call is known; NaN of the others."""
+    """Sums of rows whose calls are all known; NaN for the others."""
     missing = per_step(np.isnan(values).astype(float))
     return np.where(missing > 0, np.nan, per_step(np.nan_to_num(values)))
 
 
 def _distinct(keys: Array) -> tuple[Array, Array]:
-    """Keys of several columns as numbers: that of each key, a column of `keys`, among the distinct ones, and for each
-    of these its first column.
+    """Numbers for distinct keys of several columns: the number of each key (a column of `keys`), and the first column
+    of each number.
 
     np.unique along an axis takes ten times as long.
     """
@@ -137,13 +137,13 @@ def _on_path_ns(job: JobFacts, path: Table, position: int, work: RankWork) -> Ar
     """Nanoseconds on CRITICAL, shape (operations,). The path runs along streams; on a CPU rank along its host."""
     operations = work.operations
     found = np.zeros(len(operations), np.int64)
-    mine = path.take(path["rank"] == position)
+    rank_path = path.take(path["rank"] == position)
     shift = job.clock.offset_ns(position)
-    start, end = mine["start_ns"] + shift, mine["end_ns"] + shift
-    for track in np.unique(mine["track"]).tolist():
-        here = mine["track"] == track
+    start, end = rank_path["start_ns"] + shift, rank_path["end_ns"] + shift
+    for track in np.unique(rank_path["track"]).tolist():
+        here = rank_path["track"] == track
         if track == NULL:
-            here &= mine["cause"] == CAUSE_CODE["compute"]
+            here &= rank_path["cause"] == CAUSE_CODE["compute"]
             pieces = *work.busy.bounds, work.busy["operation"]
         else:
             pieces = held(operations, np.flatnonzero(operations["track"] == track))
@@ -159,20 +159,20 @@ def _costs(facts: RankFacts, operations: Table) -> tuple[Array, Array, Array]:
     """
     flops, size_bytes, least_ns = np.full((3, len(operations)), np.nan)
     groups = facts.kernel_groups
-    mine = np.flatnonzero(operations["work"] == Work.COMPUTE)
-    if not len(groups) or not len(mine):
+    kernels = np.flatnonzero(operations["work"] == Work.COMPUTE)
+    if not len(groups) or not len(kernels):
         return flops, size_bytes, least_ns
     known = {
         (n, s): row for row, (n, s) in enumerate(zip(groups["name"].tolist(), groups["shape"].tolist(), strict=True))
     }
-    keys = np.stack([operations[name][mine].astype(np.int64) for name in ("name", "shape", "operator")])
+    keys = np.stack([operations[name][kernels].astype(np.int64) for name in ("name", "shape", "operator")])
     which, first = _distinct(keys)
     found = np.full((3, len(first)), np.nan)
     for column, (name, shape, operator) in enumerate(keys[:, first].T.tolist()):
         row = known.get((name, shape))
         if row is not None and NO_STRING not in (shape, operator):
             found[:, column] = _cost(facts, row, facts.strings[operator], facts.strings[shape])
-    flops[mine], size_bytes[mine], least_ns[mine] = found[:, which]
+    flops[kernels], size_bytes[kernels], least_ns[kernels] = found[:, which]
     return flops, size_bytes, least_ns
 
 
@@ -192,8 +192,7 @@ def _cost(facts: RankFacts, group: int, operator: str, shapes: str) -> tuple[flo
 
 
 def least_bytes(name: str, tensors: list[list[int]], element_bytes: int) -> float:
-    """Bytes that an operator reads and writes at least, each operand and the result once; NaN where that is not
-    known."""
+    """Least bytes that an operator reads and writes, each operand and the result once; NaN where unknown."""
     if element_bytes == NULL or not tensors:
         return math.nan
     if name in _PRODUCTS:

@@ -1,4 +1,4 @@
-"""Places: where in the model and in the script operations were called from."""
+"""Source of operations: the module of the model and the script line that called them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def modules(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
     number = np.full(len(operations), UNKNOWN)
     for thread in np.unique(facts.module_spans["track"]).tolist():
         spans = facts.module_spans.take(facts.module_spans["track"] == thread)
-        mine = np.flatnonzero((operations["thread"] == thread) & (operations["called_ns"] != NULL))
-        row, inside = _at(*spans.bounds, operations["called_ns"][mine])
-        number[mine] = np.where(inside, spans["stack"][row] + 1, UNKNOWN)
+        on_thread = np.flatnonzero((operations["thread"] == thread) & (operations["called_ns"] != NULL))
+        row, inside = _at(*spans.bounds, operations["called_ns"][on_thread])
+        number[on_thread] = np.where(inside, spans["stack"][row] + 1, UNKNOWN)
     return number, texts
 
 
 def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
-    """The innermost line of the user's own around each call, likewise. What autograd's thread launches is called by
-    the line that the training thread is in meanwhile. Between two samples nobody knows.
+    """The innermost user line around each call, and the text of lines. Kernels launched by autograd's thread count to
+    the training thread's line at that time; between two samples the line is unknown.
     """
     tree = CallTree(facts.script_stacks, facts.script_frames)
     number = np.full(len(operations), UNKNOWN)
@@ -42,16 +42,16 @@ def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
     of = np.where(np.isin(operations["thread"], threads), operations["thread"], main)
     for thread in threads.tolist():
         spans = facts.script_spans.take(facts.script_spans["track"] == thread)
-        mine = np.flatnonzero((of == thread) & (operations["called_ns"] != NULL))
-        called_ns = operations["called_ns"][mine]
+        on_thread = np.flatnonzero((of == thread) & (operations["called_ns"] != NULL))
+        called_ns = operations["called_ns"][on_thread]
         row, inside = _at(*spans.bounds, called_ns)
         inside &= _at(*certain(spans, frame[spans["stack"]]), called_ns)[1]
-        number[mine] = np.where(inside, frame[spans["stack"][row]] + 1, UNKNOWN)
+        number[on_thread] = np.where(inside, frame[spans["stack"][row]] + 1, UNKNOWN)
     return number, texts
 
 
 def _at(start_ns: Array, end_ns: Array, at_ns: Array) -> tuple[Array, Array]:
-    """The span that each moment is in, by row, and whether it is in one. The spans are sorted and do not overlap."""
+    """The row of the span around each moment, and whether there is one. The spans are sorted and disjoint."""
     if not len(start_ns):
         return np.zeros(len(at_ns), np.int64), np.zeros(len(at_ns), bool)
     row = np.maximum(np.searchsorted(start_ns, at_ns, side="right") - 1, 0)

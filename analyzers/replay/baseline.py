@@ -1,5 +1,4 @@
-"""Baseline that gains are measured against: a replay whose step was measured, of the profiled or of the unprofiled
-run."""
+"""Baselines of gains: replays with a measured step, of the profiled or the unprofiled run."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ MIN_INTERFERENCE = 0.005  # relative: less moves a step by nothing that could be
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A run as it was: what it alters of the recording, how its replay came out, and the step measured in it (us)."""
+    """A run as measured: its changes to the recording, the outcome of its replay, and its measured step (us)."""
 
     scenario: Scenario
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""Effects: what a scenario does to the nodes of one rank: a chain of operations contracts to two numbers, max-plus."""
+"""Contraction of a scenario to one rank's nodes: a chain of operations becomes two numbers (max-plus)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contract(rank: RankGraph, scenario: Scenario) -> Contracted:
 
 
 def is_changed(rank: RankGraph, scenario: Scenario) -> bool:
-    """True where the scenario has anything to say of the rank's nodes."""
+    """True where the scenario affects the rank's nodes."""
     p = rank.position
     return any(p in change for change in (scenario.dur_ns, scenario.queue_ns, scenario.transfer_ns)) or bool(
         scenario.host_scale.get(p)

@@ -3,7 +3,7 @@
 Walked backwards through the replay's graph as it was recorded: an operation was bound by its launch, by the operation
 before it on its stream or by one on another stream; a communication by the last of its members; a host that blocked by
 what it waited for. Pieces follow one another without gap or overlap, so their lengths sum to the span of the run.
-Whatever is not on the path can be removed without making the step shorter.
+Removing work off the path does not shorten the step.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def critical_path(job: JobFacts, graph: Graph) -> Table:
 
 @dataclass
 class _Walk:
-    """State of the walk: `at_ns` on the reference clock only ever falls; a piece is what it fell through."""
+    """State of the backward walk: `at_ns` on the reference clock decreases; each decrease is a piece of the path."""
 
     job: JobFacts
     graph: Graph
@@ -60,7 +60,7 @@ class _Walk:
         self.lanes = {rank.position: _Lane(rank, self.job) for rank in self.graph.ranks}
 
     def run(self) -> None:
-        """From the latest end of the run to a first step mark."""
+        """Walk from the latest end of the run back to a first step mark."""
         lane, op = max(((lane, *lane.last()) for lane in self.lanes.values()), key=lambda item: item[2])[:2]
         self.at_ns = lane.last()[1]
         state: tuple[_Lane, int, bool] | None
@@ -75,13 +75,13 @@ class _Walk:
             self._emit(lane, lane.origin, CAUSE_CODE["host_launch"], NULL)
 
     def _emit(self, lane: _Lane, down_to_ns: int, cause: int, track: int) -> None:
-        """The time from `down_to_ns` (reference clock) to where the walk is belongs to this piece."""
+        """Book the time from `down_to_ns` (reference clock) to the walk's position on this piece."""
         if down_to_ns < self.at_ns:
             self.pieces.append((lane.position, down_to_ns, self.at_ns, cause, track))
             self.at_ns = down_to_ns
 
     def _operation(self, lane: _Lane, op: int, is_end: bool) -> tuple[_Lane, int, bool] | None:
-        """From the end (or only the start) of an operation to what bound its start."""
+        """Go from the end (or only the start) of an operation to what bound its start."""
         if is_end:
             late = lane.waited_for(op, self.lanes)
             if late is not None:
@@ -100,7 +100,7 @@ class _Walk:
         return self._host(lane, lane.section[op])
 
     def _host(self, lane: _Lane, section: int) -> tuple[_Lane, int, bool] | None:
-        """Down the host's time, past calls that did not block, to the operation that one did wait for."""
+        """Go down the host's time, past calls that did not block, to the operation that a blocking call waited for."""
         while section > 0:
             self._emit(lane, lane.begins[section], CAUSE_CODE["host_launch"], NULL)
             call, target = lane.calls[section - 1], lane.targets[section - 1]
@@ -115,7 +115,7 @@ class _Walk:
 
 
 class _Lane:
-    """One rank's graph as plain lists on the reference clock: the walk looks at one operation at a time."""
+    """One rank's graph as plain lists on the reference clock, as the walk reads one operation at a time."""
 
     def __init__(self, rank: RankGraph, job: JobFacts) -> None:
         ops, shift = rank.ops, rank.offset_ns
@@ -152,7 +152,7 @@ class _Lane:
         self.op_of = dict(zip(self.instance, range(len(comm)), strict=True))
 
     def last(self) -> tuple[int, int]:
-        """The operation that ends the run on this rank (-1: the host does) and when, reference clock."""
+        """The rank's last operation (-1: the host ends the run) and its end, reference clock."""
         ops = [i for i, launched in enumerate(self.launch) if launched < self.last_mark]
         op = max(ops, key=lambda i: self.end[i], default=-1)
         tail_ns = self.last_mark - self.end[op] if op >= 0 and self.has_host else 0
@@ -161,7 +161,7 @@ class _Lane:
         return op, self.end[op] + max(0, tail_ns)
 
     def waited_for(self, op: int, lanes: dict[int, _Lane]) -> tuple[_Lane, int, int] | None:
-        """The rank that came last to this communication, its operation, and when it had come; None: nobody waited."""
+        """The rank that came last to this communication, its operation, and its arrival; None where nobody waited."""
         late = self.late[op]
         if late < 0 or late == self.position or self.ready[op] <= self.start[op] or late not in lanes:
             return None
@@ -185,7 +185,7 @@ def _op_causes(rank: RankGraph) -> Array:
 
 
 def _explain_host(path: Table, graph: Graph) -> Table:
-    """Host time on the path is what the host was seen doing: loading, collecting, and on CPU ranks computing."""
+    """Host time on the path by host activity: loading, collecting, and on CPU ranks computing."""
     is_host = path["cause"] == CAUSE_CODE["host_launch"]
     tables = [path.take(np.flatnonzero(~is_host))]
     for rank in graph.ranks:

@@ -1,4 +1,4 @@
-"""Host time of a rank in a scenario: which parts of it are scaled by how much, and when each instant then comes."""
+"""Host time of a rank in a scenario: the factor of each part, and the resulting time of each instant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def by_level(spans: Intervals, factor: Array) -> Scaled:
 
 
 def on_top(scaled: Scaled, more: Scaled) -> Scaled:
-    """Both at once: time in a part of each is scaled by the product. The parts of the result are disjoint."""
+    """Both scalings: time in a part of each is scaled by the product. The resulting parts are disjoint."""
     parts: list[tuple[Intervals, float]] = []
     for spans, factor in (*scaled, *more):
         rest = intervals.union(*spans)
@@ -69,7 +69,7 @@ class HostTimeline:
         return self._passed(at_ns) - self._passed(self._begins)[section] if len(at_ns) else at_ns.astype(np.int64)
 
     def simulated(self, at_ns: Array, begun_ns: Array) -> Array:
-        """Instants of the recording as they come in the scenario; `begun_ns`: when each section began there."""
+        """Instants of the recording as times in the scenario; `begun_ns`: the start of each section there."""
         section = np.maximum(np.searchsorted(self._begins, at_ns, side="right") - 1, 0)
         return np.asarray(begun_ns[section] + self.offset(at_ns, section))
 

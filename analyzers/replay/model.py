@@ -28,7 +28,7 @@ Met = tuple[int, ...]  # instances that a node takes part in
 
 
 class Anchor(enum.IntEnum):
-    """Why the host blocked."""
+    """Reason why the host blocked."""
 
     SYNC = 0  # waits for a device operation
     LOADER = 1  # waits for a batch that workers prepare at their own rate
@@ -37,7 +37,7 @@ class Anchor(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Ops(Operations):
-    """Operations of one rank, and what each of them waits for."""
+    """Operations of one rank, with the dependencies of each."""
 
     dep: Array  # index of the operation on another stream it waited for, -1
     launch_lag_ns: Array  # least time from launch to start
@@ -50,7 +50,7 @@ class Ops(Operations):
 
 @dataclass(frozen=True)
 class Anchors:
-    """Record of where the host blocked, in order.
+    """Points at which the host blocked, in order.
 
     Host section k + 1 begins when anchor k returns, section 0 at the first step mark.
     """
@@ -83,8 +83,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Contracted:
-    """Record of what a scenario says of one rank's nodes: values per node, then per node once more, then per anchor;
-    ns.
+    """A scenario's effect on one rank's nodes: values per node, per node again, and per anchor; ns.
 
     The first part is for chains, the second for communications, the third for hosts that block.
     """
@@ -96,7 +95,7 @@ class Contracted:
 
 @dataclass(frozen=True)
 class Program:
-    """All nodes of all ranks in one order in which each follows what it waits for. Sequences have an element per node.
+    """All nodes of all ranks in an order in which each follows its dependencies. Sequences have one element per node.
 
     Nodes, streams and host sections are numbered through over all ranks, in their order.
     """
@@ -155,12 +154,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Record of what is different in a replay. Empty = the recorded run.
+    """Differences of a replay from the recorded run; empty for the recorded run.
 
     `dur_ns[p]`: new duration per operation of rank p; `transfer_ns[p]`: new transfer per operation of rank p (used
     where it communicates); `host_scale[p]`: (intervals, factor) pairs by which host time inside the intervals is
-    multiplied; `freed[p]`: anchors of rank p that return at once; `queue_ns[p]`: new gap per operation of rank p
-    after the one before it on its stream; `dissolved`: instances in which nobody waits for anybody.
+    multiplied; `freed[p]`: anchors of rank p that return at once; `queue_ns[p]`: new gap per operation of rank p after
+    the one before it on its stream; `dissolved`: instances in which no rank waits.
     """
 
     dur_ns: Mapping[int, Array] = field(default_factory=dict)

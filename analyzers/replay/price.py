@@ -1,7 +1,7 @@
-"""Prices: what changes gain, by replaying the recorded run under them; never a sum of gains.
+"""Prices of changes by replaying the recorded run under them; gains are never summed.
 
-Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that an error which
-both replays make cancels.
+Predictions are bias-cancelled: measured step * replay under the changes / unmodified replay, so that errors common to
+both replays cancel.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Pricer:
         return Recoverable(value, max(0.0, low), min(self.unprofiled.step_us, high))
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
-        """Gain (us) of the candidate's changes on top of `given`: not negative, nor above the candidate's ceiling."""
+        """Gain (us) of the candidate's changes on top of `given`: at least 0 and at most the candidate's ceiling."""
         gain = 0.0
         if candidate.changes:
             before = self.step_us(given) if given else self.measures.step_us
@@ -128,7 +128,7 @@ def pricer(graph: Graph, measures: Measures) -> Pricer:
 
 
 def _with_implied(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """The changes and what they imply, each once: host time taken away twice would be too much."""
+    """The changes and those that they imply, each once: host time removed twice would be too much."""
     implied = (Change(name) for change in changes for name in kind_of(change).implies)
     return tuple(dict.fromkeys((*changes, *implied)))
 
@@ -174,13 +174,13 @@ def _at_rates(changes: tuple[Change, ...], step_us: float, measures: Measures) -
 
 
 def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks whose work the changes bring to what it takes their peers, or to the mean of all."""
+    """Positions of ranks whose work the changes bring to their peers' time, or to the mean of all."""
     level = [change for change in changes if kind_of(change).levels_work]
     levelled = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
     return _as_peers(changes, graph, measures) | levelled
 
 
 def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks that do, under the changes, what their peers do and nothing else."""
+    """Positions of ranks that, under the changes, do only what their peers do."""
     told = [change for change in changes if change.target == "peers"]
     return frozenset(rank.position for change in told for rank, _ in chosen(change, graph, measures))

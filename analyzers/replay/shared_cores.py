@@ -1,9 +1,9 @@
-"""Oversubscription: CPU ranks of one host share its cores, so what two of them do at once takes each of them longer.
+"""Oversubscription: CPU ranks of one host share its cores, so concurrent work slows down.
 
-In a recording with a late rank the others wait for it, which takes no core; once nobody is late, all compute at the
-same time. So the replay counts how many threads were busy during each piece of work in the recording and how many are
-in the scenario, and lengthens the piece accordingly. Threads that compute count, and threads that move data (gloo
-copies and adds on the CPU); waiting, sleeping and reading storage do not.
+In a recording with a late rank the others wait for it, which takes no core; without lateness all compute at once. So
+the replay counts the threads busy during each piece of work in the recording and in the scenario, and lengthens the
+piece accordingly. Computing threads and those that move data (gloo copies and adds on the CPU) count; waiting, sleeping
+and reading storage do not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SharedHost:
     limits: Limits
 
     def factor(self, busy: Array) -> Array:
-        """Time that work takes with so many busy threads over the time that it takes alone."""
+        """Duration of work with so many busy threads relative to its duration alone."""
         beside = (np.clip(busy, 1, self.cores) - 1) / max(1, self.cores - 1)
         return np.asarray((1 + self.limits.all_cores_excess * beside) * np.maximum(1.0, busy / self.cores))
 
@@ -67,8 +67,8 @@ def simulate_on_shared_cores(
 ) -> Outcome:
     """Simulate the scenario, each piece of work scaled by the load of the cores in it over that in the baseline.
 
-    `levelled`: positions of ranks whose work takes in the scenario what it took their peers; it is scaled from the load
-    that the peers' work was recorded under.
+    `levelled`: positions of ranks whose work takes their peers' time in the scenario, scaled from the load during the
+    peers' work.
     """
     outcome = simulate(graph, scenario)
     recorded = {host: _Load(host, graph, baseline.scenario, baseline.outcome) for host in hosts}
@@ -94,8 +94,7 @@ def simulate_on_shared_cores(
 
 
 class _Load:
-    """Record of how many threads are busy on a host at each instant of a simulated run, and what that does to its
-    work."""
+    """Busy threads of a host at each instant of a simulated run, and the resulting slowdown."""
 
     def __init__(self, host: SharedHost, graph: Graph, scenario: Scenario, outcome: Outcome) -> None:
         self._work: dict[int, Intervals] = {}
@@ -128,18 +127,18 @@ class _Load:
         self._done = np.concatenate(([0.0], np.cumsum(speed[:-1] * np.diff(self._at)))) if len(order) else speed
 
     def of_work(self, index: int) -> Array:
-        """Time of each piece of a rank's work over the time that it takes alone, shape (pieces,)."""
+        """Slowdown of each piece of a rank's work against running alone, shape (pieces,)."""
         return self._factors(self._work[index])
 
     def of_all_work(self, indices: Sequence[int]) -> float:
-        """Time of all work of several ranks over the time that it takes alone."""
+        """Slowdown of all work of several ranks against running alone."""
         spans = [self._work[index] for index in indices]
         took = [np.maximum(end - start, 0) for start, end in spans]
         done = sum(float((length / self._factors(s)).sum()) for s, length in zip(spans, took, strict=True))
         return float(sum(length.sum() for length in took)) / done if done > 0 else 1.0
 
     def of_transfers(self, index: int) -> Array:
-        """Time of each transfer of a rank over the time that it takes alone, shape (operations,)."""
+        """Slowdown of each transfer of a rank against running alone, shape (operations,)."""
         return self._factors(self._transfers[index])
 
     def _factors(self, spans: Intervals) -> Array:
@@ -155,6 +154,6 @@ def _loading(facts: RankFacts) -> Intervals:
 
 
 def _cpu_share(facts: RankFacts) -> float:
-    """Share of the training thread's time in the loader that it was on a core; 0 where unknown, or workers load."""
+    """Share of the training thread's loader time on a core; 0 where unknown, or workers load."""
     costs = fetch_costs(facts, None)
     return 0.0 if costs is None or costs.source != "inline" else costs.cpu_share or 0.0

@@ -25,7 +25,7 @@ MAX_LEAD = 0.25  # of the span: with less in common the window is too short to c
 @dataclass(frozen=True)
 class Outcome:
     """A replayed run, per rank: its span (ns), the host time of each step mark (reference clock), and whether it counts
-    (a rank that nobody waits for does not).
+    (a rank that no other waits for does not).
     """
 
     spans_ns: tuple[int, ...]
@@ -44,8 +44,7 @@ class Outcome:
     def relative_to(self, baseline: Outcome) -> float:
         """Span over that of the same ranks in the baseline: spans of ranks differ where the window is short.
 
-        Counted from when the last rank's window begins: what the others wait for before that lies outside it, and no
-        change inside can shorten it.
+        Counted from the start of the last rank's window: earlier waits lie outside it, and no change can shorten them.
         """
         common = (
             self.lead_ns if max(self.lead_ns, default=0) < MAX_LEAD * baseline.span_ns else (0,) * len(self.lead_ns)
@@ -89,7 +88,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
 
 
 class _State:
-    """When everything happens, reference clock, ns. Lists run over all ranks, as the program numbers things."""
+    """End times of the simulation, reference clock, ns. Lists run over all ranks, numbered as in the program."""
 
     def __init__(self, graph: Graph) -> None:
         ranks = graph.ranks
@@ -109,7 +108,7 @@ class _State:
             self.stream_end[self._stream[at] : self._stream[at + 1]] = [begin] * count
 
     def sections(self, at: int) -> list[int]:
-        """When each section of a rank's host began."""
+        """Start of each section of a rank's host."""
         return self.host[self._section[at] : self._section[at + 1]]
 
     def nodes(self, at: int) -> array[int]:
@@ -117,7 +116,7 @@ class _State:
         return array("q", self.ends[self._node[at] : self._node[at + 1]])
 
     def streams(self, at: int) -> list[int]:
-        """When each stream of a rank ended."""
+        """End of each stream of a rank."""
         return self.stream_end[self._stream[at] : self._stream[at + 1]]
 
     def in_communication_ns(self, at: int, ends: array[int]) -> int:
@@ -129,19 +128,19 @@ class _State:
 
 
 def _ends(counts: Sequence[int]) -> list[int]:
-    """Places where each part of so many elements begins, and where the last one ends."""
+    """Offsets of consecutive parts with these numbers of elements, and the end of the last."""
     return [0, *np.cumsum(counts).tolist()] if counts else [0]
 
 
 def _program(graph: Graph, scenario: Scenario) -> Program:
-    """The graph's program with what the scenario changes of who waits for whom."""
+    """The graph's program with the scenario's dissolved instances."""
     program = graph.program
     if scenario.dissolved and program.is_broken:
         program = write_program(graph.ranks, graph.members, scenario.dissolved)
     kind, links = program.kind, program.links
     if scenario.dissolved:
         links = [tuple(i for i in met if i not in scenario.dissolved) for met in links]
-    if scenario.on_time:  # nobody waits for these ranks: they arrive, and it does not count
+    if scenario.on_time:  # no rank waits for these ranks: they arrive, and it does not count
         early = _of_ranks(graph, program, scenario.on_time)
         links = [
             () if is_early and node == Node.POST else met
@@ -153,13 +152,13 @@ def _program(graph: Graph, scenario: Scenario) -> Program:
 
 
 def _of_ranks(graph: Graph, program: Program, positions: Collection[int]) -> list[bool]:
-    """Flags of nodes that are of some ranks."""
+    """Mask of the nodes of some ranks."""
     chosen = np.array([rank.position in positions for rank in graph.ranks], bool)
     return list(chosen[program.rank].tolist())
 
 
 def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
-    """Kinds of the nodes, where some hosts wait for nothing."""
+    """Kinds of the nodes when some hosts wait for nothing."""
     begin = _ends([len(rank.anchors.kind) + 1 for rank in graph.ranks])
     freed = {begin[at] + i for at, rank in enumerate(graph.ranks) for i in scenario.freed.get(rank.position, ())}
     return [
@@ -226,6 +225,6 @@ def _run(program: Program, contracted: tuple[Sequence[int], ...], state: _State)
 
 
 def _marks(rank: RankGraph, scenario: Scenario, begun: Sequence[int]) -> tuple[int, ...]:
-    """When the host comes to each step mark."""
+    """Host time of each step mark."""
     places = zip(*HostTimeline(rank, scenario).locate(rank.marks_ns), strict=True)
     return tuple(begun[section] + offset for section, offset in places)

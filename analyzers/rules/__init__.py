@@ -1,1 +1,1 @@
-"""One file per finding identifier, ending in RULE; what several of them use is in `evidence/`."""
+"""One file per finding id, ending in RULE; code that several rules share is in `evidence/`."""

@@ -32,17 +32,18 @@ from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
+from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
 from ddprof.findings import Abstention, Alters, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
-_HIDDEN = "compute can hide them only where it does not need their data at once"
+_HIDDEN = "compute can hide a transfer only if it does not need the data at once"
 _WAITED_FOR = "compute needs their data at once, so only a faster link helps"
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Exposed volume."""
+    """Find exposed transfers bound by their volume."""
     yield from could_go(measures, RULE.id, is_volume=True)
     yield from doubtful(measures, RULE.id, "bandwidth")
     moved_by, faster = of_job(measures)
@@ -50,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         traffic = exposure.traffic
         yield Candidate(
             id=RULE.id,
-            summary=f"{_volume(traffic.total_bytes)}{traffic.op} per step saturates the link",
+            summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
@@ -65,17 +66,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(*faster, _fix(traffic.role, execution_of(measures.job).compression_hook)),
-            band=0.25,
         )
 
 
 def _fix(role: str, hook: str) -> Fix:
-    """Fix for what halves the transfers of a role; `hook`: of gradient compression, "" where that does not pay."""
+    """The fix that halves the transfers of a role; `hook`: gradient compression hook, "" where it does not pay."""
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),
-            suggested="keep these groups inside NVLink; check the NCCL transport, and the bandwidth it reaches",
-            why=f"their purpose was not recorded; {_HIDDEN}" if role.startswith(_UNKNOWN) else _WAITED_FOR,
+            suggested="keep these groups inside NVLink; check the NCCL transport and its bandwidth",
+            why=f"the purpose of these groups was not recorded; {_HIDDEN}"
+            if role.startswith(_UNKNOWN)
+            else _WAITED_FOR,
             source="ml-engineering",
         )
     if not hook:
@@ -83,7 +85,7 @@ def _fix(role: str, hook: str) -> Fix:
             setting="how often gradients are reduced",
             suggested="once for two batches, whose gradients are accumulated",
             patch="with model.no_sync():  # the first of every two batches\n    loss(first).backward()",
-            why="half the bytes per batch; in 16 bit they would take longer, because cores cast and add them",
+            why="half the bytes per batch; 16-bit gradients would take longer, as cores cast and add them",
             source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
             alters=Alters.UPDATES,
         )
@@ -99,11 +101,11 @@ def _fix(role: str, hook: str) -> Fix:
 
 
 def _volume(size_bytes: float) -> str:
-    return f"{format_bytes(size_bytes)} of " if size_bytes else "the volume of "
+    return f" ({format_bytes(size_bytes)} per step)" if size_bytes else ""
 
 
 def _link_of(role: str) -> str:
     return f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups"
 
 
-RULE = Rule("comm.bandwidth_bound", "Traffic saturates the link", detect, bound="communication", reads_traffic=True)
+RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic saturates the link", detect, bound="communication", reads_traffic=True)

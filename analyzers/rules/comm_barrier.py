@@ -30,6 +30,7 @@ from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us, meeti
 from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.redundant.lines import meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
+from ddprof.finding_ids import COMM_BARRIER
 from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -39,7 +40,7 @@ MANY_CALLS = 5  # in each of the steps that have any: who saves or evaluates mee
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Time of the ranks in meetings of their script, outside compute."""
+    """Find time that ranks spend in barriers and object collectives of their script, outside compute."""
     job = measures.job
     held_us = np.array([held_in_meetings_us(facts) for facts in job.ranks])
     yield from calls_outside(measures, RULE.id, True, _fix)
@@ -63,7 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{words} calls per step hold the ranks for {format_us(lost_us)} "
+                f"{words} calls per step block the ranks for {format_us(lost_us)} "
                 f"({format_share(lost_us / measures.step_us)} of the step)"
             ),
             *_longest(measures, worst),
@@ -74,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _is_usual(facts: RankFacts) -> bool:
-    """True where most steps have a meeting, or those of several steps are too many to go with something else."""
+    """True where most steps have such a call, or it occurs too often in several steps to be a side effect."""
     lo, hi = facts.steps.bounds
     meets = intervals.overlap(meeting_spans(facts), lo, hi) > 0
     many = meets.sum() > 1 and sum(_calls(facts).values()) >= MANY_CALLS * meets.sum()
@@ -82,7 +83,7 @@ def _is_usual(facts: RankFacts) -> bool:
 
 
 def _calls(facts: RankFacts) -> Counter[str]:
-    """Times that each function was called inside the steps, most often first."""
+    """Calls of each function inside the steps, the most frequent first."""
     if not len(facts.steps):
         return Counter()
     first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
@@ -118,8 +119,8 @@ def _fix(calls: set[str]) -> Fix:
             setting="barriers in the training loop",
             current=", ".join(sorted(calls)),
             suggested="none",
-            patch="# dist.barrier()  # the gradients' all-reduce orders the ranks already",
-            why="every rank stops until the last one has come, although no data is exchanged",
+            patch="# dist.barrier()  # the gradients' all-reduce synchronizes the ranks already",
+            why="every rank waits for the last one, although no data is exchanged",
             source="torch.distributed.barrier documentation",
             alters=Alters.ORDER,
         )
@@ -134,4 +135,4 @@ def _fix(calls: set[str]) -> Fix:
     )
 
 
-RULE = Rule("comm.barrier", "Barriers and collectives of Python objects", detect, bound="communication")
+RULE = Rule(COMM_BARRIER, "Barriers and collectives of Python objects", detect, bound="communication")

@@ -40,6 +40,7 @@ from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.redundant.lines import lines_that_call
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.finding_ids import COMM_LATENCY_BOUND
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
@@ -47,7 +48,7 @@ ZERO_BUCKET_ELEMENTS = 500_000_000  # DeepSpeed's default reduce_bucket_size
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Exposed, small, latency-dominated collectives, and small ones that could go."""
+    """Find exposed collectives dominated by latency, and small ones that are not needed."""
     yield from could_go(measures, RULE.id, is_volume=False)
     for exposure in of_reason(measures, "latency"):
         traffic, share = exposure.traffic, exposure.latency_share
@@ -74,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _small_units(measures: Measures) -> Iterator[Candidate]:
-    """Sharded parameters in more units than the model has blocks."""
+    """Candidates for parameters sharded into more units than the model has blocks."""
     found = of_reason(measures, "sharding")
     costs = unit_costs(measures) if found else None
     if costs is None or costs.latency is None or costs.merged == 1:
@@ -86,9 +87,9 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
     latency = f"{format_us(costs.latency.ns / 1e3)} of a call is latency ({format_share(costs.latency.share)})"
     sized = any(e.traffic.total_bytes for e in found)
     why = (
-        "all messages have one size, if the link is a fast one"
+        "assuming a fast link, as all messages have one size"
         if sized
-        else "no sizes were recorded: the shortest call"
+        else "the shortest call, as no sizes were recorded"
     )
     guess = "" if measured else f" at most ({why})"
     yield Candidate(
@@ -131,8 +132,8 @@ def _fix(measures: Measures) -> Fix:
     buckets = _zero_buckets(measures) if measures.settings.deepspeed.zero_stage else _ddp_buckets(measures)
     if is_new(buckets):
         return buckets
-    why = f"{buckets.setting} is {buckets.suggested} already, so these calls are not of buckets"
-    return _joined("collectives beside the buckets", why)
+    why = f"{buckets.setting} is {buckets.suggested} already, so these calls are not buckets"
+    return _joined("collectives outside the buckets", why)
 
 
 def _joined(setting: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
@@ -175,5 +176,5 @@ def _each(traffic: Traffic) -> str:
 
 
 RULE = Rule(
-    "comm.latency_bound", "Many small collectives are latency-bound", detect, bound="communication", reads_traffic=True
+    COMM_LATENCY_BOUND, "Many small collectives are latency-bound", detect, bound="communication", reads_traffic=True
 )

@@ -29,6 +29,7 @@ from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.finding_ids import COMM_NO_OVERLAP
 from ddprof.findings import Abstention, Applies, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
@@ -39,7 +40,7 @@ _BACKWARD_2 = "for unit, before in zip(blocks[1:], blocks):\n    unit.set_module
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Exposed gradient traffic without overlap."""
+    """Find exposed gradient traffic that compute could hide."""
     yield from doubtful(measures, RULE.id, "no_overlap")
     for exposure in of_reason(measures, "no_overlap"):
         traffic = exposure.traffic
@@ -61,13 +62,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_fix(measures, suggested),),
-            band=0.25,
         )
     yield from _late_gathers(measures)
 
 
 def _late_gathers(measures: Measures) -> Iterator[Candidate]:
-    """Gathers of sharded units that begin when the compute that could hide them is over."""
+    """Candidates for gathers of sharded units that begin after the compute that could hide them."""
     found = of_reason(measures, "sharding")
     costs = unit_costs(measures) if found else None
     if costs is None or not costs.lacks_prefetch:
@@ -87,18 +87,17 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
         evidence=(
             Evidence(
                 f"{format_us(sum(e.traffic.exposed_us for e in found))} of gathers and reductions per step is exposed: "
-                f"in {passes}, {_held(costs)}; compute that would have hidden {format_us(costs.prefetchable_us)} of "
-                "the gathers is over by then, and reductions hold up the gathers behind them"
+                f"in {passes}, {_held(costs)}; compute that could have hidden {format_us(costs.prefetchable_us)} of "
+                "the gathers has ended by then, and reductions delay the gathers behind them"
             ),
             *exposed_transfer(measures, found[0].traffic),
         ),
         fixes=_earlier(measures, costs, fix),
-        band=0.25,
     )
 
 
 def _earlier(measures: Measures, costs: UnitCosts, ahead: Fix) -> tuple[Fix, ...]:
-    """Gathers that begin earlier; where they can, half as many of them, which the finding's price is not of."""
+    """Fixes that start gathers earlier and, where possible, the fix that halves their number (not in the price)."""
     fewer = keep_gathered(measures)
     host = () if costs.host_is_ahead and is_new(ahead) else (_let_ahead(),)
     has_fewer = costs.gathers_again and has_room(measures) and is_new(fewer)
@@ -107,13 +106,13 @@ def _earlier(measures: Measures, costs: UnitCosts, ahead: Fix) -> tuple[Fix, ...
 
 def _held(costs: UnitCosts) -> str:
     if costs.host_is_ahead:
-        return "the host launches the gathers early enough, but the device holds them until the unit before is computed"
-    return "the host launches each gather only when the device has computed the unit before"
+        return "the host launches gathers early enough, but the device runs them only after the previous unit"
+    return "the host launches each gather only after the device has computed the previous unit"
 
 
 def _let_ahead() -> Fix:
     return Fix(
-        setting="what keeps the host from being ahead",
+        setting="calls that keep the host from running ahead",
         suggested="no .item(), no copy to the host and no synchronisation inside the passes; compiled blocks",
         why="FSDP launches a gather when the host reaches its unit, so a host that runs ahead prefetches",
         source="torch.distributed.fsdp documentation",
@@ -134,7 +133,7 @@ def _fix(measures: Measures, suggested: str) -> Fix:
         return buckets
     return Fix(
         setting="when gradients are reduced",
-        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
         patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
         why=f"buckets hold {suggested} MiB already, so their size does not delay the reduction",
         source="PyTorch DDP (VLDB'20)",
@@ -160,13 +159,13 @@ def gather_ahead(measures: Measures, forward: bool, backward: bool) -> Fix:
         suggested=BACKWARD_PRE if fsdp.version == 1 and backward and not forward else "gather each unit one unit ahead",
         applies=applies,
         patch=patch,
-        why="the next unit's parameters travel while this one computes; memory for one more gathered unit",
+        why="the next unit is gathered while this one computes; needs memory for one more gathered unit",
         source="torch.distributed.fsdp documentation",
     )
 
 
 RULE = Rule(
-    "comm.no_overlap",
+    COMM_NO_OVERLAP,
     "Communication starts too late to be hidden",
     detect,
     bound="communication",

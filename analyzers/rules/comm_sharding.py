@@ -21,6 +21,7 @@ from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
 from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.finding_ids import COMM_SHARDING
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
@@ -28,7 +29,7 @@ HALF = 0.5  # of the exposed traffic, where the passes are not known or gather o
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Exposed sharding traffic."""
+    """Find exposed sharding traffic."""
     yield from doubtful(measures, RULE.id, "sharding")
     found = of_reason(measures, "sharding")
     if not found:
@@ -72,7 +73,7 @@ def _gathers_again(costs: UnitCosts | None) -> bool:
 
 
 def _less_sharding(costs: UnitCosts | None) -> Change:
-    """The change that is priced: that of the first fix."""
+    """The change of the first fix, which is priced."""
     return (
         Change("keep_parameters", target=ROLE) if _gathers_again(costs) else Change("scale_transfer", (), (HALF,), ROLE)
     )
@@ -90,4 +91,4 @@ def _fixes(measures: Measures, costs: UnitCosts | None) -> tuple[Fix, ...]:
     return (kept, hybrid) if costs is None or costs.gathers_again else (hybrid,)
 
 
-RULE = Rule("comm.sharding", "Sharding traffic is exposed", detect, bound="communication", reads_traffic=True)
+RULE = Rule(COMM_SHARDING, "Sharding traffic is exposed", detect, bound="communication", reads_traffic=True)

@@ -27,12 +27,13 @@ from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
 from ddprof.analyzers.job.traffic.stage_links import SlowLinks, stage_links
 from ddprof.analyzers.rules.evidence.examples import slowest_message, slowest_transfer
 from ddprof.analyzers.rules.evidence.transport import of_ranks
+from ddprof.finding_ids import COMM_SLOW_LINK
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Groups with slow transfers, and the ranks they have in common; pairs of ranks with slow messages."""
+    """Find groups with slow transfers and their common ranks, and pairs of ranks with slow messages."""
     job = measures.job
     timed = not execution_of(job).messages_last_until_waited_for
     compared, links = stage_links(job) if timed else (0, None)
@@ -51,12 +52,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGroups]) -> Candidate:
-    """Finding on what is slow on the link of some ranks: one finding, for they have one link whatever groups it
-    serves."""
+    """One finding on the link of some ranks for all the groups that it serves."""
     most = kinds[0]
     return Candidate(
         id=RULE.id,
-        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f}x as long as those of their peers",
+        summary=f"transfers of {format_ranks(numbers)} take {most.ratio:.1f}x as long as their peers'",
         ranks=numbers,
         lost_us=sum(slow.excess_us for slow in kinds),
         changes=tuple(
@@ -76,12 +76,11 @@ def _of_groups(measures: Measures, numbers: tuple[int, ...], kinds: list[SlowGro
             *slowest_transfer(measures, most.groups, numbers[0]),
         ),
         fixes=(_look("link of " + format_ranks(numbers), "the same messages are fast in every group without them"),),
-        band=0.2,
     )
 
 
 def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
-    """Pairs of ranks whose messages take longer than those of other pairs."""
+    """Finding on pairs of ranks whose messages take longer than those of other pairs."""
     numbers = measures.ranks(list(links.culprits))
     pairs = [measures.ranks(list(pair)) for pair in links.pairs]
     words = ", ".join(f"{a} and {b}" for a, b in pairs)
@@ -95,14 +94,13 @@ def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
         evidence=(
             Evidence(
                 f"between ranks {words}: {format_us(links.slow_us)} per message against {format_us(links.peer_us)}, "
-                "once both ranks are there",
+                "after both ranks have arrived",
                 numbers[0],
             ),
             *of_ranks(measures, numbers),
             *slowest_message(measures, links.pairs),
         ),
         fixes=(_look(f"link between ranks {words}", "equal messages are fast between all other pairs of ranks"),),
-        band=0.2,
     )
 
 
@@ -117,8 +115,8 @@ def _look(setting: str, why: str) -> Fix:
 
 
 def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
-    """Ranks that are in slow groups and in no fast group of the same role; where that leaves whole groups, the ranks of
-    a host that these share.
+    """Ranks that are in slow groups and in no fast group of the same role; if these are whole groups, the ranks of a
+    host that the groups share.
     """
     job = measures.job
     numbers = sorted(slow.members - slow.fast_members)
@@ -136,7 +134,7 @@ def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups])
 
 
 RULE = Rule(
-    "comm.slow_link",
+    COMM_SLOW_LINK,
     "A link is slower than its peers",
     detect,
     bound="communication",

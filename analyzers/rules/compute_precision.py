@@ -19,6 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
 from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.finding_ids import COMPUTE_PRECISION
 from ddprof.findings import Alters, Applies, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device
 from ddprof.units import format_share, format_us
@@ -27,7 +28,7 @@ MIN_SHARE = 0.05  # of the step, in single precision matrix kernels
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Single precision matrix time."""
+    """Find single-precision matrix kernels that take a clear part of the step."""
     fp32 = float(np.median(measures.fp32_gemm_us))
     if fp32 < MIN_SHARE * measures.step_us:
         return
@@ -58,12 +59,11 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 alters=Alters.PRECISION,
             ),
         ),
-        band=0.5,
     )
 
 
 def _remedy(device: Device) -> tuple[str, str, Applies]:
-    """Remedy: what this device can do: TF32 and bf16 need Ampere; Volta and Turing multiply in fp16 only."""
+    """The lower precision that this device supports: TF32 and bf16 from Ampere on, fp16 alone on Volta and Turing."""
     if device.kind == "cuda" and device.compute_capability is not None and device.compute_capability < (8, 0):
         patch = 'with torch.autocast("cuda", dtype=torch.float16): ...  # backward through torch.amp.GradScaler'
         return "fp16 autocast with loss scaling", patch, ()
@@ -74,4 +74,4 @@ def _remedy(device: Device) -> tuple[str, str, Applies]:
     return "bf16 autocast", autocast, (("autocast", "bf16"),)
 
 
-RULE = Rule("compute.precision", "Matrix products run in fp32", detect, bound="compute")
+RULE = Rule(COMPUTE_PRECISION, "Matrix products run in fp32", detect, bound="compute")

@@ -19,6 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
 from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.finding_ids import COMPUTE_UNFUSED_OPTIMIZER
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
@@ -27,7 +28,7 @@ MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Many optimizer kernels."""
+    """Find optimizers that run as many tiny kernels."""
     kernels = float(np.median(measures.optimizer_kernels))
     time_us = float(np.median(measures.optimizer_us))
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
@@ -54,8 +55,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 source="torch.optim documentation",
             ),
         ),
-        band=0.3,
     )
 
 
-RULE = Rule("compute.unfused_optimizer", "The optimizer is not fused", detect, bound="compute")
+RULE = Rule(COMPUTE_UNFUSED_OPTIMIZER, "The optimizer is not fused", detect, bound="compute")

@@ -22,6 +22,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_span
+from ddprof.finding_ids import HOST_ALLOCATOR
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
@@ -55,7 +56,7 @@ FREED_SHARE = 0.5  # of the allocations; a public run without a cache: 0.93
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Allocator calls inside steps."""
+    """Find allocator calls inside steps."""
     spent = measures.host_spans_us["allocator"]
     counts = ((rank, f.sidecar.allocator) for rank, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True))
     retried = {rank: allocator.retries for rank, allocator in counts if allocator.retries}
@@ -87,7 +88,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _fix(measures: Measures, position: int) -> Fix:
-    """Fix for what helps depends on whether PyTorch keeps memory that it has freed."""
+    """The fix, which depends on whether PyTorch's allocator keeps freed memory."""
     if not present_in(measures.job).is_pytorch:
         return PLAIN_FIX
     facts = measures.job.ranks[position]
@@ -100,16 +101,16 @@ def _fix(measures: Measures, position: int) -> Fix:
 
 def _retry_evidence(retried: Mapping[int, int]) -> list[Evidence]:
     worst = sorted(retried, key=lambda rank: -retried[rank])[:4]
-    text = "the allocator freed its whole cache and tried again {} times in this run"
+    text = "the allocator emptied its cache and retried {} times in this run"
     return [Evidence(text.format(retried[rank]), rank) for rank in worst]
 
 
 def _retrying(retried: Mapping[int, int]) -> Candidate:
-    """Retries outside the traced steps: each synchronises the device and empties the cache, which has to grow again."""
+    """Candidate for retries outside the traced steps, each of which synchronises the device and empties the cache."""
     return Candidate(
         id=RULE.id,
-        summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache and tried "
-        f"again, up to {max(retried.values())} times in the run",
+        summary=f"memory is so short that the allocator of {format_ranks(tuple(retried))} emptied its cache "
+        f"and retried, up to {max(retried.values())} times in the run",
         ranks=tuple(sorted(retried)),
         lost_us=0.0,
         changes=(),
@@ -120,4 +121,4 @@ def _retrying(retried: Mapping[int, int]) -> Candidate:
     )
 
 
-RULE = Rule("host.allocator", "Memory is allocated inside steps", detect, bound="host")
+RULE = Rule(HOST_ALLOCATOR, "Memory is allocated inside steps", detect, bound="host")

@@ -27,24 +27,25 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
+from ddprof.finding_ids import HOST_CHECKPOINT
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
 LEAST_US = 1.0  # per step: less is the rounding of a difference
-ONE_STEP = "the one recorded step saves state: how often the job does, and what a step takes without it, is not known"
+ONE_STEP = "the only recorded step saves state, so the frequency of saves and the usual step are unknown"
 FIX = Fix(
     setting="checkpointing",
     current="synchronous",
     suggested="asynchronous, sharded, less often",
     patch="torch.distributed.checkpoint.async_save(state_dict, checkpoint_id=path)",
-    why="the copy to host memory is short; serialising and writing can run beside the next steps",
+    why="the copy to host memory is short; serialising and writing can overlap the next steps",
     source="torch.distributed.checkpoint.async_save documentation",
 )
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Saves inside steps."""
+    """Find saves inside steps, or by samples over the whole run."""
     spent = measures.host_spans_us["checkpoint"] - measures.evaluating_us  # host.evaluation
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
     if spent.max(initial=0.0) < LEAST_US:
@@ -81,7 +82,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _doing(line: str | None) -> str:
-    """Words on what stops the ranks, with its line where frames say it."""
+    """The activity that stops the ranks, with its script line where frames show it."""
     if line is None:
         return "saving state"
     return f"{'evaluating' if EVALUATES.search(line) else 'saving or logging'} in {line}"
@@ -90,7 +91,7 @@ def _doing(line: str | None) -> str:
 def _evaluation(line: str) -> Fix:
     return Fix(
         setting=line,
-        suggested="evaluate on all ranks at once (sharded), less often, or in a job of its own",
+        suggested="evaluate on all ranks at once (sharded), less often, or in a separate job",
         patch="sampler = DistributedSampler(validation, shuffle=False)  # each rank its part; then all_reduce the sums",
         why="ranks that do not evaluate wait for those that do in the next collective",
         source="torch.utils.data.distributed.DistributedSampler documentation",
@@ -98,7 +99,7 @@ def _evaluation(line: str) -> Fix:
 
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
-    """No save fell into the traced steps, but the run as a whole has them."""
+    """Candidate for saves that all fell outside the traced steps."""
     rank = measures.job.rank_ids[outside.position]
     summary = (
         f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
@@ -109,14 +110,15 @@ def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
 
 
 def _called_by(measures: Measures, position: int) -> str:
-    """The line of the script that saves, where samples of the whole run say it."""
+    """The script line that saves, where samples of the whole run show it."""
     seen = seen_saving(measures.job.ranks[position])
     return "" if seen is None else f", in {seen.line}"
 
 
 def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
-    """Candidates: what one rank alone was seen to do again and again over the whole run: saving and logging by name,
-    which the traced steps do not show, and evaluating by name or by the model that it calls beside its steps."""
+    """Candidates for one rank that alone saves, logs or evaluates again and again over the whole run: recognised by
+    name, or by the model called outside its steps.
+    """
     saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
     timed = any(facts.sidecar.evaluations for facts in measures.job.ranks)
     evaluating = None if timed else _alone([seen_evaluating(facts) for facts in measures.job.ranks])
@@ -141,7 +143,7 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
 
 
 def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
-    """The position of the rank that was seen so, and its peers were not; None where no one rank was."""
+    """Position and samples of the only rank seen so; None for any other number of ranks."""
     share = np.array([0.0 if seen is None else seen.share for seen in found])
     worst = int(np.argmax(share))
     seen, others = found[worst], np.delete(share, worst)
@@ -150,4 +152,4 @@ def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
     return (worst, seen) if share[worst] >= TIMES_PEERS * others.max() else None
 
 
-RULE = Rule("host.checkpoint", "Saving state blocks the job", detect, bound="host", tells_line=True)
+RULE = Rule(HOST_CHECKPOINT, "Saving state blocks the job", detect, bound="host", tells_line=True)

@@ -24,6 +24,7 @@ from ddprof.analyzers.job.script.occupying import line_that_evaluates
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
 from ddprof.analyzers.rules.evidence.spans import run_evidence
+from ddprof.finding_ids import HOST_EVALUATION
 from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -32,7 +33,7 @@ FEWEST_TIMES = 2  # over the run: one evaluation says nothing of how often more 
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Time with a model in evaluation mode."""
+    """Find time with a model in evaluation mode."""
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.evaluations)
     traced_us = measures.evaluating_us
     if outside is not None and outside.count >= FEWEST_TIMES:
@@ -74,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _alone(line: str) -> Fix:
     return Fix(
         setting=line or "evaluation",
-        suggested="evaluate on all ranks at once (sharded), less often, or in a job of its own",
+        suggested="evaluate on all ranks at once (sharded), less often, or in a separate job",
         patch="sampler = DistributedSampler(validation, shuffle=False)  # each rank its part; then all_reduce the sums",
         why="ranks that do not evaluate wait for those that do in the next collective",
         source="torch.utils.data.distributed.DistributedSampler documentation",
@@ -84,11 +85,11 @@ def _alone(line: str) -> Fix:
 def _less(line: str) -> Fix:
     return Fix(
         setting=line or "evaluation",
-        suggested="less often, on fewer batches, under torch.inference_mode(), or in a job of its own",
+        suggested="less often, on fewer batches, under torch.inference_mode(), or in a separate job",
         patch="if step % N == 0:\n    with torch.inference_mode(): ...",
         why="nothing is trained meanwhile",
         source="torch.autograd.grad_mode.inference_mode documentation",
     )
 
 
-RULE = Rule("host.evaluation", "Evaluation takes a part of the training", detect, bound="host")
+RULE = Rule(HOST_EVALUATION, "Evaluation takes a part of the training", detect, bound="host")

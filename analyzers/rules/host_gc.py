@@ -26,6 +26,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_evidence
+from ddprof.finding_ids import HOST_GC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -55,7 +56,7 @@ FEWEST_TIMES = 2  # over the run: one collection says nothing of how often more 
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Collections inside steps."""
+    """Find collections inside steps, or over the whole run."""
     pauses = measures.host_spans_us["gc"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     line = _called_at(measures)
@@ -80,7 +81,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", numbers, target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(float(pauses[worst]))} per step", measures.job.rank_ids[worst]),
+            Evidence(f"collections take {format_us(float(pauses[worst]))} per step", measures.job.rank_ids[worst]),
             *seen.evidence,
             *largest_span(measures, worst, "gc"),
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
@@ -91,12 +92,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _is_chance(measures: Measures, outside: Pauses, line: str) -> bool:
-    """True where one rank alone may have collected because the interpreter happened to start so many there."""
+    """True where collections of the interpreter may have hit one rank alone by chance."""
     return not line and chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
 
 
 def _called_at(measures: Measures) -> str:
-    """The line of the script that calls most of what the collections take; "" where the interpreter starts them."""
+    """The script line that calls most of the collections, by time; "" where the interpreter starts them."""
     pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
     lines = Counter[str]()
     for pause in pauses:
@@ -105,7 +106,7 @@ def _called_at(measures: Measures) -> str:
 
 
 def _fix(measures: Measures, line: str) -> Fix:
-    """The fix of collections that the interpreter starts, or of those that the script calls."""
+    """The fix for collections started by the interpreter, or called by the script."""
     if line:
         return replace(CALLED, setting=f"gc.collect() in {line}", current="called by the script")
     pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
@@ -117,7 +118,7 @@ def _in_line(line: str) -> str:
 
 
 def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
-    """No collection fell into the traced steps, but the run as a whole has them."""
+    """Candidate for collections that all fell outside the traced steps."""
     summary = (
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
         f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(line)}"
@@ -126,4 +127,4 @@ def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
     return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures, line), is_chance)
 
 
-RULE = Rule("host.gc", "Garbage collection pauses ranks", detect, bound="host", tells_line=True)
+RULE = Rule(HOST_GC, "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

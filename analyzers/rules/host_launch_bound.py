@@ -26,6 +26,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.finding_ids import HOST_LAUNCH_BOUND
 from ddprof.findings import WARNING_SHARE, Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
@@ -40,7 +41,7 @@ SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Idle for want of launches, on the typical rank."""
+    """Find idle time in short gaps for want of launches, on the typical rank."""
     job = measures.job
     if not execution_of(job).runs_ahead:
         yield Abstention(RULE.id, "a CPU run has no launch queue")
@@ -70,30 +71,32 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(typical)} per step ({format_share(typical / measures.step_us)}) on the typical rank"),
             Evidence(
-                f"{kernels:.0f} kernels per step of {format_us(mean_us)} on average; half of the launches come "
-                f"{format_us(interval_us)} or more after the one before"
+                f"the device waits {format_us(typical)} per step ({format_share(typical / measures.step_us)}) "
+                "on the typical rank"
+            ),
+            Evidence(
+                f"{kernels:.0f} kernels per step take {format_us(mean_us)} each on average; the median launch comes "
+                f"{format_us(interval_us)} after the one before"
             ),
             *longest_idle(measures, worst, "launching"),
         ),
         fixes=tuple(_fixes(present_in(job))),
         ceiling_us=float(held.max()),
-        band=0.25,
         is_bound=True,
     )
 
 
 def _recording_us(measures: Measures) -> float:
-    """Time that recording operators with an old profiler costs the host of the typical rank, us per step."""
+    """Time that an old profiler takes to record operators on the typical rank's host, us per step."""
     old = [OLD_CATEGORY in facts.top.get("categories", {}) for facts in measures.job.ranks]
     recorded = [facts.counts.get("operators_per_step", 0) for facts in measures.job.ranks]
     return RECORDING_US * averages.typical(np.where(old, recorded, 0.0))
 
 
 def _pace_the_step(measures: Measures) -> bool:
-    """True where all hosts alike are busy nearly all the time: then the others' waits for whichever launches last are
-    for launches as well, though few devices stand idle themselves.
+    """True where all hosts are busy nearly all the time: waits for the last to launch are then launch time too,
+    although few devices idle themselves.
     """
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
@@ -101,7 +104,7 @@ def _pace_the_step(measures: Measures) -> bool:
 
 
 def _fixes(practice: Practice) -> Iterator[Fix]:
-    """Fewer or cheaper launches, by what the job does already."""
+    """Fixes that make launches fewer or cheaper, without those the job already uses."""
     if not practice.is_pytorch:
         yield Fix("launches", "fewer, larger kernels; a loop of equal launches captured as one graph", WHY, SOURCE)
     elif not practice.has_cuda_graphs:
@@ -137,4 +140,4 @@ def _compile(current: str, suggested: str, effect: str) -> Fix:
     return Fix("torch.compile", suggested, WHY, SOURCE, current, patch, applies=applies)
 
 
-RULE = Rule("host.launch_bound", "The host launches too slowly", detect, bound="host", upper_bound=True)
+RULE = Rule(HOST_LAUNCH_BOUND, "The host launches too slowly", detect, bound="host", upper_bound=True)

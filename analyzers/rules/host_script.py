@@ -40,6 +40,7 @@ from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
+from ddprof.finding_ids import HOST_SCRIPT
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.intervals import overlap
 from ddprof.tables import NULL, Array
@@ -53,7 +54,7 @@ WITHOUT_FRAMES = "recorded without Python stacks: the script's own lines are unk
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Idle time in Python of the script that the typical rank runs, and in its communication hooks."""
+    """Find idle time in script Python of the typical rank, and in its communication hooks."""
     job = measures.job
     hooked = slow_hook(measures, RULE.id, MIN_SHARE)
     if hooked is not None:
@@ -71,7 +72,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _in_windows(measures: Measures) -> Iterator[Candidate]:
-    """Candidates: what the traced steps hold."""
+    """Candidates from the traced steps."""
     job = measures.job
     others, every_us = _who_run_it(measures)
     if not len(others):
@@ -138,13 +139,13 @@ def _who_run_it(measures: Measures) -> tuple[Array, Array]:
 
 
 def _best_seen(measures: Measures, positions: Array) -> int:
-    """The position of the rank that tells most of the lines."""
+    """The position of the rank whose recording shows most of the lines."""
     seen = np.array([sampled_beside(facts) for facts in measures.job.ranks])[positions]
     return int(positions[np.argmax(seen if seen.any() else measures.script_us[positions])])
 
 
 def _runs_us(measures: Measures) -> Array:
-    """Time that each rank is in such lines per step, whether or not its device waits; us, shape (ranks,)."""
+    """Time of each rank in such lines per step, idle device or not; us, shape (ranks,)."""
     spent = zip(measures.script, measures.job.ranks, strict=True)
     return np.array(
         [
@@ -155,27 +156,27 @@ def _runs_us(measures: Measures) -> Array:
 
 
 def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
-    """True where a line was traced, or sampled often enough; inside a pass on all ranks together, which run one
-    script."""
+    """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks."""
     seen = times_seen(ranks[worst], line.stacks)
     return seen is None or max(seen, times_called(ranks, line.file, line.function)) >= MIN_SAMPLES
 
 
 def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:
-    """Evidence of what the lines of a sampled run were counted from."""
+    """Evidence on the number of samples behind the lines."""
     if is_sampled(facts) and sampled_beside(facts):
         yield Evidence(f"lines from {sampled_beside(facts)} samples between the phases over the whole run", rank)
 
 
 def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:
-    """Time that the device waits for a line per step."""
+    """Device idle time due to a line, per step."""
     each_us = line.time_ns / 1e3 / steps
     return f"{line.words}: {format_us(each_us)} per step ({format_share(each_us / step_us)})"
 
 
 def _waited_for_us(measures: Measures, all_run_us: Array) -> float:
-    """Time that ranks wait, per step and mean over them, for one that its script held: the part of what held the host
-    that all ranks run (us, shape (ranks,)). Not for a rank that runs what its peers do not."""
+    """Waiting per step, mean over ranks, for a rank delayed by script Python that all ranks run (us, shape (ranks,));
+    not for a rank that runs what its peers do not.
+    """
     blame = measures.job.blame
     reasons = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     share = np.divide(all_run_us, reasons, out=np.zeros(len(reasons)), where=reasons > 0)
@@ -186,7 +187,7 @@ def _waited_for_us(measures: Measures, all_run_us: Array) -> float:
 
 
 def _left(kinds: LineKinds, told: list[ScriptLine], kind: list[LineKind]) -> float:
-    """Share of the time of the lines that is left once they do it as their fixes say."""
+    """Share of the lines' time that remains after their fixes."""
     total = sum(line.time_ns for line in told)
     kept = sum(
         line.time_ns * kinds.left(what, line.stacks, line.time_ns) for line, what in zip(told, kind, strict=True)
@@ -195,7 +196,7 @@ def _left(kinds: LineKinds, told: list[ScriptLine], kind: list[LineKind]) -> flo
 
 
 def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
-    """Fix: to do about one line."""
+    """The fix for one line."""
     return Fix(
         setting=line.words,
         current=kind.name,
@@ -207,4 +208,4 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
     )
 
 
-RULE = Rule("host.script", "Python code of the script delays the device", detect, bound="host")
+RULE = Rule(HOST_SCRIPT, "Python code of the script delays the device", detect, bound="host")

@@ -30,6 +30,7 @@ from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
 from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.finding_ids import HOST_STALLED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array, Table
 from ddprof.units import format_name, format_ranks, format_share, format_us
@@ -41,7 +42,7 @@ MOST_NAME_CHARS = 60  # of a call in a sentence
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Stalls that starve devices, and threads that outnumber the cores."""
+    """Find stalls that starve devices, and more threads than cores."""
     yield from _more_threads_than_cores(measures)
     ranks = measures.job.ranks
     starved = measures.stalled_us
@@ -89,15 +90,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
         ),
         ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
-        band=0.25,
     )
 
 
 def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
-    """CPU ranks whose threads wait for cores that they take from one another.
+    """Candidates for CPU ranks whose threads compete for cores.
 
-    What the waits cost lies between nothing (the cores were never idle) and all of them (threads of an operator wait
-    for the last one of theirs): the price is the middle.
+    The cost of the waits lies between nothing (cores were never idle) and all of them (an operator waits for its last
+    thread); the price is the middle.
     """
     over = oversubscribed(measures.job.ranks)
     waited = traced_shares(measures.job.ranks).waited
@@ -138,7 +138,7 @@ def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
 
 
 def _in_steps(facts: RankFacts) -> Table:
-    """The stalls of a rank that lie in its steps."""
+    """Stalls of a rank inside its steps."""
     if not len(facts.steps):
         return facts.stalls.take(np.zeros(len(facts.stalls), bool))
     start = facts.stalls["start_ns"]
@@ -160,7 +160,7 @@ def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:
 
 def _range(counts: Array) -> str:
     low, high = (f"{count:.0f}" if count >= 2 else f"{count:.2g}" for count in (counts.min(), counts.max()))
-    return f"{low} times" if low == high else f"{low} to {high} times"
+    return f"{low} stalls" if low == high else f"{low} to {high} stalls"
 
 
 def _span(lengths_us: Array) -> str:
@@ -169,12 +169,13 @@ def _span(lengths_us: Array) -> str:
 
 
 def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_us: Array) -> Iterator[Evidence]:
-    """Time that the stalls of each rank are, which calls they fell into, and the longest one."""
+    """Evidence on each rank's stalls: their lengths, the calls they fell into, and the longest one."""
     most = stalling[np.argsort(-lengths_us[stalling], kind="stable")]
     share = measures.step_us or 1.0
+    on = f" on {len(stalling)} of {len(inside)} ranks" if len(inside) > 1 else ""
     yield Evidence(
-        f"total {_span(lengths_us[stalling])} per step on {len(stalling)} of {len(inside)} ranks; the device is idle "
-        f"meanwhile for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
+        f"stalls take {_span(lengths_us[stalling])} per step{on}; the device is idle "
+        f"during them for up to {format_share(float(measures.stalled_us.max()) / share)} of the step"
     )
     worst = int(most[0])
     facts, stalls = measures.job.ranks[worst], inside[worst]
@@ -201,4 +202,4 @@ def _name(facts: RankFacts, name: int) -> str:
     return "Python between calls" if name == NO_STRING else facts.strings[name]
 
 
-RULE = Rule("host.stalled", "The host stalls in calls that are normally instant", detect, bound="host", tells_line=True)
+RULE = Rule(HOST_STALLED, "The host stalls in calls that are normally instant", detect, bound="host", tells_line=True)

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
+from ddprof.finding_ids import HOST_SYNC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
 from ddprof.units import format_share, format_us
@@ -37,14 +38,14 @@ OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 
 
 def common_callers(facts: RankFacts) -> str:
-    """The operators that block most often, "aten::item (24), aten::nonzero (2)"."""
+    """The operators that block most often: "aten::item (24), aten::nonzero (2)"."""
     spans = facts.spans_of("host_sync")
     labels = np.where(spans["operator"] != NO_STRING, spans["operator"], spans["name"])
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 
 
 def sync_lines(facts: RankFacts, most: int = 3) -> list[HostWait]:
-    """The lines of the script that waited longest on a rank, from the capture's own record; [] where it kept none."""
+    """The script lines with the longest blocking waits on a rank, from capture's record; [] where it has none."""
     return sorted((wait for wait in facts.sidecar.syncs if wait.total_ns), key=lambda wait: -wait.total_ns)[:most]
 
 
@@ -55,7 +56,7 @@ def _idle_words(after_us: float, blocked_us: float, step_us: float) -> str:
 
 
 def _patch(lines: list[HostWait]) -> str:
-    """The worst line as it is, and what to write instead where that is plain from the call."""
+    """The worst line and its replacement, where the call shows it."""
     usual = (
         "loss_sum += loss.detach()      # instead of loss.item() every step\n"
         "if step % 50 == 0: print(loss_sum.item() / 50)"
@@ -80,10 +81,10 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
 
 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
-    """True where most of the idle time around blocking calls may be waiting for ranks that it is not known to have met.
+    """True where most idle time around blocking calls may be waits for unmatched peers.
 
-    A host that refills the queue launches; one of which nothing is recorded waits, or runs Python. A file that is
-    analyzed alone has peers where it is named for its rank, whether or not anything connects it to their files.
+    A host that refills the queue launches; an idle host waits or runs Python. A file analyzed alone has peers if it is
+    named for its rank.
     """
     job = measures.job
     has_peers = len(job.ranks) > 1 or job.ranks[0].identity.source == "file name"
@@ -95,7 +96,7 @@ def _may_wait_for_peers(measures: Measures, position: int) -> bool:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Idle time around blocking calls."""
+    """Find idle time around blocking calls."""
     idle = measures.cause_us("host_sync")
     if idle.max(initial=0.0) < MIN_SHARE * measures.step_us:
         return
@@ -129,7 +130,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(
             Fix(
-                setting="synchronising calls",
+                setting="synchronizing calls",
                 current=f"{callers} at {lines[0].source_line}" if lines else callers,
                 suggested="none inside the step; read values every N steps",
                 patch=_patch(lines) if lines or (practice.is_pytorch and practice.trains) else None,
@@ -140,4 +141,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("host.sync", "Synchronizing calls drain the device queue", detect, bound="host")
+RULE = Rule(HOST_SYNC, "Synchronizing calls drain the device queue", detect, bound="host")

@@ -24,6 +24,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
+from ddprof.finding_ids import INPUT_PAGEABLE_COPY
 from ddprof.findings import WARNING_SHARE, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array
 from ddprof.units import format_ranks, format_us
@@ -33,7 +34,7 @@ SLOW_FACTOR = 2.0  # a link at half its width or one generation down copies at h
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
-    """Exposed copies from pageable memory."""
+    """Find exposed copies from pageable memory."""
     copies = measures.pageable_us
     if copies.max(initial=0.0) < MIN_SHARE * measures.step_us:
         return
@@ -50,7 +51,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         changes=(Change("hide_copies"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{format_us(float(copies.max()))} per step", measures.job.rank_ids[worst]),
+            Evidence(f"copies take {format_us(float(copies.max()))} per step", measures.job.rank_ids[worst]),
             *largest_gap(measures, worst, "memcpy"),
         ),
         fixes=(
@@ -61,18 +62,15 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 suggested="True, with non_blocking copies",
                 applies=(("pin_memory", True),),
                 patch="DataLoader(..., pin_memory=True); batch = batch.to(device, non_blocking=True)",
-                why="pinned memory is copied at bus speed beside kernels and does not block the host",
+                why="pinned memory copies at bus speed during kernels, without blocking the host",
                 source="PyTorch performance tuning guide; torch.utils.data documentation",
             ),
         ),
-        band=0.2,
     )
 
 
 def _slow_links(measures: Measures) -> Array:
-    """Positions of the ranks that copy as many bytes as their peers in more than twice the time, and by a time that is
-    worth saying; sorted, possibly empty.
-    """
+    """Sorted positions of the ranks that copy equal bytes in over twice their peers' time, by a considerable time."""
     copies, moved = measures.pageable_us, np.array([_moved_bytes(facts) for facts in measures.job.ranks])
     usual_us, usual_bytes = averages.typical(copies), averages.typical(moved)
     slow = (copies > SLOW_FACTOR * usual_us) & (copies - usual_us > WARNING_SHARE * measures.step_us)
@@ -82,7 +80,7 @@ def _slow_links(measures: Measures) -> Array:
 
 
 def _moved_bytes(facts: RankFacts) -> float:
-    """Bytes per step from pageable memory; where sizes are not recorded, the number of copies."""
+    """Bytes per step from pageable memory; the number of copies where sizes are not recorded."""
     sizes = facts.device_ops["size_bytes"][pageable_copies(facts)]
     known = len(sizes) and (sizes != NULL).all()
     return float(sizes.sum() if known else len(sizes)) / max(1, len(facts.steps))
@@ -93,9 +91,9 @@ def _look(numbers: tuple[int, ...]) -> Fix:
         setting="host memory and bus of " + format_ranks(numbers),
         suggested="the PCIe link at full width and speed, ranks pinned to the NUMA node of their device",
         patch="nvidia-smi -q | grep -A 12 'GPU Link Info'; nvidia-smi topo -m; numactl --cpunodebind=N --membind=N",
-        why="the same bytes take far longer there than on the peers",
+        why="the same bytes take far longer there than on its peers",
         source="nvidia-smi documentation: PCIe generation and link width",
     )
 
 
-RULE = Rule("input.pageable_copy", "Copies block from pageable memory", detect, bound="input")
+RULE = Rule(INPUT_PAGEABLE_COPY, "Copies block from pageable memory", detect, bound="input")

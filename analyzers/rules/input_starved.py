@@ -34,13 +34,15 @@ from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_R
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
+from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import whose
 
-UNSEEN = "no DataLoader ranges in the trace, so fetching cannot be told from other host work"
-READY = "the loader's workers make the batches of a step in less than a step: what a fetch takes is the hand-over"
+UNSEEN = "no DataLoader ranges in the trace, so fetching cannot be separated from other host work"
+READY = "the loader's workers make a step's batches in less than a step; fetch time is the hand-over"
+LEAST_WAIT_US = 1.0  # per step: less is the rounding of a difference
 MIN_SHARE = 0.01  # of the step inside the loader before it is worth pricing
 CLEAR_SHARE = 0.15  # of the late loaders' longest fetch: how long the longest fetch of the others may be
 CLEAR_FACTOR = 10.0  # or this many times the slowest mean of the others: a longer fetch of theirs is then chance
@@ -48,8 +50,8 @@ OWN_SHARE = 0.05  # the same beside ranks whose loaders are far slower still
 _LIMITS = {
     "": "",
     "cores": "; the cores of this host cannot make a batch per step: make the batch cheaper too",
-    "turns": "; its workers fetch one after the other: give each a file or connection of its own, or drop the lock",
-    "processes": "; not even these deliver a batch per step: fetch samples of a batch side by side, or from nearer by",
+    "turns": "; its workers fetch one at a time: give each its own file or connection, or drop the lock",
+    "processes": "; even these deliver less than a batch per step: fetch samples in parallel, or from closer storage",
 }
 PERSISTENT_FIX = Fix(
     setting="persistent_workers",
@@ -57,7 +59,7 @@ PERSISTENT_FIX = Fix(
     suggested="True",
     patch="DataLoader(..., persistent_workers=True)",
     applies=(("persistent_workers", True),),
-    why="processes that live on have their data set, and the first batches of an epoch, ready",
+    why="persistent workers keep their data set and prefetch the first batches of an epoch",
     source="torch.utils.data.DataLoader documentation",
 )
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
@@ -70,7 +72,7 @@ def late_loaders(measures: Measures) -> Array:
 
 
 def _behind(measures: Measures) -> Array:
-    """Positions whose loader takes longer than the typical rank's; at most half of the ranks."""
+    """Positions whose loader takes longer than the typical rank's at all; at most half of the ranks."""
     loader_us, step_us = measures.host_spans_us["dataloader"], measures.step_us
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
@@ -80,9 +82,9 @@ def _behind(measures: Measures) -> Array:
 
 
 def _alone(measures: Measures, late: Array) -> bool:
-    """True where only these loaders are slow: the others' queues are then full and none of their fetches blocks. In a
-    starved job the others' fetches block now and then, or never in a short recording, where their queues are a batch
-    ahead: there the time that the capture saw their workers take for a batch tells.
+    """True where only these loaders are slow, so that the others' queues stay full. In a starved job the others'
+    fetches block too, now and then or, with queues a batch ahead in a short recording, not at all; there the workers'
+    timed batches decide.
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
@@ -99,15 +101,15 @@ def _alone(measures: Measures, late: Array) -> bool:
 
 
 def fetch_themselves(measures: Measures) -> bool:
-    """True where the training threads of all ranks make their batches: no queue fills on one while it waits for
-    another, and what each spends on it is its own."""
+    """True where all training threads make their own batches: no queue fills, and each rank's time is its own."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     return all(one is not None and one.workers == 0 for one in timed)
 
 
 def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
-    """True where the function of the script that prepares the late rank's batches holds most of the others as long, by
-    the samples of the whole run: too few in the traced steps may have shown it there on one rank alone."""
+    """True where whole-run samples show the late rank's preparing function as long on most others; the traced steps may
+    have sampled it on one rank by chance.
+    """
     line = occupying_line(measures.job.ranks[late], "dataloader")
     function = None if line is None else function_of(measures.job.ranks[late], line)
     if function is None:
@@ -119,17 +121,16 @@ def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
 
 
 def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float) -> bool:
-    """True where the workers of most of the `others` take longer for a batch than the `busy_us` of a step without
-    waiting, and not far less than those of the `late`: a batch per step is more than they deliver, whoever waits at the
-    moment.
+    """True where the workers of most `others` take longer per batch than the `busy_us` of a step without waiting, and
+    not far less than the `late` ones': they deliver less than a batch per step, whoever waits now.
     """
     mine_us, theirs_us = _every_us(measures, late), _every_us(measures, others)
     return theirs_us > busy_us and not mine_us > LATE_FACTOR * theirs_us
 
 
 def _others_are_fed(measures: Measures, late: Array) -> bool:
-    """True where the workers of most others have a batch for each step, in a fraction of the time of the `late` ranks'
-    workers, which do not: what the others' fetches take is then no batch that is awaited, but a busy machine.
+    """True where most others' workers have each step's batch ready in a fraction of the `late` ranks' time; their
+    fetches then take a busy machine's time, not a batch's.
     """
     others = np.setdiff1d(np.arange(len(measures.job.ranks)), late)
     mine_us, theirs_us, busy_us = _every_us(measures, late), _every_us(measures, others), _busy_us(measures, late)
@@ -138,18 +139,18 @@ def _others_are_fed(measures: Measures, late: Array) -> bool:
 
 
 def _busy_us(measures: Measures, late: Array) -> float:
-    """A step without what the late loaders take of it."""
+    """Step time without the part that late loaders take."""
     return measures.step_us - float(measures.host_spans_us["dataloader"][late].min())
 
 
 def _every_us(measures: Measures, positions: Array) -> float:
-    """From one batch of a rank's workers to the next, typical of these ranks; NaN where they were not all timed."""
+    """Typical time between two batches of these ranks' workers; NaN where not all were timed."""
     costs = [fetch_cost(measures.job.ranks[position]) for position in positions]
     return float(np.median([np.nan if cost is None else cost.fetch_us / max(cost.timed.workers, 1) for cost in costs]))
 
 
 def rank_demand(measures: Measures, busy_us: float, position: int | None = None) -> Demand | None:
-    """Workers that a rank's loader needs (None: the slowest), by the planner's own model."""
+    """Workers that a rank's loader needs, by the planner's model (`position` None: the slowest rank)."""
     if _has_unknown_workers(measures):
         return None
     had, cores = measures.settings.loader.num_workers or 0, measures.settings.processors.usable or 0
@@ -157,23 +158,24 @@ def rank_demand(measures: Measures, busy_us: float, position: int | None = None)
 
 
 def _has_unknown_workers(measures: Measures) -> bool:
-    """True where worker processes made the batches, and nothing says how many."""
+    """True where worker processes made the batches, but their number is unknown."""
     ranks = measures.job.ranks
     return measures.settings.loader.num_workers is None and any(takes_from_workers(facts) for facts in ranks)
 
 
 def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None) -> Fix:
-    """More workers: as many as deliver a batch per step without its wait, where the capture timed them; else twice as
-    many."""
+    """More workers: enough for a batch per step without waiting where capture timed them; else twice as many."""
     workers = measures.settings.loader.num_workers
-    why = f"the step waits {format_us(waited_us)} for its batch; workers prepare batches beside compute"
+    why = "workers prepare batches during compute"
+    if waited_us >= LEAST_WAIT_US:
+        why = f"each step waits {format_us(waited_us)} for its batch; {why}"
     arguments = execution_of(measures.job).loader_arguments
     if _has_unknown_workers(measures):
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, up to the number of cores",
             patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor=4, persistent_workers=True{arguments})",
-            why=why + "; the present number is not in the trace",
+            why=why + "; the present number is not recorded",
             source="torch.utils.data.DataLoader documentation",
         )
     if needs is None:
@@ -201,15 +203,13 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
 
 
 def _cores_each(measures: Measures) -> int:
-    """Cores of the host for each of its ranks, at least one: what a batch costs is not known, and more workers than
-    that may only take turns. Where they were not recorded, as many as anybody wants.
-    """
+    """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
     known = measures.settings.processors
     return max(1, known.usable // max(1, known.local_ranks or 1)) if known.usable else 1 << 30
 
 
 def cheaper_fix(cost: FetchCost) -> Fix | None:
-    """A fix that makes the batch itself cheaper, by what its time is spent on."""
+    """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown."""
     if cost.turn_us:
         return _own_files(cost)
     if cost.kind == "collate":
@@ -239,16 +239,15 @@ def cheaper_fix(cost: FetchCost) -> Fix | None:
 
 
 def _own_files(cost: FetchCost) -> Fix:
-    """Fix for what takes the place of a lock: something of its own for each worker. More workers only wait for it
-    longer."""
+    """The fix for a lock: separate files per worker. More workers would only wait longer for it."""
     ranks = cost.timed.turn_ranks
     owner = "every worker" if ranks < 2 else "every worker of every rank"
-    gain = f"more workers win nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
+    gain = f"more workers gain nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
     if cost.timed.alone_ns:
-        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for a turn"
+        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for the lock"
     return Fix(
         setting="dataset",
-        suggested=f"a file, connection or shard of its own for {owner}, no shared lock",
+        suggested=f"a separate file, connection or shard for {owner}, no shared lock",
         patch="DataLoader(..., worker_init_fn=lambda worker: get_worker_info().dataset.open())  # not in __init__",
         why=gain,
         source="timed inside the loader by ddprof",
@@ -256,7 +255,7 @@ def _own_files(cost: FetchCost) -> Fix:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """All loaders slow."""
+    """Find loaders that are slow on all ranks."""
     remade = _remade_workers(measures)
     if remade is not None:
         yield remade
@@ -303,7 +302,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.RECORDED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            Evidence(f"{format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
+            Evidence(f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst])),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
@@ -315,7 +314,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _remade_workers(measures: Measures) -> Candidate | None:
-    """Worker processes that are made again for every epoch, where that is most of what the run waits for its loader."""
+    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader."""
     ranks = measures.job.ranks
     if not any(remakes_workers(facts) for facts in ranks):
         return None
@@ -326,12 +325,12 @@ def _remade_workers(measures: Measures) -> Candidate | None:
     in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
     if starts.share < in_loader / 2:
         return None
-    summary = f"the loader's worker processes are made again for every epoch: {format_share(starts.share)} of the run"
+    summary = f"the loader's workers are restarted every epoch: {format_share(starts.share)} of the run"
     return over_the_run(RULE.id, summary, measures, starts, "starts of workers", PERSISTENT_FIX)
 
 
 def _operators_in_loop(facts: RankFacts) -> str | None:
-    """The longest operator by which the training thread itself makes its batches, where most of the time goes there."""
+    """The longest operator with which the training thread makes batches, where that is most of the time."""
     spans = facts.spans_of("dataloader")
     length = spans["end_ns"] - spans["start_ns"]
     made = ~is_dataloader(facts.strings)[spans["name"]] if len(spans) else np.zeros(0, bool)
@@ -341,7 +340,7 @@ def _operators_in_loop(facts: RankFacts) -> str | None:
 
 
 def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
-    """Fix: to change of a loader that is late. Turns come first: while they last, no other setting wins anything."""
+    """Fixes for a late loader, a lock first: while workers take turns, no other setting helps."""
     needs = rank_demand(measures, busy_step_us(measures))
     if cheaper is not None and needs is not None and needs.limit == "turns":
         more = needs.workers > (measures.settings.loader.num_workers or 0)
@@ -365,15 +364,15 @@ def _waited_us(measures: Measures) -> float:
 
 
 def _loader_fix(line: str) -> Fix:
-    """Batches that the training thread prepares are prepared by workers instead."""
+    """The fix that moves batch preparation from the training thread to workers."""
     return Fix(
         setting=line,
         current="runs in the training loop",
         suggested="runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
         patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
-        why="the device waits while the training thread prepares its batch; workers prepare it beside the step before",
+        why="the device waits while the training thread prepares its batch; workers do so during the previous step",
         source="torch.utils.data.DataLoader documentation",
     )
 
 
-RULE = Rule("input.starved", "Every rank waits for its data loader", detect, bound="input")
+RULE = Rule(INPUT_STARVED, "Every rank waits for its data loader", detect, bound="input")

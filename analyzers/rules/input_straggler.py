@@ -21,12 +21,13 @@ from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, li
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
+from ddprof.finding_ids import INPUT_STRAGGLER
 from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
 from ddprof.units import format_ranks, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Few loaders slow."""
+    """Find loaders that are slow on a few ranks."""
     loader_us = measures.host_spans_us["dataloader"]
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so loaders cannot be compared")
@@ -68,4 +69,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield with_line(measures, found) if fetch_themselves(measures) else found
 
 
-RULE = Rule("input.straggler", "Some ranks' loaders are late", detect, bound="input", compares_ranks=True)
+RULE = Rule(INPUT_STRAGGLER, "Some ranks' loaders are late", detect, bound="input", compares_ranks=True)

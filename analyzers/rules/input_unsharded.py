@@ -18,13 +18,14 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.sampling import Overlap, overlap, same_contents, shares_replica
+from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.sidecar import SamplerSettings
 from ddprof.units import format_ranks, format_share
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Ranks that read what others read."""
+    """Find ranks that read other ranks' samples."""
     loaders = {
         rank: f.sidecar.dataloader
         for rank, f in zip(measures.job.rank_ids, measures.job.ranks, strict=True)
@@ -43,7 +44,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Iterator[Candidate | Abstention]:
-    """Samples read twice: seen in the indices, in the contents of iterable data sets, or by the sampler's class."""
+    """Candidates for samples read twice: by indices, by contents of iterable data sets, or by the sampler's class."""
     found = overlap(measures.job.ranks)
     whole = tuple(rank for rank, sampler in samplers.items() if sampler.sharded is False)
     name = next(iter(samplers.values())).name or "the loader"
@@ -111,7 +112,7 @@ def _candidate(summary: str, evidence: tuple[Evidence, ...], name: str, basis: B
 
 
 def _uneven(lengths: dict[int, int]) -> Candidate:
-    """Ranks whose epoch is longer than others'."""
+    """Candidate for ranks with longer epochs than others."""
     shortest = min(lengths, key=lambda rank: lengths[rank])
     longest = max(lengths, key=lambda rank: lengths[rank])
     words = f"rank {shortest} has {lengths[shortest]} batches per epoch, rank {longest} has {lengths[longest]}"
@@ -137,4 +138,4 @@ def _uneven(lengths: dict[int, int]) -> Candidate:
     )
 
 
-RULE = Rule("input.unsharded", "Ranks read the same samples", detect, bound="input")
+RULE = Rule(INPUT_UNSHARDED, "Ranks read the same samples", detect, bound="input")

@@ -21,12 +21,13 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.recompute import FULL, needless_recompute, recompute_words
+from ddprof.finding_ids import MEMORY_HEADROOM
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Peak memory against the device's."""
+    """Compare peak memory with the device's, and find needless recomputation."""
     shares: dict[int, float] = {}
     for p, facts in enumerate(measures.job.ranks):
         peak = facts.memory.get("peak_reserved_bytes") or facts.memory.get("peak_allocated_bytes")
@@ -69,4 +70,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("memory.headroom", "Device memory is nearly full", detect, bound="memory")
+RULE = Rule(MEMORY_HEADROOM, "Device memory is nearly full", detect, bound="memory")

@@ -22,6 +22,7 @@ from ddprof.analyzers.job.pipelines.bubble import bubble_share, schedule_of
 from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
 from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
+from ddprof.finding_ids import PIPELINE_BUBBLE
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_count, format_share, format_us
 
@@ -29,7 +30,7 @@ MIN_SHARE = 0.05  # of the step
 
 
 def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int, float]]:
-    """Microbatches and their gain (us): doubled once if that wins, and again while it wins a warning's worth."""
+    """Microbatches with their gain (us): doubled once if that helps, then while a warning's worth is gained."""
     found: list[tuple[int, float]] = []
     most = _samples(measures)
     count, gained = 2 * pipeline.microbatches, 0.0
@@ -43,7 +44,7 @@ def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int,
 
 
 def _samples(measures: Measures) -> int | None:
-    """Samples of a batch, where the capture counted them: the most microbatches there can be."""
+    """Samples per batch as counted by capture, the upper limit of microbatches; None where unknown."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks if facts.sidecar.fetching is not None]
     return max((fetching.samples for fetching in timed if fetching.samples), default=None)
 
@@ -53,8 +54,8 @@ def _in_chunks(pipeline: Pipeline) -> str:
 
 
 def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
-    """Twice the chunks, where that gains and microbatches come in groups as large as the pipeline is deep: schedules
-    that interleave need that.
+    """The fix of twice the chunks, where it gains; interleaved schedules need microbatches in multiples of the
+    pipeline's depth.
     """
     chunks = 2 * pipeline.interleave
     gain_us = schedule_gain_us(measures, pipeline.microbatches, chunks)
@@ -74,7 +75,7 @@ def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """A large unavoidable bubble."""
+    """Find a large unavoidable bubble."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         yield from unknown_stages(RULE.id, measures)
@@ -130,5 +131,5 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 RULE = Rule(
-    "pipeline.bubble", "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True, compares_ranks=True
+    PIPELINE_BUBBLE, "The pipeline bubble is large", detect, bound="pipeline", upper_bound=True, compares_ranks=True
 )

@@ -22,15 +22,16 @@ from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import ranks_of_stage, unknown_stages
 from ddprof.analyzers.rules.straggler_compute import slow_devices
+from ddprof.finding_ids import PIPELINE_IMBALANCE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 
 def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
-    """Work of each stage at the pace of its peers, us per step: what a slow device adds is no work of the stage.
+    """Work of each stage at its peers' pace, us per step, without the excess of slow devices.
 
-    Of the typical replica where the stage has several.
+    The typical replica's where the stage has several.
     """
     slow = slow_devices(measures)
     own = [us / slow.get(p, 1.0) for p, us in enumerate(measures.stage_work_us.tolist())]
@@ -38,7 +39,7 @@ def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Unequal stages."""
+    """Find pipeline stages with unequal work."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         yield from unknown_stages(RULE.id, measures)
@@ -86,4 +87,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-RULE = Rule("pipeline.imbalance", "One pipeline stage is slower", detect, bound="pipeline", compares_ranks=True)
+RULE = Rule(PIPELINE_IMBALANCE, "One pipeline stage is slower", detect, bound="pipeline", compares_ranks=True)

@@ -31,6 +31,7 @@ from ddprof.analyzers.job.steps.onset import Onset, onset
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
+from ddprof.finding_ids import STRAGGLER_COMPUTE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
@@ -42,9 +43,9 @@ MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than
 
 
 def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf) -> Array:
-    """Positions whose slowdown is steadily above their peers'; sorted, possibly empty.
+    """Sorted positions with a steady slowdown against their peers; may be empty.
 
-    Steadily: in nearly every step by STICKY_SHARE of the typical excess, or by `enough`.
+    Steady means in nearly every step by STICKY_SHARE of the typical excess, or by `enough`.
     """
     factor = slowdown.factor
     usable = np.isfinite(factor) & (slowdown.coverage >= MIN_COVERAGE)
@@ -63,9 +64,9 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
 
 
 def slowed_down(measures: Measures) -> dict[int, Onset]:
-    """Positions of the ranks whose devices became slow in the recording and stayed so, and since when.
+    """Positions of ranks whose devices became slow during the recording and stayed so, with the onset.
 
-    The same kernels are compared, so that these ranks have no other work; the rest of the ranks must show no such step.
+    Equal kernels are compared, so their work did not change; no other rank may show such a step.
     """
     slowdown, least = measures.compute, execution_of(measures.job).limits.min_compute_excess
     usable = np.isfinite(slowdown.per_step).all(axis=1) & (slowdown.coverage >= MIN_COVERAGE)
@@ -78,11 +79,10 @@ def slowed_down(measures: Measures) -> dict[int, Onset]:
 
 
 def slow_devices(measures: Measures) -> dict[int, float]:
-    """Positions of the ranks whose devices are slow, and how much longer (1.3: by 30 %) the same kernels take there.
+    """Positions of ranks with slow devices -> slowdown of equal kernels (1.3: 30 % longer).
 
-    A rank that is late because it runs what its peers do not has no slow device (`Measures.alone`).
-    Against the peers of the rank's stage, and of a pipeline against its other stages, too: there all ranks of a stage
-    may be slow, or have no peer.
+    A rank that is late by code that it alone runs has no slow device (`Measures.alone`). Peers are the ranks of its
+    stage and, as a whole stage may be slow or have one rank, the other stages.
     """
     job, limits = measures.job, execution_of(measures.job).limits
     found: dict[int, float] = {}
@@ -102,14 +102,13 @@ def slow_devices(measures: Measures) -> dict[int, float]:
 
 
 def not_slow(measures: Measures) -> list[int]:
-    """Positions of ranks that are late by a line that they alone run, or that computes beside their training thread:
-    operators of a CPU rank wait for the interpreter then, as its Python does."""
+    """Positions of CPU ranks late by a line or thread that they alone run: their operators wait for the interpreter."""
     beside = threads_alone(measures.job.ranks) if execution_of(measures.job).computes_on_host else {}
     return [*measures.alone, *beside]
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Ranks with a steady compute excess over their peers."""
+    """Find ranks with a steady compute excess over their peers."""
     job, slowdown = measures.job, measures.compute
     if len(job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so ranks cannot be compared")
@@ -118,7 +117,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, unknown)
         return
     if execution_of(job).computes_on_host and any(facts.torn_steps or len(facts.steps) == 1 for facts in job.ranks):
-        yield Abstention(RULE.id, "one step, or what is left of a damaged file, shows no slow core: chance is as large")
+        yield Abstention(RULE.id, "a single step, or a damaged file, cannot show a slow core beyond chance")
         return
     slow = slow_devices(measures)
     if not np.isfinite(slowdown.factor).any() and not np.isfinite(measures.pace.factor).any():
@@ -144,7 +143,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"same {execution.work_noun}, {max(factors):.2f}x the typical peer's time {_when(measures, worst)}",
+                f"the same {execution.work_noun} take {max(factors):.2f}x the typical peer's time "
+                f"{_when(measures, worst)}",
                 measures.job.rank_ids[worst],
             ),
             *said,
@@ -155,7 +155,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _when(measures: Measures, position: int) -> str:
-    """In which steps the rank is slow, in words."""
+    """The steps in which the rank is slow, in words."""
     whole = np.quantile(_finite(measures.compute.per_step[position]), 0.1) - 1.0
     since = slowed_down(measures).get(position)
     if since is None or whole >= STICKY_SHARE * since.excess:
@@ -170,8 +170,7 @@ def _finite(values: Array) -> Array:
 
 
 def _looks(measures: Measures, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
-    """Places to look; at the input too where a CPU rank's was not recorded: operators do not say how much they are
-    given."""
+    """Places to inspect; includes the input of CPU ranks where it was not recorded."""
     on_host = execution_of(measures.job).computes_on_host
     look = _look(numbers, on_host)
     return (look,) if not on_host or np.isfinite(fed_ratio(measures.job.ranks)).any() else (look, _fed(numbers))
@@ -181,7 +180,7 @@ def _fed(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting="what " + format_ranks(numbers) + (" is fed" if len(numbers) == 1 else " are fed"),
         suggested="as much as the other ranks: samples of like lengths in each batch",
-        why="how much the ranks are fed was not recorded, and the same operators take longer for longer samples, too",
+        why="batch sizes were not recorded, and the same operators also take longer for longer samples",
         source="torch.utils.data.distributed.DistributedSampler documentation; OSDI'25 section 5",
     )
 
@@ -204,4 +203,4 @@ def _look(numbers: tuple[int, ...], computes_on_host: bool) -> Fix:
     )
 
 
-RULE = Rule("straggler.compute", "Some ranks' devices are slower", detect, bound="straggler", compares_ranks=True)
+RULE = Rule(STRAGGLER_COMPUTE, "Some ranks' devices are slower", detect, bound="straggler", compares_ranks=True)

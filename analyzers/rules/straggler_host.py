@@ -37,6 +37,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, large
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
+from ddprof.finding_ids import STRAGGLER_HOST
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_count, format_ranks, format_share, format_us
@@ -76,13 +77,13 @@ def _is_held(measures: Measures, position: int) -> bool:
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """True where a host is slower in nearly every step, by much of its excess or by TWICE; two are too few to tell."""
+    """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
     return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Ranks whose hosts are slower than their peers' for the same program."""
+    """Find ranks whose hosts are slower than their peers' for the same program."""
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so hosts cannot be compared")
         return
@@ -125,15 +126,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(chosen[int(np.argmax(factors))])
     yield Candidate(
         id=RULE.id,
-        summary=f"the host of {format_ranks(numbers)} takes {_times(max(factors))} as long as its peers "
-        "to launch a step",
+        summary=_summary(numbers, max(factors)),
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"{format_us(float(measures.host.time_us[worst]))} of host time per step against {format_us(typical)}",
+                f"host time per step: {format_us(float(measures.host.time_us[worst]))}, "
+                f"on the typical rank {format_us(typical)}",
                 numbers[0],
             ),
             *largest_gap(measures, worst, "host_launch"),
@@ -143,16 +144,23 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
+def _summary(numbers: tuple[int, ...], factor: float) -> str:
+    whom, times = format_ranks(numbers), _times(factor)
+    if len(numbers) > 1:
+        return f"the hosts of {whom} take {times} as long as their peers to launch a step"
+    return f"the host of {whom} takes {times} as long as its peers to launch a step"
+
+
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
-    """Fix: to do about slow hosts. Python that comes back at one place of each step is no slow CPU."""
+    """The fix for slow hosts, which differs for Python at one place of each step."""
     held = held_between(measures.job.ranks, worst, measures.cpu_stops)
     excess_us = float(measures.host.time_us[worst]) - averages.typical(np.delete(measures.host.time_us, worst))
     if held is not None and held[2] >= MOST_SHARE * excess_us:
         before, after, more_us = held
         return Fix(
-            setting=f"what {format_ranks(numbers)} runs after {before} and before {after}",
+            setting=f"code of {format_ranks(numbers)} between {before} and {after}",
             suggested="find what its peers do not run there: Python code, a sleep, a lock, a file or a socket",
-            why=f"it stays there {format_us(more_us)} longer than its peers, per step",
+            why=f"it takes {format_us(more_us)} per step longer there than its peers",
             source="OSDI'25 section 5",
         )
     return Fix(
@@ -165,14 +173,14 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
 
 
 def _times(factor: float) -> str:
-    """A factor without false precision."""
+    """A factor as "1.4x", without false precision."""
     return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:
-    """No host is slow on the whole, but one rank is last far more often than chance, for reasons of its host.
+    """Candidate for one rank that is last far more often than chance by its host, although no host is slow overall.
 
-    `sure_share`: of all waiting, what must be charged to a rank that is last more often than chance.
+    `sure_share`: share of all waiting that must be charged to such a rank.
     """
     job = measures.job
     found = latest_rank(job, HOST_CAUSES)
@@ -205,7 +213,7 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         fixes=(
             Fix(
                 setting=f"what rank {rank} does before its collectives",
-                suggested="compare its host timeline with a peer's: look for extra work, CPU contention, a slow start",
+                suggested="compare its host timeline with a peer's for extra work, CPU contention, a slow start",
                 why="the others are ready and wait for it",
                 source="binomial test of 'last in k of n'; OSDI'25 section 5",
             ),
@@ -226,7 +234,7 @@ def _charged_words(found: LatestRank) -> str:
 
 
 RULE = Rule(
-    "straggler.host",
+    STRAGGLER_HOST,
     "Some ranks' hosts are slower",
     detect,
     bound="straggler",

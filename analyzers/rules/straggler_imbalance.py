@@ -34,6 +34,7 @@ from ddprof.analyzers.rules.evidence.script.now_and_then import turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
+from ddprof.finding_ids import STRAGGLER_IMBALANCE
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
@@ -43,11 +44,11 @@ MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a 
 
 
 def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
-    """Mean over steps of (slowest - mean) relative slowdown once steady culprits are set aside, and how many ranks take
-    turns at being slowest, counting the steps in which the slowest is above the mean by at least `least`, but for those
-    that hold next to nothing of all excess.
+    """Mean over steps of (slowest - mean) relative slowdown without steady culprits, and the number of ranks that
+    alternate as the slowest.
 
-    Set aside is what a culprit's work takes longer in all: a device may be slow at some kernels alone.
+    Steps count where the slowest is above the mean by at least `least`; ranks with next to none of all excess do not. A
+    culprit's whole excess is set aside, as its device may be slow at some kernels alone.
     """
     steps = work.per_step.copy()
     for p in culprits:
@@ -64,11 +65,10 @@ def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[
 
 
 def burdened(measures: Measures, least: float) -> Array:
-    """Positions that compute longer than their peers in nearly every step by more than their pace explains.
+    """Positions that compute longer than their peers in nearly every step, beyond their pace.
 
-    Pace: how long the same kernels take. A rank that is fed more has its peers' pace, whatever its kernels take, and so
-    has one that runs what its peers do not. Where a rank is fed that much more in every step, that it computes longer
-    in most of them will do: what else the machine runs disturbs a step here and there.
+    Pace is the time of equal kernels. Ranks with larger batches, or with work that their peers do not have, count as
+    having their peers' pace. Where batches are larger in every step, most steps suffice, as the machine disturbs some.
     """
     pace = measures.compute.factor.copy()
     pace[list(measures.alone)] = 1.0
@@ -80,21 +80,20 @@ def burdened(measures: Measures, least: float) -> Array:
 
 
 def overfed(measures: Measures, least: float) -> Array:
-    """Positions that are fed more by so much in every step, and take longer: what a rank is fed it also fetches, and on
-    a CPU rank hands from operator to operator. Not all that it does grows with its batch."""
+    """Positions slower in every step with clearly larger batches; on CPU ranks fetching grows with the batch."""
     own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
     return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + MIN_FED_SPREAD))
 
 
 def _are_waited_for(measures: Measures, positions: Array) -> bool:
-    """True where nearly all waiting is for these ranks: then none take turns, whatever else scatters."""
+    """True where nearly all waiting is for these ranks, so that ranks do not alternate."""
     everybody = charged_us(measures, list(range(len(measures.job.ranks))))
     return bool(len(positions)) and charged_us(measures, positions.tolist()) >= MOST_SHARE * everybody
 
 
 def fed_evidence(measures: Measures) -> Iterator[Evidence]:
-    """Evidence of what the ranks were fed in the traced steps, where the capture counted it: who got how much more."""
+    """Evidence on the batch sizes in the traced steps, where capture counted them."""
     fed = fed_elements(measures.job.ranks)
     if fed is None:
         return
@@ -103,7 +102,7 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
     most, least = int(np.argmax(fed[:, step])), int(np.argmin(fed[:, step]))
     ratio = float(fed[most, step] / fed[least, step])
     if ratio < 1 + MIN_FED_SPREAD:
-        yield Evidence("the loaders hand every rank equally many elements: what is done with them differs")
+        yield Evidence("all ranks get equally large batches, but process them differently")
         return
     turns = len(np.unique(np.argmax(fed, axis=0)))
     text = f"its batch held {ratio:.2f}x the elements of rank {measures.job.rank_ids[least]}'s in one step; "
@@ -112,7 +111,7 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
 
 
 def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Kernels cannot be compared (other shapes on every rank), but what the ranks were fed can."""
+    """Candidates where kernels differ in shape on every rank, so that only batch sizes can be compared."""
     fed = fed_elements(measures.job.ranks)
     spread = 0.0 if fed is None else float((fed.max(axis=0) / fed.mean(axis=0) - 1).mean())
     lost = float(measures.cause_us("comm_wait").mean())
@@ -137,7 +136,7 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _meeting_us(measures: Measures) -> float:
-    """The most that any rank spends on meeting the others, us per step: balance cannot win more than that."""
+    """The longest time that any rank waits for and transfers with others, us per step: the limit of balance's gain."""
     return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
 
 
@@ -152,7 +151,7 @@ def _fix(numbers: tuple[int, ...]) -> Fix:
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Work that is unequal within steps and does not stay with one device."""
+    """Find unequal work within steps that no slow device explains."""
     slowdown = measures.compute
     if len(measures.job.ranks) < 2 or not np.isfinite(slowdown.factor).any():
         yield from _unequal_batches(measures)
@@ -191,7 +190,6 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
         ),
         fixes=(_fix(()),),
         ceiling_us=_meeting_us(measures),
-        band=0.2,
     )
 
 
@@ -213,6 +211,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     numbers = measures.ranks(heavy)
     worst = int(heavy[np.argmax(np.nanmax(measures.work.per_step[heavy], axis=1))])
     per_step = measures.work.per_step[worst]
+    late_rank = measures.job.rank_ids[worst]
     often = int((per_step > 1 + MIN_LOST_SHARE).sum())
     noun = execution_of(measures.job).work_noun
     is_fed = bool(fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[heavy].all())
@@ -242,12 +241,12 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         changes=(_without(measures, heavy, numbers, "fed" if is_fed and shard is None else ""),),
         basis=Basis.COMPARED,
         evidence=(
-            *(hot_evidence(shard, numbers[heavy.tolist().index(worst)]) if shard else fed_evidence(measures)),
+            *(hot_evidence(shard, late_rank) if shard else fed_evidence(measures)),
             *_more_work(measures, extra if shard is None else extra[:0]),
             Evidence(
-                f"computes longer than its peers in {often} of {len(per_step)} steps, "
+                f"rank {late_rank} computes longer than its peers in {often} of {len(per_step)} steps, "
                 f"up to {np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long",
-                measures.job.rank_ids[worst],
+                late_rank,
             ),
             *largest_wait(measures, worst),
         ),
@@ -258,18 +257,16 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
 
 
 def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
-    """Evidence of how much of their time ranks spend on what their peers do not launch."""
+    """Evidence on time for work that the peers do not have."""
     if len(extra):
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))
-        yield Evidence(
-            f"{share} of its time goes to kernels that its peers do not launch", measures.job.rank_ids[worst]
-        )
+        rank = measures.job.rank_ids[worst]
+        yield Evidence(f"rank {rank} spends {share} of its time in kernels that its peers do not launch", rank)
 
 
 def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
-    """Change: what the ranks do more is done elsewhere, with the Python around it where lines say that they alone run
-    it."""
+    """The change that moves ranks' extra work elsewhere, with its Python where lines show that they alone run it."""
     if all(position in measures.alone for position in heavy.tolist()):
         return Change("on_time", numbers)
     return Change("level_compute", numbers, target=target)
@@ -286,7 +283,7 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
 
 
 RULE = Rule(
-    "straggler.imbalance",
+    STRAGGLER_IMBALANCE,
     "Ranks get unequal work",
     detect,
     bound="straggler",

@@ -28,6 +28,7 @@ from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, comes_again, recurring
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
+from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
@@ -37,12 +38,12 @@ NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where 
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Findings as if no other rule had found anything."""
+    """Find late ranks, as if no other rule had found anything."""
     yield from detect_rest(measures, ())
 
 
 def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Candidate | Abstention]:
-    """Waiting that `found` does not explain."""
+    """Find waiting that `found` does not explain."""
     job = measures.job
     if len(job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so no rank can be called late")
@@ -52,7 +53,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     nobody = blame["culprit"] == NULL
     if _waited_us(measures, blame.take(nobody)) >= floor:
         words = (
-            f"{format_us(_waited_us(measures, blame.take(nobody)))} per step is waiting that can be charged to no rank"
+            f"{format_us(_waited_us(measures, blame.take(nobody)))} of waiting per step cannot be charged to any rank"
         )
         yield Abstention(RULE.id, words)
     left = blame.take(~nobody & ~_explained(measures, blame, found))
@@ -69,9 +70,8 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
 
 
 def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
-    """The rank that the timers of the whole run show late, whatever the few traced steps hold of it; None where there
-    is none, or a finding names it, or says of all ranks what takes that long. Where the others wait longer for another
-    rank in the traced steps, it is chance who is late when.
+    """Candidate for the rank that whole-run timers show late, whatever the traced steps show. None without one, where a
+    finding names it or explains that time on all ranks, or where the others wait longer for another rank.
     """
     job, worst = measures.job, int(np.argmax(measures.timed_us))
     late_us, rank = float(measures.timed_us[worst]), job.rank_ids[worst]
@@ -116,11 +116,11 @@ def _waited_us(measures: Measures, blame: Table) -> float:
 
 
 def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> Array:
-    """Flags of rows that a finding explains: it names the culprit, or is of the whole job and covers what held the
-    culprit.
+    """Mask of rows that a finding explains: it names the culprit, or is of the whole job and covers the cause of the
+    delay.
 
-    A rank that idles for the covered causes while its peers wait for it has no second reason to be late: ranks that
-    began apart stay apart, and whatever the last one does while the others wait is charged to it.
+    A rank that idles for covered causes while its peers wait has no second reason to be late: ranks that began apart
+    stay apart, and all that the last one does while others wait is charged to it.
     """
     explained = np.zeros(len(blame), bool)
     for candidate in found:
@@ -131,8 +131,8 @@ def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> 
 
 
 def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
-    """Rows of these causes, and all rows of the culprits whose devices idle for these causes longer than their peers',
-    by most of what those wait for them.
+    """Mask of rows with these causes, and of all rows of culprits whose devices idle longer than their peers' for these
+    causes, by most of the others' wait.
     """
     own, ranks = np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes]), len(measures.job.ranks)
     known = blame["culprit"] != NULL
@@ -168,7 +168,7 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         summary = f"{who} in {steps} steps"
     once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
-    summary += ", nearly always in one step" if once else ""
+    summary += ", nearly all the waiting in one step" if once else ""
     return Candidate(
         id=RULE.id,
         summary=summary if numbers and worst in measures.alone else f"{summary}; cause unknown",
@@ -204,7 +204,7 @@ def _floor_us(measures: Measures) -> float:
 
 
 def _held_by(left: Table, position: int) -> str:
-    """Words on what a rank spent the charged time on, in words, the two largest."""
+    """The two largest parts of a rank's charged time, in words."""
     mine = left.take(left["culprit"] == position)
     spent = np.bincount(mine["cause"], weights=mine["dur_ns"], minlength=len(CAUSE_IDS))
     order = np.argsort(-spent, kind="stable")[:2]
@@ -226,7 +226,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 
 
 RULE = Rule(
-    "straggler.unexplained",
+    STRAGGLER_UNEXPLAINED,
     "Ranks are late without a known cause",
     detect,
     bound="straggler",

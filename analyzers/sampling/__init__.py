@@ -1,1 +1,1 @@
-"""Some ranks in place of all: which ones are read, what they show of the job, and which one to read next."""
+"""A sample of the ranks: the ranks to read, what they show of the job, and the rank to read next."""

@@ -1,4 +1,4 @@
-"""Ranks that a sample holds: few that show every pipeline stage, host and tensor-parallel group, where that can be."""
+"""Choice of a sample of ranks: few, but showing every pipeline stage, host and tensor-parallel group where possible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLE = "sample:"
 
 @dataclass(frozen=True)
 class RankSample:
-    """The sources to read, and of all ranks what each shows. `unread`: ranks whose source is left out."""
+    """The sources to read, and the properties that each rank would show. `unread`: ranks whose source is left out."""
 
     wanted: Wanted
     sources: tuple[Source, ...]
@@ -59,7 +59,8 @@ def _sample(wanted: Wanted, stated: Sequence[Stated], shown: Sequence[Traits], t
 
 
 def greedy(shown: Sequence[Traits], first: Sequence[int], count: int) -> list[int]:
-    """Positions of `count` ranks, `first` among them: each next one shows most that none before it does, kind by kind.
+    """Positions of `count` ranks, `first` among them: each next one shows most that the earlier ones do not, kind by
+    kind.
 
     Among equals, and where nothing is known, ranks spread evenly: every block of ranks one after another that has its
     share in the sample, as hosts, stages and tensor-parallel groups mostly are, is then seen.
@@ -76,20 +77,20 @@ def greedy(shown: Sequence[Traits], first: Sequence[int], count: int) -> list[in
 
 
 def news(shown: Traits, seen: set[tuple[str, object]]) -> tuple[int, ...]:
-    """Number of traits of each kind, in their order, that a rank shows and that are not seen yet."""
+    """Number of not yet seen traits of each kind that a rank shows, in the order of kinds."""
     new = shown - seen
     return tuple(sum(kind == trait[0] for trait in new) for kind in KINDS)
 
 
 def spread(total: int, count: int) -> list[int]:
-    """`count` of `total` positions, evenly, the first and the last among them."""
+    """`count` of `total` positions at even distances, the first and the last among them."""
     if count < 2 or total < 2:
         return [0] if count and total else []
     return sorted({round(at * (total - 1) / (count - 1)) for at in range(min(count, total))})
 
 
 def traits_of(stated: Stated, world_size: int) -> Traits:
-    """Traits that the rank of a source shows, as far as the source says."""
+    """Traits of a source's rank, as far as the source states them."""
     found: set[Trait] = {(HOST, stated.host)} if stated.host else set()
     for group in stated.groups:
         if 1 < len(group.ranks) < world_size or (len(group.ranks) > 1 and _role(group) == "pp"):
@@ -109,7 +110,7 @@ def _role(group: ProcessGroup) -> str | None:
 
 
 def counts(of_ranks: Sequence[Traits]) -> dict[str, int]:
-    """Number of different traits of each kind that ranks show together; kinds of which none is known are left out."""
+    """Number of different traits of each kind that ranks show together, without unknown kinds."""
     shown = frozenset().union(*of_ranks)
     by_kind = {kind: sum(trait[0] == kind for trait in shown) for kind in KINDS}
     return {kind: number for kind, number in by_kind.items() if number}
@@ -117,7 +118,7 @@ def counts(of_ranks: Sequence[Traits]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """`text` as it was given; `named` ranks are read in any case, others until there are `count`. All: neither."""
+    """A parsed `--ranks`: `named` ranks are always read, others until there are `count`; neither for all."""
 
     text: str = ALL
     named: tuple[int, ...] = ()
@@ -129,7 +130,7 @@ class Wanted:
         return not self.named and self.count is None
 
     def and_rank(self, rank: int) -> str:
-        """The text that asks for one rank more."""
+        """The option's text with one more rank."""
         named = [str(number) for number in (*self.named, rank)]
         return ",".join(named if self.count is None else [f"{_SAMPLE}{self.count + 1}", *named])
 

@@ -1,4 +1,4 @@
-"""Words on what a report says of a sample: what it shows, what cannot be known from it, and which rank to read next."""
+"""Notes of a report on a sample: its coverage, its limits, and the rank to read next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sample_notes(sample: RankSample, job: JobFacts) -> list[HealthNote]:
 
 
 def _coverage(sample: RankSample) -> str:
-    """Words on which stages, hosts and groups the sample shows, of those that are known."""
+    """The known stages, hosts and groups that the sample covers, in words."""
     read, known = counts(sample.read), counts([*sample.read, *(shown for _, shown in sample.unread)])
     if not known:
         return "spread evenly: neither names nor headers tell stages, hosts or groups"
@@ -56,7 +56,7 @@ def next_rank(job: JobFacts, sample: RankSample) -> NextRank | None:
 
 
 def _waited_for(job: JobFacts, unread: Sequence[int]) -> NextRank | None:
-    """An unread rank in most of the groups whose members seem to wait for somebody who was not read."""
+    """An unread rank in most of the groups whose members seem to wait for an unread member; None without one."""
     excess_ns = unread_wait_ns(job)
     members = [{int(rank) for rank in text.split(",") if rank} for text in job.groups["ranks"]]
     by_rank = {rank: sum(ns for ns, group in zip(excess_ns, members, strict=True) if rank in group) for rank in unread}
@@ -67,7 +67,9 @@ def _waited_for(job: JobFacts, unread: Sequence[int]) -> NextRank | None:
     alike = tuple(rank for rank, ns in sorted(by_rank.items()) if ns == most)
     which = "" if len(alike) == 1 else f" (or another of {format_ranks(alike)})"
     longer = f"{format_us(most / steps / 1e3)} per step longer than those of groups of its kind"
-    why = f"collectives of its groups last {longer}, and nobody who was read came last{which}: it, or whom it waits for"
+    why = (
+        f"collectives of its groups last {longer}, and no rank that was read came last{which}: it, or whom it waits for"
+    )
     return NextRank(alike[0], why)
 
 

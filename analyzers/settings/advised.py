@@ -27,10 +27,10 @@ def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
 
 
 def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
-    """Why nothing reaches the gain of a finding; None where something may.
+    """Why no setting reaches the gain of a finding; None where one may.
 
-    Gradients that DDP reduces are hidden as far as the sizes of its buckets let them: where no size makes the step
-    clearly shorter, what a reduction that begins earlier would win is no gain that anyone could have.
+    DDP hides gradients as far as bucket sizes allow: where no size makes the step clearly shorter, the gain of an
+    earlier reduction is out of reach.
     """
     if [change.kind for change in candidate.changes] != ["overlap"]:
         return None
@@ -48,7 +48,7 @@ def _planned(fix: Fix, prices: Pricer) -> Fix:
 
 
 def _advice(fix: Fix, prices: Pricer) -> float | None:
-    """The value that the run would be clearly faster with: None where that is not known, _AS_IT_IS where none is."""
+    """The value that would make the run clearly faster: None where that is not known, _AS_IT_IS where none would."""
     plan = _PLANS.get(fix.setting)
     if plan is None or not fix.applies or prices.error is None:
         return None
@@ -90,7 +90,7 @@ _BESIDE = {
     ),
     "bucket_cap_mb": Fix(
         setting="when gradients are reduced",
-        suggested="during the backward pass, by DDP's hooks; no reduction by hand after it",
+        suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
         patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
         why="replayed with buckets of other sizes, the step is not clearly shorter",
         source="PyTorch DDP (VLDB'20); ddprof plan buckets",

@@ -110,7 +110,7 @@ def _rebucket(cap_mb: float, first_mb: float) -> Change:
 
 
 def _useful(caps_mb: tuple[float, ...], gradient_mb: float) -> list[float]:
-    """Caps up to the first that holds all gradients: larger ones are the same bucket."""
+    """Caps up to the first that holds all gradients: larger ones change nothing."""
     below = [v for v in caps_mb if v < gradient_mb]
     above = [v for v in caps_mb if v >= gradient_mb]
     return [*below, *above[:1], DEFAULT_BUCKET_MIB]

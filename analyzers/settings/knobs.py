@@ -1,4 +1,4 @@
-"""Table of what a what-if can change, for the command line and the dashboard.
+"""Table of the settings that a what-if can change, for the command line and the dashboard.
 
 A knob turns a value into the changes that the replay simulates.
 """
@@ -24,9 +24,28 @@ from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
+from ddprof.change_kinds import KindOfChange
 from ddprof.errors import UsageError
+from ddprof.finding_ids import (
+    COMPUTE_PRECISION,
+    COMPUTE_UNFUSED_OPTIMIZER,
+    HOST_ALLOCATOR,
+    HOST_CHECKPOINT,
+    HOST_GC,
+    HOST_LAUNCH_BOUND,
+    HOST_SYNC,
+    INPUT_PAGEABLE_COPY,
+    INPUT_STARVED,
+    INPUT_STRAGGLER,
+    PIPELINE_IMBALANCE,
+    STRAGGLER_COMPUTE,
+    STRAGGLER_HOST,
+    STRAGGLER_IMBALANCE,
+    STRAGGLER_UNEXPLAINED,
+)
 from ddprof.findings import Change
 from ddprof.settings.catalogue import ASKED_AS
+from ddprof.tables import Array
 from ddprof.units import MIB
 from ddprof.untrusted.suggestions import meant
 
@@ -47,11 +66,11 @@ Maker = Callable[[Setting, Measures, Present], tuple[Change, ...]]
 
 @dataclass(frozen=True)
 class Knob:
-    """One thing to change. `values`: how a value is written; a switch knows one value only.
+    """One setting of a what-if. `values`: the notation of a value; a switch has a single value.
 
-    `is_factor`: a value is how many times faster, up to `most`. `choices`: all values, where they are a few words.
-    `for_ranks`: single ranks can be meant; `needs_ranks`: they must be. `mends`: findings of which this is the remedy.
-    `lacks`: why a run has nothing of it; `says`: its value as recorded, or how much time there is in it.
+    `is_factor`: the value is a speed-up of at most `most`. `choices`: all values, where they are a few words.
+    `for_ranks`: single ranks may be given; `needs_ranks`: they must be. `mends`: ids of findings that this remedies.
+    `lacks`: why it does not apply to a run; `says`: its recorded value, or the time it affects.
     """
 
     key: str
@@ -81,7 +100,7 @@ class Knob:
         return self.make(setting, measures, now)
 
     def lacking(self, measures: Measures, now: Present) -> str:
-        """Why this cannot be changed in the run, or would change nothing; "" where it can."""
+        """Why the setting cannot be changed in the run, or would have no effect; "" where it can."""
         reasons = (recorded.has_peers if self.needs_ranks else None, self.lacks)
         for reason in reasons:
             if reason is not None and (words := reason(measures)):
@@ -95,11 +114,11 @@ class Knob:
         return ""
 
     def current(self, measures: Measures, now: Present) -> str:
-        """Its value as recorded, or how much time there is in it; "" where a run has nothing to say of it."""
+        """The recorded value, or the time it affects; "" where the run shows neither."""
         return "" if self.says is None else self.says(measures, now)
 
 
-def _faster(kind: str, inverse: bool = False) -> Maker:
+def _faster(kind: KindOfChange, inverse: bool = False) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         factor = number(setting.key, setting.value, least=0.01, most=1e6)
         value = 1 / factor if inverse else factor
@@ -108,7 +127,7 @@ def _faster(kind: str, inverse: bool = False) -> Maker:
     return make
 
 
-def _plain(kind: str, target: str = "") -> Maker:
+def _plain(kind: KindOfChange, target: str = "") -> Maker:
     return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
 
 
@@ -119,17 +138,17 @@ def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change
 
 
 def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    """The rank's device, host and loader become its typical peer's; its device that of the other stages where it has no
-    peer on its own."""
+    """The rank's device, host and loader become its typical peer's; without a peer, its device that of other stages."""
     if not setting.ranks:
         raise UsageError("device: which ranks? write device=replaced@3")
     ids = list(measures.job.rank_ids)
     changes = []
     device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
-    for kind, factor in (("scale_compute", device), ("scale_host", measures.host.factor)):
+    parts: tuple[tuple[KindOfChange, Array], ...] = (("scale_compute", device), ("scale_host", measures.host.factor))
+    for kind, factor in parts:
         factors = [float(factor[ids.index(r)]) for r in setting.ranks]
-        known = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
-        changes.append(Change(kind, setting.ranks, known, "peers"))
+        at_least_one = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
+        changes.append(Change(kind, setting.ranks, at_least_one, "peers"))
     return (*changes, Change("instant_loader", setting.ranks))
 
 
@@ -213,7 +232,7 @@ def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Chang
     return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
 
 
-def _gathers(kind: str) -> Maker:
+def _gathers(kind: KindOfChange) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         if not any(t.op == "all_gather" for t in measures.comm.traffic):
             raise UsageError(f"{setting.key}: no all-gather of parameters in this run")
@@ -239,59 +258,59 @@ KNOBS: tuple[Knob, ...] = (
     ),
     Knob(
         "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
-        _plain("instant_loader"), is_switch=True, for_ranks=True, mends=("input.starved", "input.straggler"),
+        _plain("instant_loader"), is_switch=True, for_ranks=True, mends=(INPUT_STARVED, INPUT_STRAGGLER),
         lacks=recorded.has_spans("dataloader", "time in a DataLoader"),
         says=recorded.span_time("dataloader", "in the loader"),
     ),
     Knob(
         "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
-        _plain("balance_compute"), is_switch=True, mends=("straggler.imbalance",),
+        _plain("balance_compute"), is_switch=True, mends=(STRAGGLER_IMBALANCE,),
         lacks=recorded.has_peers,
     ),
     Knob(
         "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
-        "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=("host.sync",),
+        "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=(HOST_SYNC,),
         lacks=recorded.has_spans("host_sync", "blocking call"),
         says=recorded.span_time("host_sync", "in blocking calls"),
     ),
     Knob(
         "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
-        _plain("graph_launch"), is_switch=True, for_ranks=True, mends=("host.launch_bound",),
+        _plain("graph_launch"), is_switch=True, for_ranks=True, mends=(HOST_LAUNCH_BOUND,),
         lacks=lambda m: "" if m.kernels_per_step.any() else "no kernel is launched in the recorded steps",
     ),
     Knob(
-        "copies", "Copies beside compute", "pageable host-device copies block nobody", "hidden",
-        _plain("hide_copies"), is_switch=True, mends=("input.pageable_copy",),
+        "copies", "Copies beside compute", "pageable host-device copies do not block", "hidden",
+        _plain("hide_copies"), is_switch=True, mends=(INPUT_PAGEABLE_COPY,),
         lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy from pageable memory in the recorded steps",
         says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(
-        "late", "Ranks on time", "nobody waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
-        needs_ranks=True, mends=("straggler.unexplained",),
+        "late", "Ranks on time", "no rank waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
+        needs_ranks=True, mends=(STRAGGLER_UNEXPLAINED,),
     ),
     Knob(
-        "device", "Ranks replaced", "device, host and loader of these ranks are their typical peer's", "replaced",
-        _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=("straggler.compute", "straggler.host"),
+        "device", "Ranks replaced", "device, host and loader of these ranks equal their typical peer's", "replaced",
+        _replace, is_switch=True, for_ranks=True, needs_ranks=True, mends=(STRAGGLER_COMPUTE, STRAGGLER_HOST),
     ),
     Knob(
         "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
-        _plain("balance_stages"), is_switch=True, mends=("pipeline.imbalance",),
+        _plain("balance_stages"), is_switch=True, mends=(PIPELINE_IMBALANCE,),
         lacks=lambda m: "" if m.job.pipeline else "no pipeline stages found in this run", says=recorded.stages,
     ),
     Knob(
         "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
-        is_switch=True, for_ranks=True, mends=("host.gc",),
+        is_switch=True, for_ranks=True, mends=(HOST_GC,),
         lacks=recorded.has_spans("gc", "garbage collection"), says=recorded.span_time("gc", "in collections"),
     ),
     Knob(
         "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
-        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=("host.checkpoint",),
+        _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=(HOST_CHECKPOINT,),
         lacks=recorded.has_spans("checkpoint", "saving, logging or evaluation"),
         says=recorded.span_time("checkpoint", "saving, logging and evaluating"),
     ),
     Knob(
-        "allocator", "No allocation", "the driver is never asked for memory inside a step", "off",
-        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=("host.allocator",),
+        "allocator", "No allocation", "no memory is requested from the driver inside a step", "off",
+        _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=(HOST_ALLOCATOR,),
         lacks=recorded.has_spans("allocator", "allocation by the driver"),
         says=recorded.span_time("allocator", "in allocations"),
     ),
@@ -319,12 +338,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "precision", "Matrix products in 16 bit",
         f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
-        "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=("compute.precision",),
+        "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=(COMPUTE_PRECISION,),
         says=recorded.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
     ),
     Knob(
         "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
-        "fused", _optimizer, is_switch=True, mends=("compute.unfused_optimizer",),
+        "fused", _optimizer, is_switch=True, mends=(COMPUTE_UNFUSED_OPTIMIZER,),
         says=recorded.per_step(lambda m: m.optimizer_us, "on the device"),
     ),
     Knob(

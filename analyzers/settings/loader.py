@@ -1,4 +1,4 @@
-"""The data loader's workers and prefetch: W workers deliver a batch every t_batch / W, as far as there are cores."""
+"""The data loader's workers and prefetch: W workers deliver a batch every t_batch / W, within the cores available."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
 
 
 def _advised(curve: SettingCurve, wanted: int) -> Point:
-    """The run's own count where it is as good as any; else what findings advise, or the fewest that are."""
+    """The run's own count where it is as good as any; else the count that findings advise, or the fewest as good."""
     if curve.now is not None and any(p.value == curve.now for p in curve.flat):
         return next(p for p in curve.flat if p.value == curve.now)
     fewest = curve.flat[0]

@@ -1,4 +1,4 @@
-"""Everything that a what-if of one run can change: as recorded, as its findings suggest, or why not."""
+"""Everything that a what-if of one run can change: as recorded, as its findings suggest, or the reason why not."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ROUNDED = 1e-3  # of a time: reports hold three digits after the microsecond
 
 @dataclass(frozen=True)
 class Offer:
-    """One thing to change. `lacking`: why it would change nothing, "" where it applies. `current`: as recorded, in
-    words. `suggested`: the setting by which the first finding that asks for one would have it; `because`: its number.
+    """One setting to change. `lacking`: why it has no effect, "" where it has. `current`: as recorded, in words.
+    `suggested`: the value that the first finding advises; `because`: that finding's number.
     """
 
     knob: Knob
@@ -37,7 +37,7 @@ def text_of(setting: Setting) -> str:
 
 
 def applied_as(setting: Setting) -> str:
-    """The setting on the command line of `ddprof run --set`, which knows fewer."""
+    """The setting on the command line of `ddprof run --set`, which takes fewer settings."""
     text = text_of(setting)
     return APPLIED_AS.get(text, text)
 
@@ -52,9 +52,9 @@ def offers(prices: Pricer, now: Present, findings: Sequence[Finding]) -> tuple[O
 
 
 def remedies(finding: Finding, prices: Pricer, now: Present) -> tuple[Setting, ...]:
-    """Settings whose replayed gain is the finding's: those of its first fix, else one that takes its cause away.
+    """Settings whose replayed gain is the finding's: those of its first fix, else one that removes its cause.
 
-    () where none gains as much: a rule may bound its price by what it knows beside the replay.
+    () where none gains as much, as a rule may bound its price by other knowledge than the replay.
     """
     measures = prices.measures
     choices = [list(_stated(fix)) for fix in finding.fixes]
@@ -94,17 +94,17 @@ def _asked_as(name: str, value: object) -> str:
 
 
 def _gone(knob: Knob, finding: Finding, measures: Measures) -> Setting:
-    """The cause taken away: from the finding's ranks where single ones can be meant."""
+    """Setting that removes the cause, on the finding's ranks where it can name ranks."""
     value = knob.values if knob.is_switch else next(iter(knob.choices), "")
     ranks = finding.ranks if knob.for_ranks and len(finding.ranks) < len(measures.job.rank_ids) else ()
     return Setting(knob.key, value, ranks)
 
 
 def _gains_as_said(settings: tuple[Setting, ...], finding: Finding, prices: Pricer, now: Present) -> bool:
-    """True where the settings are possible in this run and gain what the finding alone is said to."""
-    said = finding.alone_us or finding.recoverable_us
+    """True where the settings are possible in this run and reach the finding's gain."""
+    gain = finding.alone_us or finding.recoverable_us
     try:
         gain_us = predict(prices, settings, now).gain_us
     except DdprofError:
         return False
-    return gain_us > 0 and said.low * (1 - ROUNDED) <= gain_us <= said.high * (1 + ROUNDED)
+    return gain_us > 0 and gain.low * (1 - ROUNDED) <= gain_us <= gain.high * (1 + ROUNDED)

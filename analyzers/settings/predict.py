@@ -1,4 +1,4 @@
-"""A run with settings changed: the step after each change in turn, and the range the last one is believed in."""
+"""A run with settings changed: the step after each change in turn, and the range of the last prediction."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class Prediction:
 
     @property
     def gain_us(self) -> float:
-        """Step time won; negative where the change costs time."""
+        """Step time saved; negative where the change costs time."""
         return self.before_us - self.after_us
 
     @property
     def is_uncertain(self) -> bool:
-        """The replay misses even the unmodified run."""
+        """True where the replay misses even the unmodified run."""
         return self.replay_error > LOW_CONFIDENCE_ERROR
 
 
 def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Prediction:
-    """All settings at once, never added up.
+    """Predict the step under all settings at once; their gains are never added up.
 
     The range holds each change's own doubt, the replay's error and the spread of the steps. Raises UsageError for
     settings that make no sense in this run, NoUsableInput where it cannot be replayed.
@@ -83,7 +83,7 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
 
 
 def _bias(changes: tuple[Change, ...], prices: Pricer, now: Present) -> float:
-    """Other buckets are priced against the run's own, as in their plan."""
+    """Bias of predictions for other buckets: they are priced against the run's own, as in their plan."""
     return schedule_bias(prices, now) if any(change.kind == "rebucket" for change in changes) else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Facts that a prediction must know of a run beyond its timings: settings from the capture, or stated by the user."""
+"""Present settings of a run that predictions need, from capture or stated by the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb"
 
 @dataclass(frozen=True)
 class Present:
-    """The settings a run had; None where neither the capture nor the user says so."""
+    """The settings a run had; None where neither capture nor the user states them."""
 
     num_workers: int | None = None
     prefetch_factor: int | None = None
@@ -57,7 +57,7 @@ def number(key: str, text: str, least: float, most: float = 1e9) -> float:
 
 
 def present(measures: Measures, stated: Mapping[str, float]) -> Present:
-    """The run's settings; what the user states goes before what was captured."""
+    """The run's settings; stated ones override captured ones."""
     captured = measures.settings
     loader = captured.loader
 

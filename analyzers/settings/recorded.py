@@ -1,4 +1,4 @@
-"""Answers: what a run says of a setting: how it is now, or why a change of it would change nothing."""
+"""Recorded state of each setting, and reasons why a change would have no effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def has_spans(cause: str, what: str) -> Reason:
 
 
 def has_peers(measures: Measures) -> str:
-    """One rank has no peers to be brought to."""
+    """Reason why no rank can be brought to its peers: there is only one; "" otherwise."""
     return "one rank alone: it has no peers" if len(measures.job.rank_ids) < 2 else ""
 
 
@@ -51,7 +51,7 @@ def exposed(measures: Measures, now: Present) -> str:
 
 
 def or_unknown(value: float | None, unit: str = "", default: float | None = None) -> str:
-    """A value as recorded, or what torch takes where it was not."""
+    """A value as recorded, or torch's default where it was not."""
     if value is not None:
         return f"{value:g}{unit}"
     return NOT_RECORDED + (f"; torch's default is {default:g}{unit}" if default is not None else "")

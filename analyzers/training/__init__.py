@@ -1,1 +1,1 @@
-"""Silent mistakes of distributed training: they cost no step time, and may spoil what is trained."""
+"""Silent mistakes of distributed training, which cost no step time but may spoil the model."""

@@ -15,10 +15,10 @@ from ddprof.findings import Check, Remark
 def training_checks() -> dict[str, Check]:
     """Checks by identifier, sorted."""
     names = [module.name for module in pkgutil.iter_modules(checks.__path__)]
-    found = [importlib.import_module(f"{checks.__name__}.{name}").CHECK for name in names]
-    return {check.id: check for check in sorted(found, key=lambda check: check.id)}
+    own_checks = [importlib.import_module(f"{checks.__name__}.{name}").CHECK for name in names]
+    return {check.id: check for check in sorted(own_checks, key=lambda check: check.id)}
 
 
 def remarks(job: JobFacts) -> tuple[Remark, ...]:
-    """Remarks: what the checks say of a job: in the order of their identifiers."""
+    """Remarks of all checks on a job, in the order of their identifiers."""
     return tuple(remark for check in training_checks().values() for remark in check.detect(job))

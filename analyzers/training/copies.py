@@ -1,4 +1,4 @@
-"""Copies of one model on several ranks: which ranks are meant to hold the same, and what of it differs.
+"""Copies of one model on several ranks: the ranks that should hold the same, and what differs.
 
 Ranks of one DistributedDataParallel model are meant to; of a model without a wrapper they are where every gradient is
 summed over all ranks in every step. Nothing else is compared: ensembles, stages and shards differ by design.
@@ -20,7 +20,7 @@ _MOVES_STATE = ("all_to_all", "all_gather", "reduce_scatter", "send", "recv", "s
 
 @dataclass(frozen=True)
 class Copies:
-    """One model as several ranks held it after the same step, by rank number, tensor by tensor in the same order."""
+    """One model on several ranks after the same step, by rank number, with the tensors in the same order."""
 
     step: int
     models: Mapping[int, ReplicatedModel]
@@ -37,20 +37,20 @@ class Copies:
         return [at for at, of in enumerate(zip(*sums, strict=True)) if len(set(of)) > 1 and (at in among) is buffers]
 
     def odd_ranks(self, places: list[int]) -> tuple[int, ...]:
-        """The ranks that do not hold what more than half of them hold; () where no state has that majority."""
+        """The ranks that differ from the state of the majority; () without a majority."""
         states = {rank: tuple(model.sums[at] for at in places) for rank, model in self.models.items()}
         common, count = Counter(states.values()).most_common(1)[0]
         return tuple(r for r, state in sorted(states.items()) if state != common) if 2 * count > len(states) else ()
 
     def distance(self, places: list[int]) -> float | None:
         """The largest relative difference between the first numbers of these tensors; None where they do not differ."""
-        found = []
+        distances = []
         for at in places:
             values = [model.values[at] for model in self.models.values() if at < len(model.values)]
-            known = [value for value in values if value is not None]
-            if len(known) == len(self.models) and max(known) > min(known):
-                found.append((max(known) - min(known)) / max(map(abs, known)))
-        return max(found, default=None)
+            present = [value for value in values if value is not None]
+            if len(present) == len(self.models) and max(present) > min(present):
+                distances.append((max(present) - min(present)) / max(map(abs, present)))
+        return max(distances, default=None)
 
 
 def copies(job: JobFacts, kind: str) -> Iterator[Copies]:
@@ -71,15 +71,15 @@ def copies(job: JobFacts, kind: str) -> Iterator[Copies]:
 
 
 def _is_whole(model: ReplicatedModel) -> bool:
-    """Every column has an entry for every tensor."""
+    """True where every column has an entry for every tensor."""
     count = len(model.names)
     return bool(count) and len(model.sizes_bytes) == count and len(model.checksums) == 8 * count
 
 
 def sums_every_gradient(job: JobFacts) -> bool:
-    """True where, in every step, all ranks sum something of the size of each gradient there is, or of all together.
+    """True where all ranks sum, in every step, tensors of every gradient's size or of all together.
 
-    Sums of activations (tensor parallelism by hand) and of some gradients only (experts that ranks own) are not that.
+    Sums of activations (manual tensor parallelism) or of some gradients (experts owned by ranks) do not count.
     """
     steps = min((len(facts.steps) for facts in job.ranks), default=0)
     counts = _summed_sizes(job)
@@ -105,28 +105,28 @@ def _is_summed(job: JobFacts, at: int, counts: Mapping[int, int], steps: int) ->
 
 
 def _summed_sizes(job: JobFacts) -> dict[int, int]:
-    """Bytes -> how often all ranks summed so many."""
+    """Number of all-reduces among all ranks, by size in bytes."""
     table, groups = job.instances, job.groups
     whole = [int(size) == job.world_size for size in groups["size"]]
-    found: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
     for op, group, size in zip(table["op"], table["group"], table["size_bytes"], strict=True):
         if op == OP_CODE["all_reduce"] and 0 <= group < len(whole) and whole[group]:
-            found[int(size)] += 1
-    return found
+            sizes[int(size)] += 1
+    return sizes
 
 
 def moves_state(job: JobFacts) -> bool:
-    """True where ranks exchange more than sums: parameters outside a wrapper may then be shards that each rank owns."""
+    """True where ranks exchange more than sums, so that parameters outside a wrapper may be shards."""
     used = {COLLECTIVE_OPS[int(op)] for op in set(job.instances["op"].tolist())}
     return bool(used.intersection(_MOVES_STATE))
 
 
 def replicated_names(job: JobFacts) -> frozenset[str]:
-    """Names of the parameters that all ranks are meant to hold alike."""
+    """Names of the parameters that all ranks should hold alike."""
     kinds = (DDP, MODULE) if sums_every_gradient(job) else (DDP,)
-    found: set[str] = set()
+    names: set[str] = set()
     for kind in kinds:
         for group in copies(job, kind):
             if len(group.models) == len(job.ranks):
-                found.update(group.one.names)
-    return frozenset(found)
+                names.update(group.one.names)
+    return frozenset(names)

@@ -11,7 +11,7 @@ _SHOWN = 3  # names in one sentence
 
 
 def named(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, and the number of the rest."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
@@ -22,5 +22,5 @@ def counted(number: int, noun: str) -> str:
 
 
 def at_line(what: str, line: CodeLine | None) -> tuple[Evidence, ...]:
-    """The line of the script as evidence; none where it is not known."""
+    """The line of the script as evidence; nothing where it is not known."""
     return () if line is None else (Evidence(f"{what} at {line.words}"),)

@@ -1,1 +1,1 @@
-"""Extent to which findings can be believed: how often findings like them were right where the truth is known."""
+"""Reliability of findings: how often such findings were right where the truth is known."""

@@ -15,7 +15,7 @@ from ddprof.findings import Basis, Candidate, Change, Recoverable
 
 
 def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone: bool = True) -> Recoverable:
-    """The range of what a finding gains; `is_alone`: nothing else is changed, so that the ledger prices it too."""
+    """Gain of a finding with its range; `is_alone`: no other change, so that the ledger prices it too."""
     if candidate.ceiling_us == 0:
         return Recoverable(0.0, 0.0, 0.0)
     by_ledger = ledger_price(prices.measures, candidate.changes) if is_alone else None
@@ -41,11 +41,10 @@ def believed(
     doubt_us: float,
     by_ledger: LedgerPrice | None = None,
 ) -> Recoverable:
-    """A gain (us, negative for a loss) with its range, which holds the doubt of the prediction and, on CPU ranks, what
-    else changes.
+    """A gain (us, negative for a loss) with its range: the prediction's uncertainty and, on CPU ranks, side effects.
 
-    It reaches the ledger's price, if that is another; a gain is no loss at its lower end, and takes no more of the step
-    than what is not compute or unavoidable transfer.
+    The range includes the ledger's price where that differs. Its lower end is no loss for a gain, and it leaves at
+    least compute and unavoidable transfer of the step.
     """
     measures = prices.measures
     margin = doubt_us + _drift_us(measures, gain_us)
@@ -65,7 +64,7 @@ def _replay_us(prices: Pricer, gain_us: float) -> float:
 
 
 def _drift_us(measures: Measures, gain_us: float) -> float:
-    """Doubt about what else changes on CPU ranks when so much of the step goes; grows with it."""
+    """Doubt about other effects on CPU ranks when so much of the step goes; grows with it."""
     step_us = measures.step_us
     if step_us <= 0 or gain_us <= 0:
         return 0.0

@@ -1,5 +1,5 @@
-"""Lateness that a busy machine explains is said in place of accusing: lateness is no rank's fault then, and slow
-transfers of CPU ranks are not the link's.
+"""Withdrawal of findings that a busy machine explains: lateness that is no rank's fault, and slow transfers of CPU
+ranks that are not the link's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,17 @@ from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
+from ddprof.finding_ids import (
+    COMM_BANDWIDTH_BOUND,
+    COMM_LATENCY_BOUND,
+    COMM_NO_OVERLAP,
+    HOST_STALLED,
+    INPUT_STRAGGLER,
+    STRAGGLER_COMPUTE,
+    STRAGGLER_HOST,
+    STRAGGLER_IMBALANCE,
+    STRAGGLER_UNEXPLAINED,
+)
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -18,21 +29,21 @@ from ddprof.units import format_ranks, format_share, format_us
 _BUSY = "the machine is busy"
 MOST = 0.5  # of a rank's lateness: waiting for a CPU that is more than this explains it
 SURE = 2.0  # standard deviations: chance exceeds them once in 44 times
-ON_HOSTS = ("straggler.host", "straggler.imbalance", "straggler.unexplained", "host.stalled", "input.straggler")
+ON_HOSTS = (STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED, HOST_STALLED, INPUT_STRAGGLER)
 # There operators wait for a CPU as well, and so do the threads that send and receive, one after another. What need not
 # be called at all is told by its calls, whatever the machine does.
-ON_CPU_RANKS = (*ON_HOSTS, "straggler.compute", "comm.latency_bound", "comm.bandwidth_bound", "comm.no_overlap")
+ON_CPU_RANKS = (*ON_HOSTS, STRAGGLER_COMPUTE, COMM_LATENCY_BOUND, COMM_BANDWIDTH_BOUND, COMM_NO_OVERLAP)
 LATE_FACTOR = 2.0  # as of a loader that is late, not starved (rules/input_starved.py)
 NEEDLESS = ("drop_needless", "drop_meetings")  # kinds of changes
 
 
 def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str | None:
-    """Why this finding on late ranks, or on the transfers of CPU ranks, is withdrawn; None where it stands.
+    """Why a finding on late ranks, or on CPU ranks' transfers, is withdrawn; None where it stands.
 
-    It explains a rank that had no CPU for most of what it is late by, and computes no longer than its peers for that:
-    by the time on a CPU in the traced steps, or over the whole run, which outvotes them. A rank that alone waits for a
-    CPU, over the whole run, stands where its cores are its own: something else runs there. Where no such time was
-    recorded, the operators of CPU ranks tell when they were stopped.
+    A busy machine explains a rank that lacked a CPU for most of its lateness and does not compute longer than its
+    peers: by CPU time in the traced steps, or over the whole run, which outvotes them. A rank that alone waits for a
+    CPU over the whole run stands if its cores are its own, since something else runs there. Without such times, stops
+    between CPU operators decide.
     """
     job, limits = measures.job, execution_of(measures.job).limits
     if candidate.basis is Basis.TIMED:  # that the machine is busy is what it says: with the ranks' own threads
@@ -48,7 +59,7 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     apart = {*measures.alone, *threads_alone(job.ranks), *np.flatnonzero(more).tolist()}
     if positions and all(p in apart for p in positions):
         return None
-    if candidate.id == "input.straggler" and positions and _batches_cost_more(measures, positions):
+    if candidate.id == INPUT_STRAGGLER and positions and _batches_cost_more(measures, positions):
         return None
     if not np.isfinite(traced.waited).all():
         return _explained_by_stops(candidate, positions, measures)
@@ -72,16 +83,16 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
 
 
 def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
-    """True where a batch of these ranks takes far more time on a CPU to make than their peers': chance decides when a
-    worker runs, and not for how long it computes."""
+    """True where batches of these ranks take far more CPU time than their peers', which scheduling cannot explain."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     cpu_ns = np.array([np.nan if fetched is None or fetched.cpu_ns is None else fetched.cpu_ns for fetched in timed])
     return bool((cpu_ns[positions] > LATE_FACTOR * np.median(np.delete(cpu_ns, positions))).all())
 
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
-    """Words likewise from the stops of CPU ranks: a rank is late by no more than it was stopped longer than its peers,
-    and chance decides by how much that is. A rank that alone is stopped stands."""
+    """Why it is withdrawn by stops of CPU ranks; None where it stands. A rank late by no more than its excess of stops
+    is late by chance; a rank that alone is stopped stands.
+    """
     stops, job = measures.cpu_stops, measures.job
     if stops is None or candidate.id.startswith("comm."):  # operators do not tell when the threads that send wait
         return None
@@ -109,5 +120,5 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
 
 
 def _both(waited: Array, positions: list[int]) -> tuple[float, float]:
-    """Values of the ranks at these positions, and of all others."""
+    """Means over the ranks at these positions, and over all others."""
     return float(waited[positions].mean()), float(np.median(np.delete(waited, positions)))

@@ -1,4 +1,4 @@
-"""The confidence of a finding: how often findings like it were right, less what is doubtful about its recording."""
+"""Confidence of a finding: how often such findings were right, reduced by the doubts about the recording."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_PROVEN = HIGH - 0.01
 
 @dataclass(frozen=True)
 class Confidence:
-    """A number in [0, 1], and what it was made of, in words."""
+    """A number in [0, 1], and its components in words."""
 
     value: float
     grounds: str

@@ -1,4 +1,4 @@
-"""Second price of a change, by the arithmetic of ledger and blame alone, without the replay.
+"""Second price of a change, from ledger and blame alone, without the replay.
 
 A rank's step holds, booked to the causes of the ledger, the time that a change removes, and the waiting that is charged
 to ranks which the change brings to time. Ranks that meet in every step gain alike, so the mean over the ranks is the
@@ -36,7 +36,7 @@ class LedgerPrice:
     sees_more: bool = False
 
     def as_range(self) -> Recoverable:
-        """The price as a gain with its range: the ledger knows none below the mean."""
+        """The price as a gain with its range, which the ledger cannot extend below the mean."""
         return Recoverable(self.value, self.value, self.most)
 
     def widened(self, gain: Recoverable) -> Recoverable:
@@ -52,8 +52,9 @@ class LedgerPrice:
 
 
 def ledger_price(measures: Measures, changes: Sequence[Change]) -> LedgerPrice | None:
-    """The second price of changes; None where their gain is no matter of what is booked (formulas, rates), and of late
-    ranks in pipelines, whose stages work in turn."""
+    """The second price of changes; None where the ledger does not book their gain (formulas, rates), and for late ranks
+    in pipelines, whose stages work in turn.
+    """
     rows = [(change, kind.ledger) for change in changes if (kind := KINDS.get(change.kind)) and kind.ledger]
     by_own_time = any(change.ranks and row.levels is not None for change, row in rows)
     if not rows or len(rows) < len(changes) or (by_own_time and measures.job.pipeline is not None):

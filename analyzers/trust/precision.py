@@ -1,8 +1,8 @@
 """Precision of findings, counted by `python -m benchmarks.scoring --precision` over runs whose truth is known.
 
-The counts are few for most findings, so a share is never taken as it is: each is drawn towards what is known without
-it, as strongly as one further finding would. Of what was never measured nothing is known: it is as likely wrong as
-right (half a success in one trial, the prior of Jeffreys for a proportion).
+Most findings have few counts, so each share is shrunk towards the more general one with the weight of one further
+finding. A kind never measured is as likely wrong as right (half a success in one trial, Jeffreys' prior for a
+proportion).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TABLE = Path(__file__).with_name("precision.json")
 
 @dataclass(frozen=True)
 class Tally:
-    """Findings above "info" on labelled runs, and how many of them were true, their ranks included."""
+    """Findings above "info" on labelled runs, and the number of them that were true, ranks included."""
 
     said: int = 0
     right: int = 0
@@ -31,12 +31,12 @@ class Tally:
         return Tally(self.said + other.said, self.right + other.right)
 
     def share(self, expected: float) -> float:
-        """Share that is right; `expected` counts as one finding more."""
+        """Share of true findings, with one finding more that is true with probability `expected`."""
         return (self.right + expected) / (self.said + 1)
 
     @property
     def least(self) -> float:
-        """Share that is right at least, with 95 % confidence (Clopper and Pearson, Biometrika 1934)."""
+        """Lower 95 % confidence bound of the share of true findings (Clopper and Pearson, Biometrika 1934)."""
         low, high = 0.0, 1.0
         for _ in range(20):
             middle = (low + high) / 2
@@ -47,7 +47,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Precision:
-    """Tallies with the date and the labelled runs that they were counted over.
+    """Tallies with their date and the labelled runs behind them.
 
     `findings`: by identifier, then by basis. `doubts`: findings of recordings with that doubt, whatever their
     identifier. `undoubted`: those of recordings without any doubt.
@@ -74,7 +74,7 @@ class Precision:
         return self.tally(identifier, basis).share(expected)
 
     def factor(self, doubt: str) -> float:
-        """Share of a confidence that a doubt leaves: precision with it over precision without any, at most 1."""
+        """Share of a confidence that a doubt leaves: precision with the doubt over precision without any, at most 1."""
         doubted = self.doubts.get(doubt, Tally()).share(NOTHING_KNOWN)
         return min(1.0, doubted / self.undoubted.share(NOTHING_KNOWN))
 

@@ -1,4 +1,4 @@
-"""Timers of all steps outvote the few that were traced: a rank that is late in those alone is not accused."""
+"""Timers of all steps outvote the few traced steps: a rank that is late in the traced steps only is not accused."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ SURE = 2.0  # standard errors: chance exceeds them once in 44 times
 def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | None:
     """Why a finding on late ranks is withdrawn; None where it stands.
 
-    Outside the backward pass, in which ranks wait for one another, a late rank takes longer than its peers by what they
-    wait for it. Where the timers show that in the traced steps, and in the many others less than half of it and little
-    of a step, chance or something that occurred once made it late. What waits elsewhere too, or is late in the backward
-    pass itself, the timers do not show: nothing is said of that.
+    Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
+    timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a
+    one-off event made it late. Lateness inside the backward pass, or with waits elsewhere, does not show in timers and
+    is not judged here.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
     is_tested = candidate.basis is not Basis.UNTESTED
-    said = [_contradicted(measures, measures.job.rank_ids.index(rank), is_tested) for rank in candidate.ranks]
-    return None if any(words is None for words in said) else said[0]
+    verdicts = [_contradicted(measures, measures.job.rank_ids.index(rank), is_tested) for rank in candidate.ranks]
+    return None if any(words is None for words in verdicts) else verdicts[0]
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
-    """Words on what the timers say against a rank. Where the traced steps are too few to say that it is no chance (not
-    `is_tested`), these have to say so."""
+    """Evidence of the timers against a rank's lateness, in words; None without any. Where the traced steps are too few
+    for a test (not `is_tested`), the timers must confirm it.
+    """
     ranks = measures.job.ranks
     # The timers show a rank that is late, by far more than chance; or a thread of its own computes beside it all along.
     if measures.timed_us[position] > 0 or position in threads_alone(ranks):

@@ -1,4 +1,4 @@
-"""The map on a Dask cluster, which alone decides which worker reads what, when again, and what a lost one costs.
+"""The map on a Dask cluster, whose scheduler alone assigns, retries and recovers tasks.
 
 Its workers open the files themselves: they need ddprof of this version, and paths or URLs that lead to the same files.
 """
@@ -26,15 +26,15 @@ FIRST_WORKER_S = 300  # an adaptive cluster starts its first worker when there i
 
 
 class Mapped(Protocol):
-    """Record of what a rank's task returns; `was_unreachable`: another attempt, on another machine, may succeed."""
+    """Result of a rank's task; `was_unreachable`: another attempt, on another machine, may succeed."""
 
     @property
     def error(self) -> str | None:
-        """Why there are no facts, in one line."""
+        """Why there are no facts, in one line; None with facts."""
 
     @property
     def was_unreachable(self) -> bool:
-        """The file was not reached, whatever is in it."""
+        """True where the file could not be opened, whatever its content."""
 
 
 M = TypeVar("M", bound=Mapped)
@@ -52,7 +52,7 @@ class ConnectedCluster:
     def results(
         self, work: Callable[[Source], M], sources: Sequence[Source], failed: Callable[[Source, str], M]
     ) -> Iterator[tuple[int, M]]:
-        """The result of each source with its position, as they come; `failed` makes one of what was not computed.
+        """The result of each source with its position, as they arrive; `failed` makes the result of a failed task.
 
         Raises DdprofError where the cluster has no worker, or is gone. Whoever stops asking ends the tasks.
         """
@@ -77,7 +77,7 @@ class ConnectedCluster:
             raise DdprofError(f"{self.engine.text}: the cluster has no worker ({self.link})") from error
 
     def _result(self, future: Any, source: Source, failed: Callable[[Source, str], M]) -> M:
-        """Result that a task returned. One whose worker has ended since is computed again, and waited for."""
+        """The result of a task; recomputed where its worker has ended since."""
         error = future.exception()
         if error is None:
             result: M = future.result()
@@ -99,7 +99,7 @@ class _Unreached(Exception):
 
 @contextmanager
 def connected(engine: EngineName, workers: int) -> Iterator[ConnectedCluster]:
-    """The cluster of that name, of so many `workers` where it is made here. Raises UsageError where there is none."""
+    """The cluster of that name; one made here has `workers` workers. Raises UsageError where there is none."""
     try:
         import distributed
     except ImportError as error:
@@ -154,7 +154,7 @@ def _require_one_version(engine: EngineName, versions: dict[str, Any]) -> None:
 
 
 def _there(work: Callable[[Source], M], version: str, source: Source) -> M:
-    """On a worker: the result, or _Unreached, after which Dask tries again."""
+    """The result of a task on a worker, or _Unreached, after which Dask tries again."""
     host = socket.gethostname()
     if version != __version__:  # of a worker that came later
         raise _Unreached(f"{source.label}: the Dask worker on {host} has ddprof {__version__}, this is {version}")

@@ -1,5 +1,4 @@
-"""Engine that `--engine` names: this machine's processes, a Dask cluster made for the analysis, or one that the team
-has."""
+"""The value of `--engine`: this machine's processes, a Dask cluster made for the analysis, or an existing one."""
 
 from __future__ import annotations
 

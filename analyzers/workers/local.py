@@ -20,7 +20,7 @@ SMALL_BYTES = 3_000_000  # below this in all, starting processes costs more than
 
 
 def processes(workers: int | None, max_memory: int | None) -> int:
-    """Number of processes that may read at once: those asked for, else one per core; no more than fit the memory."""
+    """Processes that read at once: as many as asked for, else one per core, within the memory."""
     count = workers or _cores()
     if max_memory is not None:
         count = min(count, max_memory // WORKER_BYTES - 1)  # one share is the parent's
@@ -28,7 +28,7 @@ def processes(workers: int | None, max_memory: int | None) -> int:
 
 
 def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Source]) -> Iterator[tuple[int, R]]:
-    """The result of each source with its position, in order. Raises DdprofError where a process was ended."""
+    """The result of each source with its position, in order. Raises DdprofError where a process was killed."""
     count = min(count, len(sources))
     if count <= 1 or sum(s.size_bytes for s in sources) < SMALL_BYTES:
         yield from enumerate(map(work, sources))
@@ -44,13 +44,13 @@ def in_processes(count: int, work: Callable[[Source], R], sources: Sequence[Sour
 
 
 def chunk(sources: Sequence[Source], count: int) -> int:
-    """Number of sources that a process is handed at a time: handing over small files one by one costs more."""
+    """Sources handed to a process at a time; single small files would cost more to hand over than to read."""
     mean_bytes = sum(source.size_bytes for source in sources) / len(sources)
     return max(1, min(int(CHUNK_BYTES // max(mean_bytes, 1)), len(sources) // (count * CHUNKS)))
 
 
 def is_networked(path: str) -> bool:
-    """True where reading a path takes a driver with threads of its own: a URL that is not of this process's memory."""
+    """True where reading a path uses a driver with its own threads: any URL but of this process's memory."""
     return "://" in path and not path.startswith("memory://")
 
 

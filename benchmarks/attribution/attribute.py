@@ -67,7 +67,7 @@ class Late:
 
     @property
     def posterior(self) -> float:
-        """How sure that reading is."""
+        """Certainty of that reading."""
         return self.rivals[0].share
 
 
@@ -123,8 +123,8 @@ def _ordered(rivals: Sequence[Rival]) -> tuple[Rival, ...]:
 
 
 def _gain_us(own: OwnTime, where: Sequence[int], causes: Sequence[str]) -> float:
-    """What the step is shorter by when these ranks are as fast as the typical one: the rank that is furthest behind
-    goes, to where the next one is, and to no less than half of the rest; no more than the rest wait.
+    """Gain in the step when these ranks become as fast as the typical one: the rank that is furthest behind goes, to
+    where the next one is, and to no less than half of the rest; no more than the rest wait.
     """
     total = own.total_us
     relieved = total.copy()

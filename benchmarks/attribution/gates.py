@@ -1,4 +1,4 @@
-"""How many recordings each condition of the deciding functions decides: which gates are there for nothing.
+"""Number of recordings that each condition of the deciding functions decides, to find useless gates.
 
 The modules are loaded with every test of a branch, every part of "and", "or", "&" and "|" wrapped. A part of a chain
 decides a recording where the chain has another value without it; a test of a branch where the branch is taken both ways
@@ -30,7 +30,7 @@ _HOOK = "_gate"
 
 @dataclass
 class Gates:
-    """What was seen of each gate (module, line, words): recordings that it decides."""
+    """Recordings decided by each gate (module, line, words)."""
 
     recording: str = ""
     known: dict[str, tuple[str, int, str]] = field(default_factory=dict)

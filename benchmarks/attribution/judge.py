@@ -26,7 +26,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Judged:
-    """How the answers to one run came out.
+    """Outcome of the answers to one run.
 
     `cause`, `ranks`: of the first answer, None where nobody is late. `accused`: answers that no fault explains.
     `said`: per answer, how sure and whether it is right. `gain_error`: of the found fault, share of the step.
@@ -40,7 +40,7 @@ class Judged:
 
     @property
     def verdict(self) -> tuple[bool | None, bool | None, int]:
-        """What two judgements are compared by."""
+        """The parts by which two judgements are compared."""
         return self.cause, self.ranks, self.accused
 
     @property

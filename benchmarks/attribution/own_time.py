@@ -32,7 +32,7 @@ NO_WAITS_SHARE, BLOCKED_SHARE = 0.01, 0.03
 
 @dataclass(frozen=True)
 class OwnTime:
-    """What attribution reads of a job; ratios are over the typical rank's less 1, NaN where not known.
+    """Input of attribution for a job; ratios are over the typical rank's less 1, NaN where not known.
 
     `met_us`: waiting for others, their transfers and blocking calls, mean per step of each rank.
     """
@@ -109,8 +109,8 @@ def own_time(measures: Measures) -> OwnTime:
 
 
 def _extra(measures: Measures, compute: Array) -> Array:
-    """Of the compute of steps in which a rank launches clearly more kernels than is typical: what is beyond the
-    typical rank's; us, shape (ranks, steps).
+    """Compute of a rank beyond the typical rank's in steps in which it launches clearly more kernels; us, shape (ranks,
+    steps).
     """
     ranks, steps = measures.job.ranks, compute.shape[1]
     launched = np.zeros(compute.shape)
@@ -130,8 +130,8 @@ def _is_compute(facts: RankFacts) -> Array:
 
 
 def _pace(measures: Measures, steps: int) -> Array:
-    """What the kernels that a rank has in common with its peers take longer there, relative; on CPU ranks all
-    operators. A device may be slow at some kernels alone, so their times are summed and no median is taken.
+    """Relative excess of the kernels that a rank has in common with its peers; on CPU ranks all operators. A device may
+    be slow at some kernels alone, so their times are summed and no median is taken.
     """
     job = measures.job
     if not all(facts.is_device_rank for facts in job.ranks):

@@ -1,4 +1,4 @@
-"""Whether a time comes again, and on which rank: one mixture over the ranks and steps of one cause.
+"""Recurrence of a time, and its ranks: one mixture over the ranks and steps of one cause.
 
 A rank is common (its time scatters as everybody's, with events that befall any rank), steady (longer in every step) or
 now and then (longer in steps of its own, at a rate of its own). Noise is Student-t with four degrees of freedom: heavy
@@ -35,7 +35,7 @@ SMALLEST = 1e-5  # share of a step: a scale of nothing has no density
 
 @dataclass(frozen=True)
 class Prior:
-    """What is expected of one cause before anything is seen.
+    """Expectation for one cause before any data.
 
     `steady`, `own`: chance that a rank has it in every step, or now and then at a rate of its own. `scatter`: of
     healthy ranks, relative to the median of what ranks spend on it.

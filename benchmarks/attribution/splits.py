@@ -38,13 +38,13 @@ def why_longer(own: OwnTime, positions: Sequence[int], is_extra: bool = False) -
 
 
 def are_fed_more(own: OwnTime, positions: Sequence[int]) -> bool:
-    """Whether larger batches are most of what these ranks compute longer."""
+    """True where larger batches explain most of these ranks' longer compute."""
     each = zip(positions, _longer(own, positions), strict=True)
     return all(float(own.fed[position]) > EVEN * rho for position, rho in each)
 
 
 def _longer(own: OwnTime, positions: Sequence[int]) -> list[float]:
-    """How much longer each rank computes than the typical one, relative."""
+    """Relative excess of each rank's compute over the typical one's."""
     typical = max(float(own.typical("compute").mean()), 1e-9)
     excess = own.excess("compute")[list(positions)].mean(axis=1) / typical
     return [max(each, SMALLEST) for each in excess.tolist()]
@@ -65,8 +65,7 @@ def _likelihoods(own: OwnTime, position: int, rho: float) -> tuple[float, float]
 
 
 def _against_stages(own: OwnTime, positions: Sequence[int], chance: dict[str, float]) -> dict[str, float]:
-    """The same with the stage of a pipeline as a reason: all ranks of a stage, and no kernel slower than those of other
-    stages."""
+    """Likelihoods with the pipeline stage as a further reason: all its ranks, and no kernel slower than elsewhere."""
     whole = [stage for stage in own.stages if set(stage) <= set(positions)]
     if not whole or sum(map(len, whole)) < len(positions):
         return chance

@@ -1,4 +1,4 @@
-"""Which answers count as right for a fault, which are true besides it, and which costs are decoys."""
+"""Right answers for each fault, further true ones, and decoy costs."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def draw_model(draw: np.random.Generator, kind: str, world: int) -> Model:
 
 
 def _draw_sync(draw: np.random.Generator, kind: str) -> str:
-    """How the script waits for the device: mostly `.item()` at the end of the step."""
+    """Draw the way in which the script waits for the device: mostly `.item()` at the end of the step."""
     chance = draw.uniform()
     if chance < 0.12:
         return "device_sync"
@@ -89,7 +89,7 @@ def draw_parallel(draw: np.random.Generator, kind: str, world: int, hosts: int) 
 
 
 def draw_format(draw: np.random.Generator, plain: bool = False) -> Format:
-    """How the files are written; `plain` keeps everything a reader could wish for."""
+    """Draw the file format; `plain` keeps everything a reader could wish for."""
     shapes, stacks, memory = (bool(draw.uniform() < chance) for chance in (0.45, 0.12, 0.12))
     layout = str(draw.choice(KINETO_LAYOUTS))
     if plain or draw.uniform() < 0.6:
@@ -109,7 +109,7 @@ def draw_format(draw: np.random.Generator, plain: bool = False) -> Format:
 
 
 def draw_contention(draw: np.random.Generator) -> float:
-    """How much kernels are slowed while communication runs: mostly a few percent, as on real devices."""
+    """Draw the slowdown of kernels beside communication: mostly a few percent, as on real devices."""
     return 0.0 if draw.uniform() < 0.2 else float(draw.uniform(0.02, 0.07))
 
 

@@ -32,7 +32,7 @@ ELEMENT_BYTES = {"BFloat16": 2, "Float": 4}
 
 @dataclass(frozen=True)
 class CommArgs:
-    """What the trace says about one call. `annotation` is the range the NCCL work runs under."""
+    """Arguments of one call in the trace. `annotation` is the range that the NCCL work runs under."""
 
     collective: str
     annotation: str

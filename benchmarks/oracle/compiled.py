@@ -1,4 +1,4 @@
-"""What `torch.compile` changes in a recording: regions around a layer, and Triton kernels in place of small ones."""
+"""Changes by `torch.compile` in a recording: regions around a layer, and Triton kernels in place of small ones."""
 
 from __future__ import annotations
 

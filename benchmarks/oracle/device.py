@@ -110,7 +110,7 @@ class Devices:
         return ended
 
     def _communicates(self, rank: int, at: float) -> bool:
-        """Whether a communication kernel is on the device at a time (operations start in the order of time)."""
+        """True where a communication kernel is on the device at a time (operations start in the order of time)."""
         active = [op for op in self._communicating[rank] if op.end is None or op.end > at]
         self._communicating[rank] = active
         return bool(active)

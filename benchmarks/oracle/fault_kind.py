@@ -1,4 +1,4 @@
-"""What is drawn of a fault: on which jobs, how strong, and what its evidence needs."""
+"""Draws of a fault: suitable jobs, strength, and the evidence it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each fault does to the run, and what its remedy does: `build` turns a scenario into the world it runs in.
+"""Effect of each fault on the run, and of its remedy: `build` turns a scenario into the world it runs in.
 
 Removing a fault whose cause is a setting means the recommended setting under the same circumstances (the loader stays
 as costly, the link as slow); removing any other fault means the run without it.
@@ -72,7 +72,7 @@ def input_starved(world: World, fault: Fault) -> None:
 
 
 def enough_workers(world: World, fault: Fault) -> None:
-    """The same batches from the recommended number of workers."""
+    """Batches from the recommended number of workers."""
     world.set_loader(cost_us=fault.strength, workers=int(number(fault, "recommended_num_workers", 8)))
 
 
@@ -88,7 +88,7 @@ def pageable_copy(world: World, fault: Fault) -> None:
 
 
 def pinned_copy(world: World, fault: Fault) -> None:
-    """The same batches, pinned."""
+    """Batches in pinned memory."""
     world.set_model(pinned=True, batch_bytes=int(fault.strength))
 
 
@@ -104,7 +104,7 @@ def latency_bound(world: World, fault: Fault) -> None:
 
 
 def larger_buckets(world: World, fault: Fault) -> None:
-    """The same link with larger buckets."""
+    """Larger buckets on the link as it is."""
     latency(world, fault)
     world.set_parallel(bucket_mb=number(fault, "recommended_bucket_cap_mb", 25.0))
 
@@ -181,7 +181,7 @@ def few_microbatches(world: World, fault: Fault) -> None:
 
 
 def more_microbatches(world: World, fault: Fault) -> None:
-    """The same batch in more microbatches."""
+    """More microbatches of the batch as it is."""
     world.set_parallel(microbatches=int(number(fault, "recommended_microbatches", 4 * fault.strength)))
 
 
@@ -191,7 +191,7 @@ def stage_imbalance(world: World, fault: Fault) -> None:
 
 
 def balanced_stages(world: World, fault: Fault) -> None:
-    """The same work, equally spread over the stages."""
+    """Work spread equally over the stages."""
     share = (sum(world.stage_layers) + int(fault.strength)) / sum(world.stage_layers)
     world.stage_scale = [scale * share for scale in world.stage_scale]
 

@@ -1,4 +1,4 @@
-"""Whether a job is healthy: nothing that could be changed would save three percent of the step."""
+"""Test of a healthy job: no possible change would save three percent of the step."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def is_healthy(scenario: Scenario) -> bool:
 
 
 def quirk_gain(scenario: Scenario, step: float) -> float:
-    """What the look-alikes cost, as a share of the step (us); without recomputing, which memory may need."""
+    """Cost of the look-alikes as a share of the step (us), without recomputation, which memory may need."""
     needed = tuple(quirk for quirk in scenario.quirks if quirk.id == "quirk.recompute")
     return 1.0 - step_time(replace(scenario, quirks=needed)) / step

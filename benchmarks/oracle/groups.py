@@ -21,7 +21,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a rank sits, and its groups by role ("world", "dp", "tp", "pp", "shard", "replicate")."""
+    """Position of a rank, and its groups by role ("world", "dp", "tp", "pp", "shard", "replicate")."""
 
     groups: dict[str, Group]
     stage: int = 0

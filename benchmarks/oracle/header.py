@@ -1,4 +1,4 @@
-"""What surrounds the events of a Kineto file: header keys, device properties, metadata events, window marks."""
+"""Text around the events of a Kineto file: header keys, device properties, metadata events, window marks."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ def _recommended(scenario: Scenario) -> Fault:
 
 
 def share(scenario: Scenario, removed: frozenset[int] = frozenset([0])) -> float:
-    """What removing the faults at the indices `removed` saves, as a share of the step."""
+    """Saving from removing the faults at the indices `removed`, as a share of the step."""
     step = step_time(scenario)
     return (step - step_time(scenario, build(scenario, removed))) / step
 

@@ -1,4 +1,4 @@
-"""How one event and the file around it are laid out as text: Kineto's own layout, a key per line, or compact."""
+"""Text layouts of events and files: Kineto's own, a key per line, or compact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each microsecond of each rank's step went, from the simulator's own truth.
+"""True ledger of each rank's step, from the simulation.
 
 The split is the report contract's: compute before communication before copies; exposed communication is wait until the
 last member has arrived, transfer after; an idle gap belongs to what the host did before the launch that ends it. Inside
@@ -34,7 +34,7 @@ class Span:
 
 
 def device_spans(rank: Rank) -> list[Span]:
-    """What the device did, by cause; spans may overlap."""
+    """Device activity by cause; spans may overlap."""
     spans = []
     for op in rank.ops:
         assert op.start is not None and op.end is not None

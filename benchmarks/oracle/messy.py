@@ -58,7 +58,7 @@ def choose(draw: np.random.Generator, messes: Sequence[str]) -> tuple[str, ...]:
 
 
 def fits_fault(names: tuple[str, ...], kind: str) -> bool:
-    """Whether the fault can be told at all in such a recording."""
+    """True where the fault can be seen at all in such a recording."""
     ahead = "ahead" in names or "foreign" in names
     if ahead and any(part in NEVER_AHEAD for part in kind.split("+")):
         return False

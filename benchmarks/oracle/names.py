@@ -1,4 +1,4 @@
-"""What vendors and library versions call kernels, runtime calls and copies."""
+"""Names of kernels, runtime calls and copies by vendor and library version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank does in one step under each parallelism, as the frameworks do it."""
+"""Programs of a rank's step under each parallelism, as the frameworks run them."""
 
 from __future__ import annotations
 

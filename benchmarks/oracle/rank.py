@@ -32,7 +32,7 @@ class HostEvent(NamedTuple):
 
 
 class Occupant(NamedTuple):
-    """What kept a host thread busy other than issuing work: a ledger cause and its interval."""
+    """Host activity other than issuing work: a ledger cause and its interval."""
 
     start: float
     end: float
@@ -192,7 +192,7 @@ class Rank:
         self.t = start + cost + held
 
     def _held(self, call: float) -> float:
-        """How long the next launch call lasts besides: until the queue has room, or a module is loaded."""
+        """Extra time of the next launch call: until the queue has room, or a module is loaded."""
         holds = self.launch_holds.get(self.thread)
         return max(0.0, self._queue_full_until - call) + (holds.pop() if holds else 0.0)
 
@@ -248,7 +248,7 @@ class Rank:
         self.t += 2.0
 
     def calls(self, channel: str) -> int:
-        """How often this rank has called `channel`, counting this call."""
+        """Number of this rank's calls of `channel`, counting this one."""
         index = self._calls.get(channel, 0)
         self._calls[channel] = index + 1
         return index

@@ -1,5 +1,6 @@
-"""What the rarer faults do, and their remedies: stalls inside calls, preprocessing, hot shards, evaluation and Python
-of the script on one rank or all, FSDP units and prefetching, a slow link of a pipeline."""
+"""Effects of the rarer faults, and their remedies: stalls inside calls, preprocessing, hot shards, evaluation and
+Python of the script on one rank or all, FSDP units and prefetching, a slow link of a pipeline.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ def nested_units(world: World, fault: Fault) -> None:
 
 
 def nested_remedied(world: World, fault: Fault) -> None:
-    """The same latency with a unit per layer."""
+    """One unit per layer at unchanged latency."""
     world.set_cluster(intra_alpha_us=fault.strength, inter_alpha_us=fault.strength)
 
 
@@ -112,7 +113,7 @@ def no_prefetch(world: World, fault: Fault) -> None:
 
 
 def prefetch_again(world: World, fault: Fault) -> None:
-    """The same links with prefetching."""
+    """Prefetching over unchanged links."""
     cluster = world.cluster
     world.set_cluster(intra_gbps=cluster.intra_gbps / fault.strength, inter_gbps=cluster.inter_gbps / fault.strength)
 

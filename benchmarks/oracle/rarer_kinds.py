@@ -60,7 +60,7 @@ def _recompute(draw: np.random.Generator, scenario: Scenario) -> Fault:
 
 
 def _slow_stage_link(draw: np.random.Generator, scenario: Scenario) -> Fault | None:
-    """None where no other link is of the same kind: that a link is slow shows against another only."""
+    """A pipeline link slower than its peers; None where no other link is of its kind, as only a comparison shows it."""
     parallel, hosts = scenario.parallel, scenario.cluster.hosts
     links = (parallel.pp - 1) * parallel.dp
     first = int(draw.integers(links))

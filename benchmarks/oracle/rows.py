@@ -28,5 +28,5 @@ class Row(NamedTuple):
 
     @property
     def is_mark(self) -> bool:
-        """Whether this is a step range, on the host or on the device."""
+        """True for a step range, on the host or on the device."""
         return self.category.endswith("user_annotation") and self.name.startswith(STEP_MARKS)

@@ -1,4 +1,4 @@
-"""What a generated run is: model, cluster, parallelism, loader, noise, faults, file format. Times are microseconds."""
+"""Specification of a generated run: model, cluster, parallelism, loader, noise, faults, file format. Times in us."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Parallel:
-    """How the model is spread. World size = dp * tp * pp (for "hsdp": dp shards * replicas)."""
+    """Parallelism of the model. World size = dp * tp * pp (for "hsdp": dp shards * replicas)."""
 
     kind: str = "ddp"  # "ddp" | "fsdp" | "hsdp" | "tpdp" | "pp"
     dp: int = 4
@@ -117,7 +117,7 @@ class Mess:
 
 @dataclass(frozen=True)
 class Format:
-    """How the files are written."""
+    """File format of the recording."""
 
     layout: str = "classic"  # "classic" (Kineto's own) | "lines" (a key per line) | "compact" (one line)
     naming: str = "tb"  # "tb" | "rank" | "worker"

@@ -1,4 +1,4 @@
-"""What the profiler adds on request: Python frames (`with_stack`) and memory events (`profile_memory`)."""
+"""Optional records of the profiler: Python frames (`with_stack`) and memory events (`profile_memory`)."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def device_sync(rank: Rank) -> Program:
 
 
 def boundary(rank: Rank, layer: int) -> Program:
-    """What happens before a layer's forward: nothing in a healthy run, disturbances otherwise."""
+    """Events before a layer's forward: none in a healthy run, disturbances otherwise."""
     world, here = rank.world, (rank.rank, rank.step)
     if world.model.sync == "none":
         yield from rank.queue_slot()
@@ -200,7 +200,7 @@ def as_graph(rank: Rank, operators: tuple[Operator, ...], scale: float, layer: i
 
 
 def hot(rank: Rank, operator: Operator) -> float:
-    """How much more this rank's expert or table is asked for than the mean."""
+    """Requests for this rank's expert or table over the mean."""
     return rank.world.hot.get(rank.rank, 1.0) if operator.sharded else 1.0
 
 
@@ -224,7 +224,9 @@ def kernel_key(operator: Operator, layer: int) -> str:
 
 
 def blocking_reduce(rank: Rank) -> None:
-    """What the next kernel needs: all-reduce in the tensor-parallel group, or all-to-all among experts or tables."""
+    """Communication before the next kernel: all-reduce of the tensor-parallel group, or all-to-all of experts,
+    tables.
+    """
     role, kind = ("tp", "allreduce") if "tp" in rank.layout.groups else ("ep", "all_to_allv")
     op = collective(rank, role, kind, rank.world.parallel.activation_elems)
     if op is not None:

@@ -16,7 +16,7 @@ ONCE = 10_000  # steps that occur once are numbered from here, so that no fault 
 
 @dataclass(frozen=True)
 class Once:
-    """What occurs in a single step: host programs at its start and at its end (they take the rank)."""
+    """Events of a single step: host programs at its start and at its end (they take the rank)."""
 
     start: Callable[[Any], Iterator[Any]] | None = None
     end: Callable[[Any], Iterator[Any]] | None = None

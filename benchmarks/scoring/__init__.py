@@ -1,1 +1,1 @@
-"""How often ddprof is right over labelled runs, whose truth is known."""
+"""Accuracy of ddprof over labelled runs, whose truth is known."""

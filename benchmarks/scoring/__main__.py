@@ -120,7 +120,7 @@ def mess_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def fault_text(run: RunScore) -> str:
-    """What is wrong with the answer to one run, in a few words."""
+    """Errors in the answer to one run, in a few words."""
     said = [
         f"{fault} {'with wrong ranks' if named else 'not found'}"
         for fault, found, named in zip(run.faults, run.found, run.named, strict=True)

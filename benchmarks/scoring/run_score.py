@@ -1,4 +1,4 @@
-"""How one labelled run came out."""
+"""Score of one labelled run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SaidFinding:
 
 @dataclass(frozen=True)
 class RunScore:
-    """How one labelled run came out. Errors are shares: of wall time (ledger), of the true step (the others).
+    """Score of one labelled run. Errors are shares: of wall time (ledger), of the true step (the others).
 
     `wall_error` is about the measured step, `gain_error` how far the stated gain lies outside of the true range.
     """

@@ -192,7 +192,7 @@ def compare(name: str, label: Mapping[str, Any], report: Report, *others: Report
 
 
 def _first_fix(fault: Mapping[str, Any], serious: Iterable[Finding]) -> bool | None:
-    """Whether the first fix of the finding on a fault is the one that helps, by a word of the label."""
+    """True where the first fix of the finding on a fault is the one that helps, by a word of the label."""
     words = fault.get("fix_words") or ()
     said = next((f for f in serious if f.id in (fault["id"], *fault["acceptable_ids"]) and f.fixes), None)
     return None if not words or said is None else any(word in said.fixes[0].setting for word in words)
@@ -204,7 +204,7 @@ def _worst(errors: Iterable[float | None]) -> float | None:
 
 
 def _is_true(finding: Finding, label: Mapping[str, Any], explained: Set[str]) -> bool:
-    """Whether the label accepts a finding: its ranks too where a fault says which they are."""
+    """True where the label accepts a finding: its ranks too where a fault states them."""
     if finding.id in label.get("forbidden_ids", ()):
         return False
     faults = [fault for fault in label["faults"] if finding.id in (fault["id"], *fault["acceptable_ids"])]
@@ -214,7 +214,7 @@ def _is_true(finding: Finding, label: Mapping[str, Any], explained: Set[str]) ->
 
 
 def _mixed(label: Mapping[str, Any], reports: Sequence[Report]) -> str:
-    """What is wrong where independent runs were put together; "" where nothing is."""
+    """Error where independent runs were merged; "" for none."""
     runs = int(label.get("independent_runs", len(reports)))
     largest = max(len(report.run.ranks) for report in reports)
     if runs == len(reports) or largest == 1:
@@ -232,7 +232,7 @@ def _wall_error(label: Mapping[str, Any], report: Report) -> float | None:
 
 
 def _gain_error(label: Mapping[str, Any], report: Report) -> float | None:
-    """How far the stated gain of each fault lies outside of the true range; the worst, None where none was found."""
+    """Distance of each fault's stated gain from the true range; the worst, None where no fault was found."""
     errors = []
     for fault in label["faults"]:
         found = _named(fault, report)

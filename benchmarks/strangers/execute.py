@@ -65,9 +65,10 @@ def analyze(folder: Path) -> str:
 
 
 def step_ms(folder: Path, name: str) -> float:
-    """Of the bare runs of a script, by its own clock: mean step, without the oddest at both ends.
+    """Mean step of a script's bare runs by its own clock, without the extremes.
 
-    Where there were none, of the run under ddprof, whose windows are slower."""
+    Where there were none, of the run under ddprof, whose windows are slower.
+    """
     found = []
     bare = sorted((folder / "bare").glob(f"{name}*/times*.json"))
     for written in bare or sorted((folder / "traced" / name).glob("times*.json")):

@@ -34,11 +34,11 @@ class Fault:
     is_inline: bool = False
 
     def fits(self, who: str, where: str) -> bool:
-        """Whether ranks can have it so."""
+        """True where ranks can have the fault so."""
         return who in self.whom and (who != "turns" or where in ANYWHERE)
 
     def count(self, amount_ms: float) -> int:
-        """What `{n}` is for so long; of what is repeated whole, twice at the least."""
+        """Value of `{n}` for this duration; at least two for repeated work."""
         return max(2 if self.is_inline else 1, round(amount_ms * self.per_ms))
 
     def accepted(self, who: str, where: str) -> tuple[str, ...]:

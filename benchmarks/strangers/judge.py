@@ -1,4 +1,4 @@
-"""Whether what ddprof says of a script is so: by the generator, and by the difference of bare step times."""
+"""Judgement of ddprof's findings on a script by the generator's truth and the difference of bare step times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Judgement:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the fault is large enough to be asked for."""
+        """True where the fault is large enough to be required."""
         return self.share >= LEAST
 
     @property
@@ -45,7 +45,7 @@ class Judgement:
 
 
 def judge(folder: Path) -> Judgement:
-    """Of a folder that was run and analyzed."""
+    """Judgement of a folder that was run and analyzed."""
     about = json.loads((folder / "spec.json").read_text())
     spec = Spec(**{name: value for name, value in about.items() if name not in _OWN})
     with_fault, without = (step_ms(folder, name) for name in NAMES)
@@ -74,18 +74,18 @@ def _loud(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_told(finding: dict[str, Any], twin: dict[str, Any]) -> bool:
-    """Whether the same is told of the twin: then it is of the structure, and counted there, and not of the fault."""
+    """True where the twin has the same finding: it is due to the structure then, and counted there."""
     return any(one["id"] == finding["id"] and one["ranks"] == finding["ranks"] for one in _loud(twin))
 
 
 def _ranks(finding: dict[str, Any], spec: Spec) -> tuple[int, ...]:
-    """That it names; all of them are none in particular."""
+    """Ranks that the finding names; () where it names all of them."""
     named = tuple(finding["ranks"])
     return () if len(named) == spec.ranks else named
 
 
 def _has_line(finding: dict[str, Any], about: dict[str, Any]) -> bool:
-    """Whether it names a line of the fault, or a function that the fault is in: of the script, or of its loader."""
+    """True where it names a line of the fault, or a function around it: of the script, or of its loader."""
     words = json.dumps(finding)
     lines = any(
         f"script.py:{number}" in words and not words.split(f"script.py:{number}")[1][:1].isdigit()

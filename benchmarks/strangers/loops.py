@@ -1,4 +1,4 @@
-"""How a script trains: lines after the model and the loader. `@name` is a slot; `ticks`: when each step ended."""
+"""Training loops of scripts: lines after the model and the loader. `@name` is a slot; `ticks`: end times of steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Loop:
     cannot: tuple[str, ...] = ()  # faults that would hang it: a shard alone can neither be run nor saved
 
     def takes(self, source: str) -> bool:
-        """Whether it can read batches of this source."""
+        """True where it can read batches of this source."""
         return SOURCES[source].is_loader or not self.needs_loader
 
 

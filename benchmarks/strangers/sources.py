@@ -1,4 +1,4 @@
-"""Where a script's batches come from: lines that define `loader`, each batch a pair (x, y). `@name` is a slot."""
+"""Batch sources of scripts: lines that define `loader`, each batch a pair (x, y). `@name` is a slot."""
 
 from __future__ import annotations
 

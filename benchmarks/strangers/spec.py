@@ -1,4 +1,4 @@
-"""What a script is: its structure, its fault, where that is, on which ranks, when and how much; drawn by a seed."""
+"""Specification of a script: its structure, and its fault with place, ranks, times and amount; drawn by a seed."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def lines(judged: Sequence[Judgement], is_long: bool) -> Iterator[str]:
 
 
 def _told(one: Judgement) -> Iterator[str]:
-    """What was said of a script, where it is wrong."""
+    """Wrong findings on a script."""
     spec = one.spec
     if one.is_asked and not (one.is_right and one.gain):
         marks = " ".join(f"{name}={getattr(one, name)}" for name in ("ranks", "line", "mechanism", "gain"))

@@ -170,7 +170,7 @@ def _slots(spec: Spec) -> dict[str, list[str]]:
 
 
 def _per_batch(spec: Spec) -> float:
-    """How often the slot is passed per step."""
+    """Passes of the slot per step."""
     if spec.where == "workers":
         return LOOPS[spec.loop].per_step / EPOCH
     if spec.where == "item":

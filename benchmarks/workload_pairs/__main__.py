@@ -94,7 +94,7 @@ def _machine() -> str:
 
 
 def _device() -> str:
-    """What torch sees, cuda or cpu; this process stays without torch."""
+    """The device that torch sees, cuda or cpu; this process does not import torch."""
     probe = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
     told = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     if told.returncode:

@@ -1,4 +1,4 @@
-"""What ddprof said of a faulted run against what the fixed run measured."""
+"""Comparison of ddprof's findings on a faulted run with the fixed run's measurement."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Judgement:
 
     @property
     def traced_error(self) -> float | None:
-        """The same inside the trace windows."""
+        """Error of the prediction inside the trace windows."""
         return _error(self.traced_predicted_ms, self.traced_fixed_ms)
 
     @property

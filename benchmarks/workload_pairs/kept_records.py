@@ -33,7 +33,7 @@ def keep_turns(folder: Path, held_at_ns: int, turns: Sequence[Span], period: int
 
 
 def whole_periods(steps: int, period: int) -> slice:
-    """Which of the steps inside a turn count: whole periods, after the first step, which meets cold caches."""
+    """Steps inside a turn that count: whole periods, after the first step, which meets cold caches."""
     return slice(1, 1 + max(0, steps - 1) // period * period)
 
 

@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def truth(self) -> Fault:
-        """What must be said of the fault."""
+        """The finding expected for the fault."""
         return self.workload.faults[self.fault]
 
     @property

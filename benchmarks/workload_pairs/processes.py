@@ -25,7 +25,7 @@ class Processes:
 
     @property
     def running(self) -> bool:
-        """Whether the job has not ended."""
+        """True while the job has not ended."""
         return self.root.poll() is None
 
     def stop(self) -> None:

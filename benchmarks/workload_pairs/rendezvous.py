@@ -1,4 +1,4 @@
-"""How the processes of a job that is held at times find one another."""
+"""Rendezvous of the processes of a job that is paused at times."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ Laps = np.ndarray[Any, np.dtype[np.int64]]  # (steps, 2): start and end, ns on t
 
 @dataclass
 class Turns:
-    """What a job measured of itself: mean step of each of its turns that count, and the interquartile mean over them;
-    None with the `problem` that it had. `stolen`: of each round, the share of time that other machines took from this.
+    """A job's own measurement: mean step of each of its turns that count, and the interquartile mean over them; None
+    with the `problem` that it had. `stolen`: of each round, the share of time that other machines took from this.
     """
 
     step_ms: float | None = None
@@ -153,7 +153,7 @@ def _rounds(contenders: Sequence[Contender]) -> int:
 
 
 def undisturbed(stolen: Sequence[float]) -> list[bool]:
-    """Which rounds count: those in which others took no more than twice the usual share of the machine's time."""
+    """Rounds that count: those in which others took no more than twice the usual share of the machine's time."""
     most = max(LEAST_STOLEN, DISTURBED * float(np.median(stolen))) if stolen else 0.0
     return [share <= most for share in stolen]
 

@@ -1,4 +1,4 @@
-"""Files that a browser is given: scripts and stylesheets in folders by who needs them, joined to one text.
+"""Scripts and stylesheets for the browser, in folders by user, each joined to one text.
 
 `shared` and `timeline` are for the dashboard and for the HTML file, `dashboard` for Dash's pages alone, `onefile` and
 `embedded` (a timeline without a server) for the HTML file alone. A script adds to the object `ddprof` and builds on

@@ -1,1 +1,1 @@
-"""Contents of each page as data (questions, sentences, numbers, charts), without Dash: the HTML file shows them too."""
+"""Contents of each page as data (questions, sentences, numbers, charts), without Dash; the HTML file uses them too."""

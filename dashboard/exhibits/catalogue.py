@@ -25,8 +25,7 @@ from ddprof.dashboard.runs.view import View
 
 @dataclass(frozen=True)
 class Subject:
-    """Record of what a page shows. `needs_traces`: a saved report cannot show it; `has_data`: whether a traced run has
-    any."""
+    """Subject of a page. `needs_traces`: a saved report cannot show it; `has_data`: whether a traced run has any."""
 
     path: str
     title: str
@@ -35,7 +34,7 @@ class Subject:
     has_data: Callable[[View], bool] = lambda view: True
 
     def is_empty(self, view: View) -> bool:
-        """True where the page could only say that nothing of it was recorded."""
+        """True where nothing of the page's subject was recorded."""
         return (self.needs_traces and not view.opened.has_traces) or not self.has_data(view)
 
     @property
@@ -45,7 +44,7 @@ class Subject:
 
 
 def _none(view: View) -> list[Exhibit]:
-    """The canvas itself shows the numbers of what is selected on it."""
+    """No exhibits: the canvas itself shows the numbers of its selection."""
     return []
 
 

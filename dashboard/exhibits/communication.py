@@ -1,4 +1,4 @@
-"""Communication: is the network slow, or the peer late? How much of it does compute hide?"""
+"""Communication: is the network slow, or the peer late? How much communication does compute hide?"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.units import format_bytes, format_rate, format_share, format_us
 
-MAX_GROUPS = 40
+MAX_GROUPS = 40  # in one chart: the longest
 NOT_RECORDED = "not recorded"
 
 
 def has_data(view: View) -> bool:
-    """True where any communication was seen."""
+    """True where any communication was recorded."""
     return len(view.opened.job.instances) > 0 or len(view.opened.measures.comm.traffic) > 0
 
 

@@ -21,12 +21,12 @@ Series = Mapping[Kernel, Sequence[float]]  # time in every step, us
 
 
 def has_data(view: View) -> bool:
-    """True where there are two runs to compare."""
+    """True with at least two runs."""
     return len(view.runs) > 1
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
-    """The causes before and after, and the findings that went or came."""
+    """The causes before and after, and the findings that disappeared or are new."""
     if len(view.runs) < 2:
         return
     comparison = comparison_of(view)
@@ -41,12 +41,12 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def comparison_of(view: View) -> Comparison:
-    """From the run of the address to the one it is compared against (the next, where the address does not say)."""
+    """Comparison of the address's run with the run it names (the next one by default)."""
     return compare(view.opened.report, view.runs[against(view)].report)
 
 
 def against(view: View) -> int:
-    """Number of the run that is compared against: the address's, else the next."""
+    """Number of the other run of the comparison: the address's, else the next."""
     other = view.number(view.query.get("against", ""))
     return other if other is not None and other != view.run else (view.run + 1) % len(view.runs)
 
@@ -105,7 +105,7 @@ def _words(delta: Delta) -> str:
 
 
 def kernel_deltas(before: Series, after: Series, step_us: float) -> list[tuple[Kernel, Delta]]:
-    """Kernels of either run, the largest change first; of changes that are too small to matter no interval is made."""
+    """Kernels of either run, the largest change first; changes too small to matter get no interval."""
     found = []
     for kernel in {**before, **after}:
         first, second = _side(before, kernel), _side(after, kernel)
@@ -118,5 +118,5 @@ def kernel_deltas(before: Series, after: Series, step_us: float) -> list[tuple[K
 
 
 def _side(run: Series, kernel: Kernel) -> Sequence[float]:
-    """A kernel that a run does not have takes no time in any of its steps."""
+    """Busy time of each step on one side; a kernel that a run lacks takes no time there."""
     return run[kernel] if kernel in run else [0.0] * len(next(iter(run.values()), ()))

@@ -1,4 +1,4 @@
-"""Data: can I trust this? Coverage, clocks, the replay's own error, settings, and what was wrong with the input."""
+"""Data: can I trust this? Coverage, clocks, the replay's own error, settings, and defects of the input."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _efficiency(view: View) -> Exhibit:
 
 
 def _metric(name: str, value: object) -> list[tuple[str, object]]:
-    """A figure as lines with its unit; nested ones one line each."""
+    """A figure as lines with its unit, one line for each nested one."""
     if name == "bus_bandwidth_gbps" and isinstance(value, dict):
         return [(f"bus bandwidth of {key} (GB/s)", item) for key, item in value.items()]
     if name == "last_arrivals" and isinstance(value, dict):
@@ -131,4 +131,4 @@ def _abstentions(view: View) -> Exhibit:
         f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not "
         "judged."
     )
-    return Exhibit("checks", "What was looked for?", reading, sheet(("check", "what it is", "outcome", "why"), rows))
+    return Exhibit("checks", "What was checked?", reading, sheet(("check", "what it is", "outcome", "why"), rows))

@@ -1,4 +1,4 @@
-"""Kernels: what does the device run, for how long, and from where in the model and in the script?"""
+"""Kernels: which kernels does the device run, for how long, and from where in the model and in the script?"""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
 
 
 def _label(kernel: str, operator: str) -> str:
-    """A bar's name: of elementwise kernels the operator tells them apart."""
+    """A bar's name, with the operator for elementwise kernels, whose names are alike."""
     short = short_name(kernel or "no operator", LABEL_CHARS)
     return short_name(f"{operator.removeprefix('aten::')}: {short}", LABEL_CHARS) if operator else short
 
@@ -79,13 +79,15 @@ def _head(view: View, table: KernelTable, rows: Sequence[Merged]) -> str:
     busy_us, top_us = sum(r.busy_us for r in rows), sum(r.busy_us for r in rows[:DRAWN])
     share = format_share(sum(r.step_share for r in rows))
     what = "operators and collectives" if table.runs_operators else "kernels, collectives and copies"
-    told = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share})"
-    told += (
+    reading = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share})"
+    reading += (
         f", the first {DRAWN} for {format_share(top_us / busy_us)} of that." if len(rows) > DRAWN and busy_us else "."
     )
     if table.runs_operators:
-        told += " The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
-    return told
+        reading += (
+            " The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
+        )
+    return reading
 
 
 def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
@@ -105,14 +107,14 @@ def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
 
 
 def _commands(view: View, rows: Sequence[Merged]) -> tuple[str, ...]:
-    """For each row the command of Nsight Compute; nothing on devices that it does not know."""
+    """The command of Nsight Compute for each row; empty on devices that it does not support."""
     if view.opened.report.run.device != "cuda":
         return ()
     return tuple(ncu_command(r.key[0], r.calls, JOB) if r.key[2] == "compute" and r.calls else "" for r in rows)
 
 
 def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
-    """Busy time by operator, by module and by line, each with how much of it is known."""
+    """Busy time by operator, by module and by line, each with the share that is known."""
     around = "the outermost around" if table.runs_operators else "the innermost above the launch"
     for part, question, missing, known in (
         (
@@ -150,7 +152,7 @@ def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
 
 
 def _module_sheet(rows: Sequence[Merged]) -> Sheet:
-    """Modules with their own time and with that of all modules inside, so that a layer is one row."""
+    """Modules with their own time and the time of all modules inside, so that a layer is one row."""
     inside = inclusive_us(rows)
     own = {r.key[0]: r for r in rows}
     paths = sorted(inside, key=lambda path: (-inside[path], path))
@@ -171,7 +173,7 @@ def _module_sheet(rows: Sequence[Merged]) -> Sheet:
 def _sheet(
     titles: Sequence[str], names: Sequence[tuple[object, ...]], rows: Sequence[Merged], commands: tuple[str, ...] = ()
 ) -> Sheet:
-    """A table of merged rows; columns of which nothing is known, and the spread of one rank, are left out."""
+    """A table of merged rows, without columns that are unknown throughout, and without the spread of a single rank."""
     several = any(r.ranks > 1 for r in rows)
     columns: dict[str, list[object]] = {
         "calls/step": [r.calls for r in rows],

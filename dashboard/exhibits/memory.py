@@ -1,4 +1,4 @@
-"""Memory: how near is each rank to its limit?"""
+"""Memory: how close is each rank to its limit?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOTALS_ALONE = (
 
 @dataclass(frozen=True)
 class Peak:
-    """Memory of one rank at its fullest, bytes; None where the trace does not say."""
+    """Memory of one rank at its peak, bytes; None where not recorded."""
 
     rank: int
     allocated: int
@@ -40,7 +40,7 @@ class Peak:
 
 
 def has_data(view: View) -> bool:
-    """True where any rank recorded how full its memory was."""
+    """True where any rank recorded its memory."""
     return any(facts.memory.get("peak_allocated_bytes") for facts in view.opened.job.ranks)
 
 
@@ -128,7 +128,7 @@ def _gib(values: list[int | None]) -> list[float | None]:
 
 
 def memory_peak(view: View) -> Exhibit:
-    """Peak of the ranks that the filter leaves; a sentence where totals over time or phases were not recorded."""
+    """Peaks of the filtered ranks; a sentence where totals over time or phases were not recorded."""
     job = view.opened.job
     parts = {rank: peak_parts(facts) for rank, facts in zip(job.rank_ids, job.ranks, strict=True) if view.shows(rank)}
     known = {rank: part for rank, part in parts.items() if part is not None}

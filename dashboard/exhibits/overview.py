@@ -26,14 +26,14 @@ from ddprof.units import format_us
 MAX_RANKS = 24  # lines that are read at a glance; the ledger's table holds more
 ALIKE_POINTS = 1.0  # percentage points of the step: ranks that differ by less are alike
 LEAST_SHARE = 0.005  # of the step: a cause below this on every rank is no column
-MAX_DOTS = 2_000
+MAX_DOTS = 2_000  # what a browser draws at once without delay
 OUTLIER_SPREADS = 5.0  # median absolute deviations off the median: 1 in 1,000 of normally spread steps lies outside
 LEAST_OUTLIER_SHARE = 0.05  # of the median: less is no reason to look
 _QUESTION = "Is it steady, or does a step or a rank stand out?"
 
 
 def exhibits(view: View) -> list[Exhibit]:
-    """The two small pictures."""
+    """The two small charts."""
     return [e for e in (step_dots(view), rank_causes(view)) if e is not None]
 
 
@@ -57,7 +57,7 @@ def rank_causes(view: View) -> Exhibit | None:
 
 
 def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
-    """To the rank that is farthest off, and to who comes late."""
+    """Links to the rank that deviates most, and to the rank that is late."""
     if not view.opened.has_traces or found.of == 1:
         return ()
     line, _ = _farthest(found)
@@ -69,8 +69,7 @@ def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
 
 
 def _farthest(found: _Deviation) -> tuple[int, int]:
-    """Line and column of the cell that differs most, of the culprits where they differ: who only waits for them is
-    none."""
+    """Row and column of the cell that deviates most, of the culprits where they deviate (others only wait)."""
     points, is_culprit = np.array(found.points), np.array([rank in found.culprits for rank in found.ranks])
     of_culprits = np.where(is_culprit[:, None], points, -np.inf)
     off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)
@@ -125,7 +124,7 @@ class _Deviation:
 
 
 def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bool] | None = None) -> _Deviation | None:
-    """The ranks that `shows` lets pass; above `limit` those a finding names and those that differ most.
+    """The ranks that `shows` admits; above `limit` the ranks that a finding names and those that deviate most.
 
     None without a ledger.
     """
@@ -144,8 +143,7 @@ def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bo
 
 
 def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
-    """Share that a rank's share is held against: the median of two ranks lies between them, and both would be off
-    it."""
+    """Reference for a rank's share: the peers' median, without the rank itself among two."""
     others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
     return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
 
@@ -217,7 +215,7 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
 
 
 def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
-    """To the longest of the steps."""
+    """Link to the longest of the steps."""
     known = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
     if len(known) < 2:
         return ()
@@ -229,7 +227,7 @@ def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]
 
 
 def _reading(view: View, job_us: Sequence[float]) -> str:
-    """About the job's own steps, whatever ranks are shown."""
+    """Sentence on the job's own steps, whichever ranks are shown."""
     known = [value for i, value in enumerate(job_us) if view.shows_step(i) and math.isfinite(value)]
     if not known:
         return "No step of the whole job was measured."
@@ -241,14 +239,14 @@ def _reading(view: View, job_us: Sequence[float]) -> str:
 
 
 def _outliers(values: Array) -> Array:
-    """Places of values far off the median, by the median absolute deviation."""
+    """Positions of values far from the median, by the median absolute deviation."""
     distance = np.abs(values - np.median(values))
     least = max(OUTLIER_SPREADS * float(np.median(distance)), LEAST_OUTLIER_SHARE * float(np.median(values)))
     return np.flatnonzero(distance > least)
 
 
 def _drawn(values: Array) -> Array:
-    """Places of at most MAX_DOTS dots: half of them those farthest off, half evenly spread."""
+    """Positions of at most MAX_DOTS dots: half of them the outermost, half evenly spaced."""
     if len(values) <= MAX_DOTS:
         return np.arange(len(values))
     half = MAX_DOTS // 2

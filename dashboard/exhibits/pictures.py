@@ -1,4 +1,4 @@
-"""The charts of all pages as figures of the plotly package, by the name of what they show: for notebooks."""
+"""Charts of all pages as plotly figures, by name, for notebooks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LINE_CHARS = 90  # of it, beside the buttons of plotly
 
 
 def questions(view: View) -> dict[str, str]:
-    """The question that each chart of this run answers, by its name."""
+    """The question that each chart of this run answers, by the chart's name."""
     return {exhibit.id: exhibit.question for exhibit in _drawn(view)}
 
 
 def picture(view: View, name: str) -> go.Figure:
-    """One chart with its question, its answer and its legend above it. Raises UsageError for a name that has none."""
+    """One chart with its question, its answer and its legend above it. Raises UsageError for an unknown name."""
     import plotly.graph_objects as go
 
     exhibit = next((found for found in _drawn(view) if found.id == name), None)
@@ -52,7 +52,7 @@ def _entry(key: Key, theme: Mapping[str, str]) -> str:
 
 
 def _drawn(view: View) -> Iterator[Exhibit]:
-    """One by one: who looks for one name does not pay for the pages that follow it."""
+    """The charts one by one, so that a search for one name does not draw the pages after it."""
     seen: set[str] = set()
     for subject in SUBJECTS:
         for exhibit in subject.exhibits(view):

@@ -17,6 +17,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
 from ddprof.dashboard.figures.charts import Part, Stacked, StageChart, TimeBlock
 from ddprof.dashboard.runs.view import View
+from ddprof.finding_ids import STRAGGLER_COMPUTE
 from ddprof.intervals import Intervals
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -83,7 +84,7 @@ def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:
     slow = max(stages, key=lambda s: s.work_us)
     mean = sum(s.work_us for s in stages) / len(stages)
     excess = slow.work_us / mean - 1 if mean > 0 else 0.0
-    late = [f for f in view.opened.report.findings if f.id == "straggler.compute"]
+    late = [f for f in view.opened.report.findings if f.id == STRAGGLER_COMPUTE]
     but = f"; the slow device of {format_ranks(late[0].ranks)} has its part in that" if late else ""
     return (
         f"{_bubble_words(view, pipeline)} Stage {slow.number} ({slow.ranks}) has most of the work: "
@@ -92,7 +93,7 @@ def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:
 
 
 def _bubble_words(view: View, pipeline: Pipeline) -> str:
-    """The bubble that was measured, beside the one of a pipeline of even stages that does nothing else."""
+    """Sentence on the measured bubble, beside that of a pipeline of even stages without other work."""
     depth, words = len(pipeline.stages), schedule_of(pipeline).words
     if pipeline.unsure:
         return f"How large the bubble of {depth} stages is cannot be told: {pipeline.unsure}."
@@ -120,7 +121,7 @@ def _chart(stages: list[Stage]) -> Stacked:
 
 
 def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
-    """One step of one chain of stages: the first that the filters leave."""
+    """One step of one chain of stages, the first that passes the filters."""
     steps = numbers.steps(view)
     chains = list(zip(*pipeline.stages, strict=True))
     chosen = [chain for chain in chains if any(view.shows(view.opened.job.rank_ids[p]) for p in chain)]
@@ -174,7 +175,7 @@ def _split_words(rows: list[tuple[int | float, ...]]) -> str:
 
 
 def _missing_words(stages: list[StageStep], pipeline: Pipeline) -> str:
-    """Words on what the recording does not tell."""
+    """Limits of the recording, in words."""
     if not any(stage.passes for stage in stages):
         return " Which pass is which is not recorded of ranks that compute on the CPU: all of it is other work."
     if not all(stage.knows_backward for stage in stages):
@@ -212,7 +213,7 @@ def _block(line: int, start_ns: int, length_ns: int, kind: int, mark: str, words
 
 
 def _closed(spans: Intervals, least_ns: int) -> Intervals:
-    """The spans with gaps that cannot be seen closed."""
+    """The spans with invisibly small gaps closed."""
     start, end = spans
     if not len(start):
         return spans

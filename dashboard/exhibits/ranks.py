@@ -28,7 +28,7 @@ from ddprof.report import phrases
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
-MAX_BLAMED = 16
+MAX_BLAMED = 16  # ranks in one chart
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -175,7 +175,7 @@ def _beside(view: View, position: int, order: str) -> str:
 
 
 def _told_of(opened: OpenRun, position: int) -> str:
-    """Words on which finding names the rank that costs the others most; where none does, what its lateness holds up."""
+    """The finding that names the costliest rank, in words; else the effect of its lateness."""
     rank = opened.job.rank_ids[position]
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         if rank in finding.ranks:
@@ -184,7 +184,7 @@ def _told_of(opened: OpenRun, position: int) -> str:
 
 
 def _on_time(opened: OpenRun, rank: int) -> str:
-    """Words on what the rank's lateness costs the step, by replay: waiting is not step time."""
+    """The step's loss to the rank's lateness by replay, in words, as waiting is not step time."""
     if opened.pricer.error is None:
         return ""
     step_us = opened.measures.step_us
@@ -201,7 +201,7 @@ def _whole_job(opened: OpenRun) -> str:
 
 
 def _told_beyond(opened: OpenRun) -> str:
-    """Findings that save more than the waiting for their ranks: what they shorten is not waiting alone."""
+    """Sentence on findings that save more than the waiting for their ranks, as they shorten more than waiting."""
     job = opened.job
     cost_us = dict(zip(job.rank_ids, waited_for_us(job).sum(axis=1).tolist(), strict=True))
     beyond = [
@@ -226,13 +226,13 @@ def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:
 
 
 def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:
-    """Why the critical path runs mostly on another rank than the culprit; "" where it does not."""
+    """Reason why the critical path runs mostly on another rank than the culprit; "" where it does not."""
     named = opened.report.culprit()
     if named is None or most in named[1].ranks or not length_ms.any():
         return ""
     number, lead = named
-    mine = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
+    late_ms = [length_ms[position] for position, rank in enumerate(opened.job.rank_ids) if rank in lead.ranks]
     return (
         f" Finding {number} ({lead.id}) names {format_ranks(lead.ranks)}, with "
-        f"{format_share(sum(mine) / length_ms.sum())} of the path, which may run on any rank where all work alike."
+        f"{format_share(sum(late_ms) / length_ms.sum())} of the path, which may run on any rank where all work alike."
     )

@@ -24,7 +24,7 @@ PATH_RANKS = 16  # above, the path's line hides more than it shows: it is off un
 
 
 def configuration(view: View) -> dict[str, Any]:
-    """Fields: what assets/timeline/ needs: run, filters, the spans of the findings' evidence and the one to jump to."""
+    """Configuration for assets/timeline/: run, filters, the evidence's spans and the one to jump to."""
     spans: list[dict[str, Any]] = []
     focus = None
     wanted = view.query.get("finding", "")
@@ -67,7 +67,7 @@ def configuration(view: View) -> dict[str, Any]:
 
 
 def _opened(view: View, shown: Sequence[int]) -> list[int]:
-    """The ranks whose lanes are open: those that the address names, or all of a few."""
+    """The ranks whose lanes are open: those that the address names, or all where there are few."""
     wanted = parse_numbers(view.query.get("open", ""))
     named = [rank for rank in shown if wanted is not None and rank in wanted][:FEW_RANKS]
     return named or (list(shown) if len(shown) <= FEW_RANKS else [])
@@ -113,7 +113,7 @@ def _step(view: View) -> int | None:
 
 
 def _time_us(text: str) -> float | None:
-    """A time of the address; None for what is no time that a run can have."""
+    """A time in the address; None for one that no run can have."""
     try:
         value = float(text)
     except ValueError:
@@ -122,7 +122,7 @@ def _time_us(text: str) -> float | None:
 
 
 def reading(view: View) -> str:
-    """Words on how much is drawn, and how well the clocks are aligned."""
+    """Number of drawn events, and clock alignment, in words."""
     timeline, clock = view.opened.timeline, view.opened.report.clock
     errors = [h.error_us for h in clock.hosts.values() if h.error_us is not None]
     aligned = f"clocks aligned to ±{format_us(max(errors))}" if errors and max(errors) > 0 else clock.method

@@ -1,4 +1,4 @@
-"""Tuning: which settings are worth keeping? What `ddprof tune` ran, what it predicted and what it measured."""
+"""Tuning: which settings are worth keeping? Runs of `ddprof tune` with predicted and measured gains."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def has_data(view: View) -> bool:
 
 
 def shown(view: View) -> Tuning | None:
-    """The tuning of the address, else the one that the run belongs to or the newest."""
+    """The tuning that the address names, else the run's own one, else the latest."""
     found = view.opened.tunings
     named = [tuning for tuning in found if tuning.name == view.query.get("tuning")]
     return next(iter(named or found), None)
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
-    """The answer first, then what it stands on."""
+    """The answer, then its evidence."""
     tuning = shown(view)
     if tuning is None:
         reading = "No tuning yet: `ddprof tune -- COMMAND` tries fixes on this run's command and shows them here."
@@ -76,10 +76,10 @@ def _unfinished(tuning: Tuning) -> Exhibit:
 
 
 def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
-    told = [phrases.tuning_headline(answer), *_of_kept(answer)]
+    sentences = [phrases.tuning_headline(answer), *_of_kept(answer)]
     if words := phrases.limits_words(answer):
-        told.append(_sentence(words))
-    told.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")
+        sentences.append(_sentence(words))
+    sentences.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")
     rows = [
         (
             name,
@@ -97,11 +97,11 @@ def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
         listings = try_it.with_fixes(opened, os.path.join(tuning.folder, FILE_NAME), needs_leave)
     elif answer.verdict == UNDECIDED:
         listings = _resume(tuning)
-    return Exhibit("tuning", _WHICH, ". ".join(told) + ".", kept, listings=listings)
+    return Exhibit("tuning", _WHICH, ". ".join(sentences) + ".", kept, listings=listings)
 
 
 def _of_kept(answer: TuningAnswer) -> Iterator[str]:
-    """Words on whether the same is trained with the settings, as the last run of what is kept showed."""
+    """A sentence on whether training with the kept settings gives the same result, from their last run."""
     kept = [tried for tried in answer.tried if tried.state == KEPT]
     if kept:
         yield _sentence(phrases.results_words(kept[-1].results))
@@ -116,15 +116,15 @@ def _outcomes(answer: TuningAnswer) -> Exhibit:
     found = by_gain(answer.tried)
     timed = [tried for tried in found if tried.measured is not None]
     best = timed[0] if timed else None  # what is kept: of values alike another one may be ahead by chance
-    told = [f"{len(timed)} of {len(found)} were timed against the command as it is, in pairs of runs"]
+    sentences = [f"{len(timed)} of {len(found)} were timed against the command as it is, in pairs of runs"]
     if best is not None and best.measured is not None:
         word = "Kept" if best.state == KEPT else "Largest gain"
-        told.append(f"{word}: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
+        sentences.append(f"{word}: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
     for name, known in answer.calibration.items():
         if words := calibration_words(known).removeprefix("; "):
-            told.append(f"So far, {clean(name)}: {words}")
+            sentences.append(f"So far, {clean(name)}: {words}")
     question = "What did each setting gain, and was it predicted?"
-    table, reading = trial_sheet(found), ". ".join(told) + "."
+    table, reading = trial_sheet(found), ". ".join(sentences) + "."
     return Exhibit("tuning-trials", question, reading, table, forecast_chart(found))
 
 
@@ -132,7 +132,7 @@ _ALSO = {WON: "also won"}
 
 
 def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """Exhibit of what is not kept, and why."""
+    """Exhibit of rejected settings with reasons."""
     lost = [tried for tried in answer.tried if tried.state != KEPT]
     rows = [(settings_words(tried), _ALSO.get(tried.state, tried.state), clean(tried.why)) for tried in lost]
     rows += [(clean(untried.settings), "not tried", clean(untried.why)) for untried in answer.untried]
@@ -144,7 +144,7 @@ def _given_up(answer: TuningAnswer) -> Iterator[Exhibit]:
 
 
 def _memory(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """The way that full the fullest device was; nothing where no run recorded it, as on CPUs."""
+    """Exhibit of the fullest device's memory; none where not recorded, as on CPUs."""
     held = [tried for tried in answer.tried if tried.memory is not None]
     before = answer.baseline_memory
     rows = [("as it is", before), *zip(short_names(held), (tried.memory for tried in held), strict=True)]
@@ -171,7 +171,7 @@ def _spare(memory: Memory) -> int:
 
 
 def _patch(answer: TuningAnswer) -> Iterator[Exhibit]:
-    """The script's edit, and what cannot be edited with certainty."""
+    """The edit of the script, and the settings that cannot be edited with certainty."""
     if not answer.patch and not answer.by_hand:
         return
     rows = [(clean(words), clean(why)) for words, why in answer.by_hand]
@@ -184,7 +184,7 @@ def _patch(answer: TuningAnswer) -> Iterator[Exhibit]:
 
 
 def _runs(tuning: Tuning) -> Exhibit:
-    """Every run in order."""
+    """Every trial in order."""
     trials = tuning.document.trials
     columns = ("run", "settings", "step (ms)", "timed steps", "took (s)", "remark")
     rows = [(number, *_run(trial)) for number, trial in enumerate(trials)]

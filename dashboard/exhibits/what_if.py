@@ -1,4 +1,4 @@
-"""Predictions: what do I gain? The report's predictions, and every setting of the page replayed alone."""
+"""Predictions: what do I gain? The report's predictions, and each setting of the page replayed by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
 
 
 def exhibits(view: View) -> list[Exhibit]:
-    """The report's own predictions with the commands that try them, and what was tried already."""
+    """The report's own predictions with the commands that try them, and the trials so far."""
     return [_predictions(view.opened), *_tried(view.opened)]
 
 
@@ -43,14 +43,14 @@ def _predictions(opened: OpenRun) -> Exhibit:
         return Exhibit("what-if", question, reading, sheet(columns, rows))
     reading = (
         f"The step is {format_us(report.steps.wall_us)} as recorded; a line is the replayed step after one fix, the "
-        "last may combine them. Gains overlap: never add them."
+        "last may combine them. Gains overlap; never add them."
     )
     chart = _ranges(report.steps.wall_us / 1e3, rows)
     return Exhibit("what-if", question, reading, sheet(columns, rows), chart, listings=try_it.of_run(opened))
 
 
 def settings_alone(opened: OpenRun) -> Exhibit:
-    """Every change of the page replayed alone: what the controls say, for a file that cannot replay."""
+    """Every setting of the page replayed alone, for a file that cannot replay."""
     found = [(setting, knob, _alone(opened, setting)) for knob, setting in _each_alone(opened)]
     known = [(_words(knob, setting), p, knob.assumption) for setting, knob, p in found if p is not None]
     rows = [(words, p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, assumption) for words, p, assumption in known]
@@ -71,8 +71,9 @@ def settings_alone(opened: OpenRun) -> Exhibit:
 
 
 def _each_alone(opened: OpenRun) -> Iterator[tuple[Knob, Setting]]:
-    """Settings: what applies to the run: as a finding suggests it, a switch turned, a factor of ALONE_FACTOR, the first
-    choice. Numbers and ranks that nobody suggests are nobody's."""
+    """Applicable settings: as a finding suggests, a switch turned on, ALONE_FACTOR for a factor, or the first choice.
+    Numbers and ranks without a suggestion are skipped.
+    """
     for offer in opened.offers:
         knob = offer.knob
         if offer.lacking:
@@ -86,14 +87,14 @@ def _each_alone(opened: OpenRun) -> Iterator[tuple[Knob, Setting]]:
 
 
 def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Ranges:
-    """Steps after changes below the step of now."""
+    """The present step, and below it the predicted ones with their ranges."""
     value = [now_ms, *(row[1] for row in rows)]
     low, high = [now_ms, *(row[2] for row in rows)], [now_ms, *(row[3] for row in rows)]
     return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")
 
 
 def _alone(opened: OpenRun, setting: Setting) -> Prediction | None:
-    """None where the run cannot be replayed or the change makes no sense for it."""
+    """The prediction; None where the run cannot be replayed or the change is invalid for it."""
     try:
         return predict(opened.pricer, [setting], present(opened.measures, {}))
     except DdprofError:
@@ -101,7 +102,7 @@ def _alone(opened: OpenRun, setting: Setting) -> Prediction | None:
 
 
 def _words(knob: Knob, setting: Setting) -> str:
-    """Words as a reader says it: "No straggler", "DDP buckets: 25", "Ranks replaced (2)"."""
+    """The setting for readers: "No straggler", "DDP buckets: 25", "Ranks replaced (2)"."""
     value = "" if knob.is_switch else f", {setting.value}×" if knob.is_factor else f": {setting.value}"
     ranks = f" ({', '.join(map(str, setting.ranks))})" if setting.ranks else ""
     return f"{knob.words}{value}{ranks}"

@@ -1,1 +1,1 @@
-"""A picture as data (`charts`), and as what plotly.js draws of it, in the dashboard and in the HTML file alike."""
+"""Charts as data (`charts`), and as plotly.js figures of them, for the dashboard and the HTML file alike."""

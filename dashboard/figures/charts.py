@@ -1,4 +1,4 @@
-"""Charts as data: what is drawn, with units, not how. plotly/ draws them.
+"""Charts as data with units, drawn by plotly/.
 
 Colours are names of the theme (CSS variables of report/html/style.py): a ledger cause with dashes, or `line`, `accent`.
 """
@@ -40,7 +40,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Ranges:
-    """One bar per label with a whisker from low to high, in `unit`; `line_words` say what the whisker is."""
+    """One bar per label with a whisker from low to high, in `unit`; `line_words` describe the whisker."""
 
     labels: Sequence[str]
     low: Sequence[float]
@@ -61,7 +61,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """From the first level, change by change, to the last, in `unit`; a label for each level."""
+    """Levels in `unit` from the first to the last, change by change, each with a label."""
 
     labels: Sequence[str]
     levels: Sequence[float]
@@ -72,9 +72,9 @@ class Waterfall:
 class Heat:
     """A number per (line, column), NaN where nothing is known. Differences (`diverging`) are centred on zero.
 
-    `critical`: what gets the full colour, in every run the same share of the step, so that chance stays pale; more gets
-    no more. `shade`: what is coloured where that is not the value itself. `is_amount`: much of it is neither good nor
-    bad, and gets no colour of what is critical.
+    `critical`: the value with full colour, the same share of the step in every run, so that chance stays pale. `shade`:
+    values to colour by, where other than the numbers. `is_amount`: large values are neither good nor bad, and get a
+    neutral colour.
     """
 
     values: Array
@@ -142,13 +142,13 @@ class Amount:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the interval; twice the value where there is none."""
+        """Ends of the interval; the value twice without one."""
         return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
 
 
 @dataclass(frozen=True)
 class Forecasts:
-    """Per label what was predicted and, below it, what was measured, in `unit`; None: it was not. Zero is marked."""
+    """Prediction and, below it, measurement of each label, in `unit`; None where there is none. Zero is marked."""
 
     labels: Sequence[str]
     predicted: Sequence[Amount | None]
@@ -168,7 +168,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines, and a dashed limit where it is known. Titles carry the units."""
+    """Lines, and a dashed limit where known. Titles carry the units."""
 
     curves: Sequence[Curve]
     x_title: str
@@ -179,7 +179,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class TimeBlock:
-    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` stands on it where there is room."""
+    """A span on a line of a schedule; `kind`: a row of `StageChart.kinds`. `mark` is drawn where there is room."""
 
     line: int
     start: float
@@ -191,7 +191,7 @@ class TimeBlock:
 
 @dataclass(frozen=True)
 class StageChart:
-    """Blocks over time, line by line; nothing is drawn where nothing runs. `kinds`: words, colour, whether pale."""
+    """Blocks over time, line by line; idle time is blank. `kinds`: words, colour, whether pale."""
 
     lines: Sequence[str]
     blocks: Sequence[TimeBlock]
@@ -201,7 +201,7 @@ class StageChart:
 
 @dataclass(frozen=True)
 class FlameFrame:
-    """A part of a flame graph: on a line, 0 on top, from `start`, as long as its own time and all below it.
+    """A frame of a flame graph: on a line (0 on top), from `start`, as long as its own time and all below it.
 
     `calls` per step; `is_named`: its name is from a trace. `table` lists it, in the row with the words `row`; "": none.
     """
@@ -222,7 +222,7 @@ class FlameFrame:
 
 @dataclass(frozen=True)
 class Flame:
-    """Frames of which each lies under the one that calls it; lengths in `unit`."""
+    """Frames, each below its caller; lengths in `unit`."""
 
     frames: Sequence[FlameFrame]
     unit: str

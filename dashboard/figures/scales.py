@@ -1,4 +1,4 @@
-"""Axes and places of marks: round ticks, short numbers, dots side by side."""
+"""Axes and positions of marks: round ticks, short numbers, dots side by side."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _DOT_ROOM = 0.7  # of the distance between two steps that the dots of one step s
 
 
 def forecast_range(chart: Forecasts) -> tuple[float, float]:
-    """Ends of the axis: zero, all values and what was predicted, and measured intervals as far as they leave half of
-    the axis to these. A longer one, of few pairs that differ much, is cut: it would press all else flat."""
+    """Ends of the axis: zero, all values and predictions, and measured intervals as long as these keep half of the
+    axis. Longer intervals, of few pairs that differ much, are cut: they would press all else flat.
+    """
     known = [estimate for estimate in (*chart.predicted, *chart.measured) if estimate is not None]
     sure = [0.0, *(e.value for e in known), *(end for e in chart.predicted if e is not None for end in e.ends)]
     low, high = min(sure), max(sure)
@@ -40,13 +41,13 @@ def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
 
 
 def strengths(chart: Heat) -> Array:
-    """Strength by which the cells of a heatmap are coloured, in [-1, 1], NaN where nothing is known."""
+    """Colour strength of a heatmap's cells, in [-1, 1], NaN for unknown values."""
     shaded = chart.values if chart.shade is None else chart.shade
     return np.where(np.isfinite(shaded), np.clip(shaded / (chart.critical or 1.0), -1.0, 1.0), np.nan)
 
 
 def cell_digits(values: Array) -> int:
-    """Decimals of the numbers on cells: as many as give the largest three digits."""
+    """Decimals of the numbers in cells: enough to give the largest three digits."""
     return min(6, max(0, 2 - math.floor(math.log10(_largest(values)))))
 
 
@@ -64,7 +65,7 @@ def short_number(value: float) -> str:
 
 
 def spread(dots: Dots) -> list[float]:
-    """Place of each dot on the axis of steps: the ranks of a step stand side by side, in order."""
+    """Position of each dot on the axis of steps: the ranks of a step stand side by side, in order."""
     if dots.ranks is None:
         return [float(step) for step in dots.steps]
     order = {rank: i for i, rank in enumerate(sorted(set(dots.ranks)))}
@@ -74,7 +75,7 @@ def spread(dots: Dots) -> list[float]:
 
 
 def dot_words(dots: Dots) -> list[str]:
-    """Lines on what each dot is: "rank 3, step 5"."""
+    """Tooltip of each dot: "rank 3, step 5"."""
     if dots.ranks is None:
         return [f"step {step}" for step in dots.steps]
     return [f"rank {rank}, step {step}" for rank, step in zip(dots.ranks, dots.steps, strict=True)]

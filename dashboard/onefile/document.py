@@ -30,7 +30,7 @@ _TIMELINE = ("timeline", "embedded")  # folders of scripts that only a file with
 
 
 def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = None, only: str = "") -> str:
-    """The file of a run; `before` is another run that it is compared with. `key`: names are hashed, verdicts stay.
+    """The HTML file of a run; `before` is another run to compare it with. `key`: names are hashed, verdicts stay.
 
     `only`: the anchor of the one page that it is to have.
     """
@@ -66,7 +66,7 @@ def _comparison(opened: OpenRun, before: OpenRun | None) -> View | None:
 
 
 def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> _Edition:
-    """Both runs with one key: a host that is in both has one hash."""
+    """Both runs with one key, so that a host in both has one hash."""
     redaction = redaction_of(opened, key)
     hidden = replace(opened, report=redaction.report())
     other = replace(before, report=redaction_of(before, key).report()) if before else None
@@ -82,8 +82,7 @@ def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> _Edition:
 
 @dataclass(frozen=True)
 class _Edition:
-    """Record of what a file is made of: the run, the comparison where there is one, and how names are written;
-    `is_redacted`: without them."""
+    """Content of a file: the run, an optional comparison, and how names are written; `is_redacted`: without names."""
 
     view: View
     comparison: View | None
@@ -94,7 +93,7 @@ class _Edition:
 
 
 def _subjects(edition: _Edition) -> list[Subject]:
-    """The pages that this file has: Compare only where there are two runs."""
+    """The pages of this file; Compare only with two runs."""
     return [s for s in SUBJECTS if s.anchor != "compare" or edition.comparison is not None]
 
 
@@ -127,7 +126,7 @@ def _overview(edition: _Edition, subject: Subject) -> Iterator[Markup]:
     yield from parts.verdict(report, _title(phrases.headline(report)))
     yield parts.step(report)
     if ranked:
-        words = "By the step time that fixing them saves. Gains overlap: they are not to be added."
+        words = "By the step time that fixing them saves. Gains overlap; never add them."
         cards = [_card(edition, n, f, full=False) for n, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
         more = tag("p", tag("a", "All evidence and fixes", href="#findings"), class_="links")
         yield tag("section", tag("h2", "What to do first"), tag("p", words, class_="quiet"), *cards, more)
@@ -155,7 +154,7 @@ def _card(edition: _Edition, number: int, finding: Finding, full: bool) -> Marku
 
 
 def _first_span(edition: _Edition, number: int) -> int | None:
-    """Place among the timeline's shaded spans of a finding's first one (configuration() lists them in this order)."""
+    """Index of a finding's first span among the timeline's shaded spans (configuration() lists them in this order)."""
     found = edition.view.opened.report.ranked_findings()
     counts = [sum(e.start_us is not None for e in f.evidence) for f in found]
     return sum(counts[:number]) if counts[number] else None

@@ -21,9 +21,9 @@ MAX_CELLS = 4_000  # of one table: a cell takes about 30 bytes, and the file sta
 
 def exhibit_section(exhibit: Exhibit) -> Markup:
     """The section of one exhibit; its table is open where there is no picture."""
-    chart, said = None, f"{exhibit.question} {exhibit.reading}"
+    chart, label = None, f"{exhibit.question} {exhibit.reading}"
     if exhibit.chart is not None:
-        chart = _chart_block(exhibit.chart, f"figure-{exhibit.id}", said)
+        chart = _chart_block(exhibit.chart, f"figure-{exhibit.id}", label)
     head = (tag("h2", exhibit.question), tag("p", exhibit.reading, class_="reading"))
     body = (*head, chart, _numbers(exhibit), *map(listing_block, exhibit.listings))
     return tag("section", *body, class_="exhibit", id=f"exhibit-{exhibit.id}")
@@ -47,7 +47,7 @@ def _numbers(exhibit: Exhibit) -> Markup | None:
 
 
 def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
-    """The numbers as a table, and how many rows were left out."""
+    """The numbers as a table, and the number of rows left out."""
     limit = max(1, min(MAX_ROWS, MAX_CELLS // max(1, len(sheet.columns))))
     kinds = [column_kind(sheet, i) or None for i in range(len(sheet.columns))]
     head = tag("tr", *(tag("th", c, scope="col", class_=k) for c, k in zip(sheet.columns, kinds, strict=True)))
@@ -71,7 +71,7 @@ def _cell(value: object, column: str, kind: str | None) -> Markup:
 
 
 def _chart_block(chart: Chart, name: str, words: str) -> Markup:
-    """A place for the picture, its data (`name`) and its legend; `words` are what a screen reader says of it."""
+    """A place for the chart, its data (`name`) and its legend; `words` are for screen readers."""
     drawn = draw(chart)
     plot = tag("div", class_="plot", role="img", aria_label=words, style=_size(drawn))
     # A wide one is scrolled, which the keyboard must reach.
@@ -83,7 +83,7 @@ def _chart_block(chart: Chart, name: str, words: str) -> Markup:
 
 @cache
 def library() -> Markup:
-    """plotly.js, once for all pictures of the file."""
+    """plotly.js, once for all charts of the file."""
     return packed("plotly", plotly_script().encode())
 
 
@@ -103,8 +103,7 @@ def _legend(keys: Sequence[Key]) -> Markup | None:
 
 
 def packed(name: str, data: bytes) -> Markup:
-    """Compressed data as a script element that no browser runs, with the id `name`; assets/onefile/unpack.js unpacks
-    it."""
+    """Compressed data as a script element with the id `name` that no browser runs, for assets/onefile/unpack.js."""
     return join(Markup(f'<script type="application/gzip;base64" id="{name}">{_text(data)}</script>'))
 
 

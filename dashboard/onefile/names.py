@@ -1,4 +1,4 @@
-"""Names of a run that are not in its report but in its pages, and how a page is written without them."""
+"""Names of a run that its pages contain beyond the report, and their redaction."""
 
 from __future__ import annotations
 
@@ -44,18 +44,19 @@ def further_names(opened: OpenRun) -> dict[str, str]:
 
 
 def redaction_of(opened: OpenRun, key: bytes) -> Redaction:
-    """Redaction that hides the names of a run and of its traces."""
+    """Redaction of the names of a run and of its traces."""
     return Redaction(opened.report, key, further_names(opened))
 
 
 def _is_public_group(name: str) -> bool:
-    """Numbers and what everybody calls the axes of a device mesh: hashing "data" would also hit the data loader."""
+    """True for numbers and customary axis names of device meshes; hashing "data" would also hit the data loader."""
     return name.isdigit() or name in _MESH_WORDS
 
 
 def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
-    """The exhibit without names, nor commands and patches, which are of no use without them; captured settings, which
-    could be anything, are hashed where they are no number."""
+    """The exhibit without names. Commands and patches, useless without names, are left out; captured settings, which
+    could be anything, are hashed unless they are numbers.
+    """
     if exhibit.id == LOADER_SETTINGS:
         rows = [(name, redaction.setting(str(value))) for name, value in exhibit.sheet.rows]
         exhibit = replace(exhibit, sheet=sheet(exhibit.sheet.columns, rows))

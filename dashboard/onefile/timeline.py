@@ -55,7 +55,7 @@ def timeline_section(view: View, event: Callable[[str], str], text: Callable[[st
 
 
 def spans_exhibit(view: View) -> Exhibit:
-    """The shaded spans as a table: where to look, without a picture."""
+    """The shaded spans as a table, for readers without the picture."""
     report = view.opened.report
     rows = [
         (n, e.rank, e.start_us / 1e3, None if e.end_us is None else e.end_us / 1e3, f"{f.summary}: {e.text}")
@@ -71,7 +71,7 @@ def spans_exhibit(view: View) -> Exhibit:
 
 
 def _embedded_lanes(timeline: Timeline, culprits: Collection[int]) -> list[int]:
-    """Lanes in the file: where time goes for every rank, then lanes of ranks that a finding names, then the rest."""
+    """Lanes in the file: time by cause for every rank, then lanes of ranks that a finding names, then the rest."""
 
     def place(lane: int) -> tuple[bool, bool, int]:
         known = timeline.lanes[lane]
@@ -104,13 +104,13 @@ def _held(view: View, timeline: Timeline, lanes: list[int], text: Callable[[str]
 
 
 def _steps(timeline: Timeline) -> list[dict[str, Any]]:
-    """The steps to pick one from, as far as they are few enough to be held."""
+    """The steps to choose from, where they are few enough to embed."""
     held = MAX_STEPS // max(1, len(timeline.steps))
     return [one_step(timeline.steps, number) for number in range(min(held, step_count(timeline.steps)))]
 
 
 def _path(view: View, timeline: Timeline) -> list[list[float]]:
-    """The critical path, its longest stretches where there are many; [] where the run cannot be replayed."""
+    """The critical path, only its longest stretches where there are many; [] where the run cannot be replayed."""
     try:
         runs = path_runs(view.opened.job, view.opened.critical)
     except DdprofError:
@@ -121,7 +121,7 @@ def _path(view: View, timeline: Timeline) -> list[list[float]]:
 
 
 def _left_out(timeline: Timeline, lanes: list[int]) -> str:
-    """Words on what the file does not hold; "" where it holds everything."""
+    """Content that the file omits, in words; "" for none."""
     words = []
     if sum(timeline.lanes[lane].slices for lane in lanes) > EXACT_SLICES:
         words.append("Lanes with many slices are merged in this file; ddprof serve shows every slice.")

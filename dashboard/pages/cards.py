@@ -59,8 +59,8 @@ def aria(**values: str) -> dict[str, Any]:
 
 def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     """One exhibit: question, sentence, picture, and the numbers behind a fold with a CSV link."""
-    said = f"{exhibit.question} {exhibit.reading}"
-    shown = None if exhibit.chart is None else picture(exhibit.chart, f"figure-{exhibit.id}", view, said)
+    caption = f"{exhibit.question} {exhibit.reading}"
+    shown = None if exhibit.chart is None else picture(exhibit.chart, f"figure-{exhibit.id}", view, caption)
     scope = unfiltered_words([name for name in view.filtered if name not in exhibit.follows])
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
@@ -85,7 +85,7 @@ def _ways(exhibit: Exhibit, page: str, view: View) -> list[Component]:
 
 
 def picture(chart: Chart, name: str, view: View, words: str) -> Component:
-    """A chart and its legend, in the colours of the view's theme; `words` are what a screen reader says of it."""
+    """A chart and its legend in the view's colours; `words` are for screen readers."""
     drawn = draw(chart)
     width = {"maxWidth": drawn.most_width_px, "minWidth": drawn.least_width_px}
     place = {"minHeight": drawn.height_px, **{key: px for key, px in width.items() if px is not None}}
@@ -126,7 +126,7 @@ def fold(exhibit: Exhibit, page: str, view: View) -> Component:
 
 
 def table(sheet: Sheet) -> Component:
-    """A sheet as an HTML table; long ones are cut and say so (the CSV has all rows)."""
+    """A sheet as an HTML table; long ones are cut with a note (the CSV has all rows)."""
     rows = [[*map(_told, row, sheet.columns)] for row in sheet.rows[:MAX_TABLE_ROWS]]
     rest = sheet.rest(len(rows))
     note = html.P(f"{rest}: in the CSV.", className="quiet") if rest else None
@@ -143,13 +143,13 @@ def table(sheet: Sheet) -> Component:
 
 
 def _told(value: Any, column: str) -> tuple[str, ...]:
-    """Text and CSS class of a cell, and all of a name that is shortened."""
+    """Text and CSS class of a cell, and the full name where it is shortened."""
     text, kind = cell(value, column)
     return (text, kind, str(value)) if kind == NAME and text != value else (text, kind)
 
 
 def step_bar(row: dict[str, float], words: str, view: View) -> Component:
-    """A ledger row as one stacked bar with letters, and its legend with times and shares, which leads to the pages."""
+    """A ledger row as one stacked bar with letters; its legend shows times and shares and links to the pages."""
     parts = shares(row)
     bar = [
         html.Div(
@@ -181,7 +181,7 @@ def _told_cause(words: str, cause: str, view: View) -> Component | str:
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
-    """A finding: what, who, gain with range, what to do, and the way to its evidence.
+    """A finding: title, ranks, gain with range, fixes, and the link to its evidence.
 
     `full` adds everything known of it.
     """
@@ -211,7 +211,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
 
 
 def remark_cards(report: Report) -> list[Component]:
-    """Cards of what may spoil the training and costs no time, under its own heading; nothing where nothing does."""
+    """Cards of remarks that may spoil the training and cost no time, under a heading; none without remarks."""
     cards = [_remark_card(remark) for remark in report.training.remarks]
     return [html.H2(phrases.TRAINING_TITLE), *cards] if cards else []
 
@@ -229,7 +229,7 @@ def _remark_card(remark: Remark) -> Component:
 
 
 def _lines(text: str) -> str:
-    """Text of several lines, control characters made visible."""
+    """Text of several lines with visible control characters."""
     return "\n".join(phrases.clean(line) for line in text.splitlines())
 
 
@@ -249,28 +249,27 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
 
 
 def _remedy(view: View, number: int) -> dict[str, str]:
-    """Fields: what the What-if page is asked for a finding: the settings that it suggests; none where it suggests
-    none."""
+    """Parameters of the What-if page for a finding's suggested settings; none without any."""
     chosen = [offer.suggested for offer in view.opened.offers if offer.because == number and offer.suggested]
     return {setting.key: text_of(setting).partition("=")[2] for setting in chosen}
 
 
 def whole_run(view: View, what: str) -> list[Component]:
-    """A line over what no filter changes, where one is set; nothing where none is."""
+    """A line above contents that no filter changes, where a filter is set; nothing where none is."""
     words = unfiltered_words(view.filtered)
     return [notice(f"{what}: {words[0].lower()}{words[1:]}")] if words else []
 
 
 def notice(text: str, kind: str = "info") -> Component:
-    """A sentence that stands out: an error, or why a page has nothing to show."""
+    """A sentence that stands out: an error, or the reason why a page is empty."""
     return html.P(text, className=f"notice {kind}", role="alert" if kind == "error" else "note")
 
 
 def page_of_finding(identifier: str) -> tuple[str, str] | None:
-    """Title and address; None where no page has more."""
+    """Title and address of the page with more on a finding; None without one."""
     return _OF_FINDING.get(identifier.partition(".")[0])
 
 
 def page_of_cause(cause: str) -> str:
-    """Address."""
+    """Address of the page on a cause."""
     return _OF_BOUND[CAUSES[cause].bound]

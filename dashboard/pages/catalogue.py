@@ -1,4 +1,4 @@
-"""All pages in the order of the navigation, those of slices last: their subjects, and how they are laid out."""
+"""All pages in the order of the navigation, those of slices last: their subjects and layouts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _tuning(view: View) -> list[Component]:
 
 
 def _tunings(view: View) -> list[Component]:
-    """The tunings of this command, where there are several."""
+    """Links to all tunings of this command, where there are several."""
     found, chosen = view.opened.tunings, shown(view)
     if len(found) < 2 or chosen is None:
         return []
@@ -70,7 +70,7 @@ def _compare(view: View) -> list[Component]:
 
 
 def _both(view: View) -> Component:
-    """The way to the timeline of the two, or why there is none."""
+    """The link to the timeline of the two runs, or the reason why there is none."""
     after = against(view)
     saved = [view.names[n] for n in (view.run, after) if not view.runs[n].has_traces]
     if saved:

@@ -1,4 +1,4 @@
-"""Data: what is known of the input, and where further traces are added."""
+"""Data: what was read, and where further traces are added."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def content(view: View) -> list[Component]:
 
 
 def _upload(limit_bytes: int) -> list[Component]:
-    """The place of the form, which assets/dashboard/upload.js fills: Dash's own file input sends base64."""
+    """The container that assets/dashboard/upload.js fills with the form: Dash's own file input sends base64."""
     if not limit_bytes:
         return []
     words = (
@@ -41,6 +41,6 @@ def _upload(limit_bytes: int) -> list[Component]:
 
 
 def too_large_words(limit_bytes: int) -> str:
-    """Why an upload is refused, and what to do."""
+    """Why an upload is refused, and what to do instead."""
     limit = format_bytes(limit_bytes)
     return f"the upload is larger than {limit}: serve the files themselves (ddprof serve PATH), or raise --max-upload"

@@ -1,4 +1,4 @@
-"""Overview: is it slow, and why? Verdict, the step as one bar, the findings, who differs, and what was not found."""
+"""Overview: is it slow, and why? Verdict, the step as one bar, the findings, deviating ranks, passed checks."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def content(view: View) -> list[Component]:
 def _verdict(report: Report) -> list[Component]:
     trust = phrases.trust_words(report)
     word = "Confidence: " if phrases.leading(report) else "Basis: "
-    told = [html.P(words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
+    paragraphs = [html.P(words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
     check_first = phrases.check_first_words(report)
     return [
         *([html.P(html.Strong(check_first), className="severity critical")] if check_first else []),
         html.H1(phrases.headline(report)),
-        *told,
+        *paragraphs,
         html.P([html.Strong(word), trust], className="quiet") if trust else html.Div(),
     ]
 
@@ -67,7 +67,7 @@ def _findings(view: View) -> list[Component]:
 
 
 def _not_judged(reason: str, ids: list[str]) -> Component:
-    """A reason, and what it keeps from being judged: folded where that is a long list."""
+    """A reason, and the causes it keeps from being judged, folded where they are many."""
     names = [html.Li(html.Code(name, title=check_words(name))) for name in ids]
     if len(ids) > phrases.MAX_FINDINGS:
         folded = html.Details([html.Summary(f"{len(ids)} causes"), html.Ul(names)], className="checked")
@@ -77,7 +77,7 @@ def _not_judged(reason: str, ids: list[str]) -> Component:
 
 
 def _checked(report: Report) -> list[Component]:
-    """One line; unfolded the identifiers, neutral names that `ddprof explain` takes, with what each looks for."""
+    """One line; unfolded, the identifiers that `ddprof explain` takes, each with the subject of its check."""
     if not report.checked:
         return [html.P("Nothing.")]
     names = [html.Li(html.Code(name, title=check_words(name))) for name in report.checked]

@@ -1,4 +1,4 @@
-"""A page of the dashboard: its subject, and how it is laid out."""
+"""A page of the dashboard: its subject and its layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.runs.view import View
 
-REFRESH_MS = 2_000
+REFRESH_MS = 2_000  # of pages about a running job
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Page:
         return self.subject.title
 
     def exhibits(self, view: View) -> Iterable[Exhibit]:
-        """Exhibits: what it shows."""
+        """The page's exhibits."""
         return self.subject.exhibits(view)
 
     @property
     def clock(self) -> str:
-        """The component that ticks where `now` is to be drawn again."""
+        """Id of the component whose ticks redraw the page."""
         return f"{self.subject.anchor}-clock"
 
     def content(self, view: View) -> list[Component]:

@@ -1,4 +1,4 @@
-"""Timeline: what happened here? The canvas is drawn by assets/timeline/ from the data routes; this is its frame."""
+"""Timeline: what happened here? The frame of the canvas, which assets/timeline/ draws from the data routes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _canvas(config: dict[str, Any]) -> list[Component]:
 
 
 def _of_two(view: View, after: int) -> list[Component]:
-    """Two runs one above the other, or in words why there is nothing to see."""
+    """Two runs one above the other, or the reason why there is nothing to see."""
     head = [html.H1("Timeline of two runs", className="small")]
     back = html.P(dcc.Link("Back to Compare", href=view.link("/compare", against=view.ids[after])))
     if not view.runs[after].has_traces:

@@ -1,4 +1,4 @@
-"""Predictions: what do I gain? Settings that replay the recorded run, all at once, while they are moved."""
+"""Predictions: what do I gain? Settings that replay the recorded run together, while they are moved."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def content(view: View) -> list[Component]:
 
 
 def _left_out(offers: Sequence[Offer]) -> Component | None:
-    """Component of what has no control, folded, each with the reason."""
+    """Settings without a control, folded, each with its reason."""
     rows = [(offer.knob, offer.lacking) for offer in offers if offer.lacking]
     if not rows:
         return None
@@ -80,13 +80,13 @@ def _warning(opened: OpenRun) -> list[Component]:
 
 
 def values_of(view: View) -> dict[str, str]:
-    """The settings that the address asks for, as text, by key."""
+    """Requested settings in the address, as text, by key."""
     return {key: text[:MAX_VALUE] for key, text in view.query.items() if key in BY_KEY}
 
 
 def controls_of(view: View) -> list[dict[str, Any]]:
-    """Fields: what assets/dashboard/what_if.js builds inputs from, what the findings suggest first. Values come from
-    the address: a link shows the same.
+    """Input controls for assets/dashboard/what_if.js, suggestions of findings first. Values come from the address, so
+    that a link shows the same.
     """
     opened = view.opened
     values = {setting.key: setting for setting in wanted_settings(opened, values_of(view)).settings}
@@ -126,7 +126,7 @@ def predict(opened: OpenRun, settings: Sequence[Setting]) -> Prediction:
 
 
 def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
-    """The prediction for some values with the commands that give it, or one line that says why there is none."""
+    """The prediction for some values with its commands, or one line on why there is none."""
     try:
         wanted = wanted_settings(view.opened, values)
         refused = [notice(phrases.clean(why), "error") for why in wanted.refused]
@@ -168,13 +168,13 @@ def result(view: View, found: Prediction) -> list[Component]:
 
 
 def _range_words(opened: OpenRun, found: Prediction) -> str:
-    """The range, and how often earlier predictions of these kinds fell inside theirs."""
+    """The range, and how often the ranges of earlier predictions of these kinds held."""
     known = like(opened.records, (), [change.kind for change in found.changes])
     return f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}{calibration_words(known)}"
 
 
 def _level_words(level: Level) -> str:
-    """ "Network faster 2×", "DDP buckets 25", "Ranks replaced @ 3": what the controls are called."""
+    """Label of a control's value: "Network faster 2×", "DDP buckets 25", "Ranks replaced @ 3"."""
     knob, value = BY_KEY[level.key], level.words.partition(" = ")[2]
     if knob.is_switch:
         value = value.removeprefix(knob.values).strip()
@@ -186,15 +186,14 @@ def _level_words(level: Level) -> str:
 
 @dataclass(frozen=True)
 class WantedSettings:
-    """Record of what was asked for, in the order of the controls; `refused`: why something else that was asked cannot
-    be."""
+    """Requested settings, in the order of the controls; `refused`: why others cannot be."""
 
     settings: tuple[Setting, ...] = ()
     refused: tuple[str, ...] = ()
 
 
 def wanted_settings(opened: OpenRun, query: Mapping[str, Any]) -> WantedSettings:
-    """The settings of a query that make sense for the run; whatever else the query holds is not looked at."""
+    """The settings of a query that make sense for the run; everything else in the query is ignored."""
     settings, refused = [], []
     for offer in opened.offers:
         text = str(query.get(offer.knob.key) or "").strip()
@@ -219,7 +218,7 @@ def _checked(opened: OpenRun, offer: Offer, text: str) -> Setting:
 
 
 def _within(text: str, most: float) -> str:
-    """A factor as far as its control goes; 1, as recorded, for what is no number."""
+    """A factor within its control's range; 1, as recorded, for anything that is not a number."""
     try:
         factor = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The server outlives what it is given: an input that arrives while it runs is shown, or one line says why not.
+"""Guard of the server: an input that arrives while it runs is shown, or refused in one line.
 
 Folders are read again beside a job that writes them, and strangers' files are uploaded: whatever goes wrong there must
 neither end the server nor hide the runs that it shows.
@@ -18,12 +18,11 @@ Result = TypeVar("Result")
 
 
 class Vanished(NoUsableInput):
-    """A file went, or could not be read, while it was looked at: worth another try."""
+    """A file disappeared, or became unreadable, during a read: worth another try."""
 
 
 def attempt(read: Callable[[], Result]) -> Result:
-    """Result: what `read` returns. Raises DdprofError, in one clean line, whatever it raises; Vanished for a file's
-    error."""
+    """The result of `read`. Raises DdprofError, in one clean line, for any error; Vanished for a file's."""
     try:
         return read()
     except DdprofError as error:

@@ -1,6 +1,6 @@
-"""Counters beside the lanes: what the capture sampled of each host and its devices, and each rank's device memory.
+"""Counters beside the lanes: capture's samples of each host and its devices, and each rank's device memory.
 
-Only samples of the traced time, and the one before and after it. A rate stands at the end of the second that it is of.
+Only samples of the traced time, and the one before and after it. A rate stands at the end of its second.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _of_host(path: Path, origin_ns: int, lo_ns: int, hi_ns: int) -> Iterator[dic
 
 
 def _samples(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file that are samples; the last one may be cut."""
+    """The valid samples of a file; the last line may be truncated."""
     try:
         lines = read_bounded(path, MAX_FILE_BYTES).splitlines()
     except OSError:
@@ -135,7 +135,7 @@ def _inner(sample: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]
 
 
 def _grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float]:
-    """By how much counters grew; none of those that fell: the machine was started anew."""
+    """Growth of counters, without those that fell as the machine was restarted."""
     pairs = {key: (_number(before, key), _number(after, key)) for key in after}
     return {key: b - a for key, (a, b) in pairs.items() if a is not None and b is not None and b >= a}
 

@@ -1,5 +1,6 @@
-"""Names: what served runs are called: names that tell them apart, identifiers that hold whatever the arguments' order,
-and the one path that `ddprof whatif` and its like take for each, so that they read the same files."""
+"""Names of served runs: unique names, identifiers independent of the order of arguments, and the path of each for
+`ddprof whatif` and similar commands.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ _DIGITS = 8  # of the hash in an identifier: one in four thousand million
 
 
 def run_ids(reports: Sequence[Report]) -> list[str]:
-    """The identifiers of served runs in addresses, "mnist-1f0c22ab": made of the name and the folder that it was read
-    from, so that a link holds in every server and while the job still writes. Of several readings of one folder the
-    later by step time have a number behind.
+    """The identifiers of served runs in addresses, "mnist-1f0c22ab": made of the name and the folder of the run, so
+    that a link holds on every server and while the job still writes. Several readings of one folder are numbered by
+    step time.
     """
     found = [_run_id(report) for report in reports]
     order = sorted(range(len(found)), key=lambda at: (found[at], reports[at].steps.wall_us, at))
@@ -40,13 +41,13 @@ def _run_id(report: Report) -> str:
 
 
 def named_run(text: str, reports: Sequence[Report]) -> int | None:
-    """The place of the run that an address names, by its identifier or by its number; None where there is none."""
+    """Position of the run that an address names, by its identifier or by its number; None where there is none."""
     ids = run_ids(reports)
     return ids.index(text) if text in ids else place(text, len(reports))
 
 
 def run_names(reports: Sequence[Report]) -> list[str]:
-    """The names of served runs, with as much of their folders in front as tells them apart, else a number behind."""
+    """The names of served runs, made unique by their folders, else by a number."""
     names = [clean(report.run.name) or "run" for report in reports]
     folders = [_folder(report) for report in reports]
     for depth in range(1, max(map(len, folders), default=0) + 1):
@@ -72,14 +73,14 @@ def _folder(report: Report) -> list[str]:
 
 
 def arguments(paths: Sequence[str], runs: Sequence[LoadedRun]) -> list[str]:
-    """For each run that was found under `paths` the path that holds it and no other; "" where there is none."""
+    """For each run under `paths` the path that contains it alone; "" for none."""
     if len(paths) == 1 and len(runs) == 1:
         return [_whole(paths[0])]
     return [_own(run, [other for other in runs if other is not run], paths) for run in runs]
 
 
 def _own(run: LoadedRun, others: Sequence[LoadedRun], paths: Sequence[str]) -> str:
-    """The run's file, or its folder, where that was searched whole and holds nothing of another run."""
+    """The run's file, or its folder where that was searched whole and holds no other run."""
     files = _files(run)
     if len(files) == 1 and not any(files[0] in _files(other) for other in others):
         return files[0]

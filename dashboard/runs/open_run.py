@@ -1,4 +1,4 @@
-"""A run that is being looked at: its report, and what it was made from."""
+"""An opened run: its report and its source."""
 
 from __future__ import annotations
 
@@ -63,13 +63,12 @@ class OpenRun:
 
     @property
     def sources(self) -> Mapping[str, Source]:
-        """The files of the run by the path of their facts, for what is read again on request."""
+        """Files of the run by the path of their facts, for reading again on request."""
         return self.loaded.sources if self.loaded else {}
 
     @cached_property
     def launch(self) -> Launch | None:
-        """The way that `ddprof run` was asked to start the job; None where that is not known, or was not one
-        command."""
+        """The job's launch by `ddprof run`; None where it is unknown, or nodes had different commands."""
         return launch_of(self._manifests)
 
     @property
@@ -80,12 +79,12 @@ class OpenRun:
 
     @property
     def tunings(self) -> list[Tuning]:
-        """Tunings: what `ddprof tune` has tried on the run's command, as it is now."""
+        """Tunings of the run's command by `ddprof tune`, as they are now."""
         return tunings_of(self.run_folder, self.launch) if self.run_folder else []
 
     @cached_property
     def records(self) -> list[Record]:
-        """Predictions and what came of them, of this user and of the run's folder."""
+        """Predictions and their outcomes, of this user and of the run's folder."""
         return on_this_machine([self.run_folder] if self.run_folder else [])
 
     @property
@@ -99,7 +98,7 @@ class OpenRun:
 
     @property
     def measures(self) -> Measures:
-        """Measures: what the rules read."""
+        """The measures that rules read."""
         with self._lock:
             return self._traced().measures
 
@@ -149,7 +148,7 @@ class OpenRun:
 
     @cached_property
     def counters(self) -> list[dict[str, Any]]:
-        """Fields: what was sampled of hosts, devices and memory while the run was traced."""
+        """Samples of hosts, devices and memory during the trace."""
         return counter_tracks(self.job, self.run_folder, self.index.lo_ns, self.index.hi_ns)
 
     def timeline_of(self, expanded: frozenset[int]) -> Timeline:
@@ -160,12 +159,12 @@ class OpenRun:
         if not expanded:
             return self.timeline
         if len(expanded) > MAX_EXPANDED_RANKS:
-            raise UsageError(f"operators of {len(expanded)} ranks: {MAX_EXPANDED_RANKS} at once are read")
+            raise UsageError(f"operators of {len(expanded)} ranks: at most {MAX_EXPANDED_RANKS} are read at once")
         chosen = [self.job.ranks[self.job.rank_ids.index(rank)] for rank in expanded]
         events = sum(facts.counts.get("events", 0) for facts in chosen)
         if events > MAX_EXPANDED_EVENTS:
             words = f"{format_ranks(sorted(expanded))}: {events:,} events"
-            raise UsageError(f"operators of {words}, {MAX_EXPANDED_EVENTS:,} at once are read")
+            raise UsageError(f"operators of {words}: at most {MAX_EXPANDED_EVENTS:,} are read at once")
         with self._lock:
             return KEPT.get((self._number, expanded), lambda: build_timeline(self.job, self.sources, expanded))
 
@@ -201,7 +200,7 @@ def load(
 
 
 def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
-    """Runs with traces; a job that has written none yet is a run of which only its steps can be watched."""
+    """Runs with traces; a job without any yet is a run whose steps can be watched."""
     folder = next((path for path in paths if os.path.isdir(path)), "")
     try:
         known, runs = of_run(paths), list(load_runs(paths, options))
@@ -215,7 +214,7 @@ def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
 
 
 class KeptTimelines:
-    """The most recently used timelines: as many as `most_bytes` hold, the newest in any case."""
+    """The most recently used timelines: as many as `most_bytes` hold, always including the latest."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -238,7 +237,7 @@ class KeptTimelines:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that the kept timelines hold."""
+        """Bytes of the kept timelines."""
         return sum(timeline.held_bytes for timeline in self._known.values())
 
 
@@ -249,7 +248,7 @@ def running_ranks(folder: str) -> list[LiveRank]:
 
 
 def waiting_report(folder: str, ranks: list[LiveRank]) -> Report:
-    """Report: what can be said of a run before its first trace: who runs."""
+    """Report on a run before its first trace: its running ranks."""
     numbers = tuple(rank.rank for rank in ranks)
     info = RunInfo(max(numbers) + 1, numbers, hosts={r.rank: r.host for r in ranks}, name=Path(folder).resolve().name)
     verdict = Verdict("none", "the job is running and has written no trace yet; the page Live shows its steps")

@@ -1,4 +1,4 @@
-"""A run as one trace for the Perfetto UI: written by `ddprof export`, handed over by the timeline.
+"""A run as one trace for the Perfetto UI, written by `ddprof export` and offered by the timeline.
 
 The ranks' traces are read again, one at a time.
 """
@@ -53,7 +53,7 @@ def write_run(
     redaction: Redaction | None = None,
     window_ns: tuple[int, int] | None = None,
 ) -> tuple[int, int]:
-    """Write the trace of some ranks, of a window of the run alone if one is given; returns slices and waits.
+    """Write the trace of some ranks, limited to a window of the run if one is given; returns slices and waits.
 
     Raises OSError where it cannot be written.
     """
@@ -74,7 +74,7 @@ def _slices(
     redaction: Redaction | None,
     window_ns: tuple[int, int] | None,
 ) -> Iterator[RankSlices]:
-    """The chosen ranks, each read again from its trace and dropped when written."""
+    """The chosen ranks, each read again from its trace and freed when written."""
     wanted = [(p, rank) for p, rank in enumerate(opened.job.rank_ids) if rank in chosen]
     for done, (position, rank) in enumerate(wanted):
         if progress:
@@ -94,7 +94,7 @@ def _within(trace: RankTrace, lo_ns: int, hi_ns: int) -> RankTrace:
 
 
 def hand_over(opened: OpenRun, ranks: Numbers | Collection[int], lo_ns: int, hi_ns: int) -> tuple[bytes, str]:
-    """The trace for a view of some ranks, packed, and in words what it holds: the whole run where that is not too much.
+    """The trace for a view of some ranks, compressed, and its content in words: the whole run unless that is too much.
 
     Raises UsageError where the ranks hold more than is read at once.
     """
@@ -120,7 +120,7 @@ def hand_over(opened: OpenRun, ranks: Numbers | Collection[int], lo_ns: int, hi_
 
 
 def checked_ui(address: str) -> str:
-    """The address of a Perfetto UI. Raises UsageError for what is no address of a page."""
+    """The address of a Perfetto UI. Raises UsageError for an invalid one."""
     try:
         parts = urlsplit(address)
         is_page = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
@@ -161,6 +161,6 @@ def _tracks(job: JobFacts, rows: Array) -> Array:
     ranks, comms = job.members["rank"][rows], job.members["comm"][rows]
     tracks = np.zeros(len(rows), np.int64)
     for position, facts in enumerate(job.ranks):
-        mine = ranks == position
-        tracks[mine] = facts.comms["track"][comms[mine]]
+        of_rank = ranks == position
+        tracks[of_rank] = facts.comms["track"][comms[of_rank]]
     return tracks

@@ -1,4 +1,4 @@
-"""The runs that are served, reloaded when their folder changes: a job may still be writing it."""
+"""The served runs, reloaded when their folder changes: a job may still be writing it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ddprof.errors import DdprofError
 
 LEAST_PAUSE_S = 4.0  # between two looks at the folder
 WATCHED_SUFFIXES = (".json", ".gz", ".jsonl", ".sqlite", ".parquet", ".rpd")
-MAX_WATCHED = 20_000
+MAX_WATCHED = 20_000  # files below the served folders
 
 
 class Runs:
     """Opened runs of the given paths.
 
-    `version` rises whenever the pages change; `problem` says why the last reading failed, if it did.
+    `version` grows whenever the pages change; `problem`: why the last reading failed, if it did.
     """
 
     def __init__(self, paths: Sequence[str], open_runs: Sequence[OpenRun], workers: int | None = None) -> None:
@@ -45,7 +45,7 @@ class Runs:
         return self.version
 
     def add(self, open_runs: Sequence[OpenRun]) -> int:
-        """Serve further runs, which nobody writes any more; returns the number of the first."""
+        """Serve further runs that are complete; returns the number of the first."""
         with self._lock:
             first = len(self.open_runs)
             self._added += tuple(open_runs)

@@ -1,5 +1,4 @@
-"""The folders of `ddprof tune` that a run belongs to: the one that it is a trial of, and those beside it whose command
-is the run's own."""
+"""The tunings (folders of `ddprof tune`) that a run belongs to: as one of its trials, or by the same command."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _KEPT = 32  # documents that are kept as they were read last
 
 @dataclass(frozen=True)
 class Tuning:
-    """A folder of `ddprof tune`, and what it holds."""
+    """A folder of `ddprof tune` with its content."""
 
     folder: str
     document: TuneDocument
@@ -33,7 +32,7 @@ class Tuning:
 
 
 def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
-    """The tunings of a run, the one that it is a trial of first, then the newest. What cannot be read is none."""
+    """The tunings of a run: the one that it is a trial of first, then the latest. Unreadable folders are skipped."""
     own = _own(Path(run_folder))
     found = [tuning for tuning in [_read(own)] if tuning is not None] if own is not None else []
     for folder in _beside(own or Path(run_folder)):
@@ -46,14 +45,15 @@ def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
 
 
 def _own(run_folder: Path) -> Path | None:
-    """TUNING of TUNING/trials/NUMBER/run."""
+    """TUNING, for a run in TUNING/trials/NUMBER/run."""
     trials = run_folder.parent.parent
     return trials.parent if trials.name == TRIALS and (trials.parent / FILE).is_file() else None
 
 
 def _beside(folder: Path) -> Iterator[Path]:
-    """Folders of tunings beside one, the last names, which begin with the date, first. Told by the names that they
-    get: beside a run may be thousands of others, on a slow file system."""
+    """Folders of tunings beside one, last names first, as names begin with the date. Recognised by name: a run may lie
+    beside thousands of others on a slow file system.
+    """
     try:
         names = sorted(os.listdir(folder.parent), reverse=True)
     except OSError:
@@ -79,7 +79,7 @@ def _read(folder: Path) -> Tuning | None:
 
 @lru_cache(maxsize=_KEPT)
 def _document(folder: Path, changed_ns: int, size: int) -> Tuning | None:
-    """Tuning of a file as it is at a time: it is written anew after each trial."""
+    """The tuning in a file of this time and size, cached, as it is rewritten after each trial; None if unreadable."""
     try:
         return Tuning(str(folder), read_document(folder))
     except NoUsableInput:

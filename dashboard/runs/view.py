@@ -1,4 +1,4 @@
-"""View: what the address says is being looked at: the run, the ranks, the steps, the colours.
+"""The view that an address selects: run, ranks, steps, colours.
 
 A copied link shows the same.
 """
@@ -37,7 +37,7 @@ class View:
         return self.number(self.query.get("run", "")) or 0
 
     def number(self, text: str) -> int | None:
-        """The place of the served run that a text names, by identifier or number; None where there is none."""
+        """Position of the served run that a text names, by identifier or number; None where there is none."""
         return named_run(text, [run.report for run in self.runs])
 
     @cached_property
@@ -47,7 +47,7 @@ class View:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the served runs, which tell them apart."""
+        """The unique names of the served runs."""
         return run_names([run.report for run in self.runs])
 
     @cached_property
@@ -81,7 +81,7 @@ class View:
 
     @property
     def kept(self) -> dict[str, str]:
-        """Fields: what of the query other addresses of the same view have too."""
+        """Query parameters that other addresses of the same view share."""
         kept = {k: v for k, v in self.query.items() if k in ("run", "ranks", "steps", "against", "tuning")}
         if len(self.runs) > 1:
             kept |= {k: self.ids[at] for k in ("run", "against") if (at := self.number(kept.get(k, ""))) is not None}
@@ -96,13 +96,13 @@ class View:
 def view_of(
     runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0, perfetto_ui: str = ""
 ) -> View:
-    """View: what an address asks for of the served runs: the first run where it asks for none that exists."""
+    """The view of an address on the served runs; of the first run where it names none that exists."""
     number = named_run(query.get("run", ""), [run.report for run in runs]) or 0
     return View(runs[number], query, tuple(runs), dark, upload_bytes, perfetto_ui)
 
 
 def parse_query(search: str) -> dict[str, str]:
-    """The query of an address; of repeated keys the last. Raises UsageError where it is larger than ours can be."""
+    """The query of an address; of repeated keys the last one. Raises UsageError where it is larger than ours can be."""
     if len(search) > MAX_QUERY_CHARS:
         raise UsageError(f"the address is longer than {MAX_QUERY_CHARS:,} characters")
     try:

@@ -1,1 +1,1 @@
-"""Server: how the pages reach a browser: HTTP, who may read, scripts, data routes, uploads."""
+"""The web server: HTTP, access, scripts, data routes, uploads."""

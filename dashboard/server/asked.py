@@ -1,4 +1,4 @@
-"""Request: what a request asks for, typed: every parameter of an address is read here, within its bounds."""
+"""Typed parameters of requests: every parameter of an address is parsed here, within its bounds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ Something = TypeVar("Something", bound="Asked")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Parameters of every route: which run, and which ranks' operators are lanes too. Sets of numbers are text such as
-    "0-3,7"."""
+    """Parameters of every route: the run, and the ranks with operator lanes. Sets of numbers are text: "0-3,7"."""
 
     run: str = ""
     expanded: str = ""
@@ -49,7 +48,7 @@ class WindowAsked(Asked, frozen=True, kw_only=True):
 
 
 class TraceAsked(WindowAsked, frozen=True, kw_only=True):
-    """A trace of some ranks, of which a window is looked at."""
+    """A trace of some ranks, limited to the window in view."""
 
     ranks: str = ""
 
@@ -68,13 +67,13 @@ class RangeAsked(WindowAsked, frozen=True, kw_only=True):
 
 
 class StatisticsAsked(RangeAsked, frozen=True, kw_only=True):
-    """A window in numbers; with a step, it counts from each rank's own start of that step."""
+    """The numbers of a window; with a step, the window counts from each rank's own start of that step."""
 
     step: Annotated[int, msgspec.Meta(ge=0, le=2**40)] | None = None
 
 
 class TileAsked(RangeAsked, frozen=True, kw_only=True):
-    """A picture of a window, in so many bins."""
+    """A tile of a window, in `bins` bins."""
 
     bins: Annotated[int, msgspec.Meta(ge=1, le=MAX_BINS)]
 
@@ -92,7 +91,7 @@ class StepAsked(Asked, frozen=True, kw_only=True):
 
 
 class SearchAsked(Asked, frozen=True):
-    """Words, a rank or a step that some ranks are searched for; the hits from the `first` on are told."""
+    """Words, a rank or a step to search on some ranks; hits are returned from the `first` on."""
 
     text: Words = ""
     ranks: str = ""
@@ -100,7 +99,7 @@ class SearchAsked(Asked, frozen=True):
 
 
 class PlacesAsked(TileAsked, frozen=True, kw_only=True):
-    """Record of where hits are in a picture of a window, and on some further ranks, whose lanes are not in it."""
+    """A window in which hits are located, and further ranks whose lanes are outside it."""
 
     text: Words = ""
     ranks: str = ""

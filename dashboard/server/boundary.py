@@ -1,4 +1,4 @@
-"""The boundary to Dash: bodies of limited size, callbacks of the types that ours take, refusals in one line of text."""
+"""The boundary to Dash: bodies of limited size, callbacks with the types of ours, refusals in one line of text."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 def bound(app: Dash, upload_bytes: int) -> None:
-    """Install the boundary: what passes it, Dash and our callbacks can take."""
+    """Install the boundary, which passes only what Dash and our callbacks can take."""
     app.server.request_class = _limited(upload_bytes)
     app.server.register_error_handler(HTTPException, _in_one_line)
     app.server.register_error_handler(DependencyException, lambda _: _line(404, "there is no such script"))
@@ -91,7 +91,7 @@ def _check_call(app: Dash) -> None:
 
 
 def _check_value(item: _Property) -> None:
-    """Raise ValidationError or UnicodeError where a property has not its type; half a surrogate is no text."""
+    """Raise ValidationError or UnicodeError where a property has a wrong type; half a surrogate is not text."""
     msgspec.convert(item.value, _VALUES.get(f"*.{item.property}") or _VALUES[f"{item.id}.{item.property}"])
     if isinstance(item.value, str):
         item.value.encode()
@@ -102,14 +102,14 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _limited(upload_bytes: int) -> type[Request]:
-    """Requests whose body is refused by its size before anything of it is parsed (413)."""
+    """Requests that refuse a body by its size before anything of it is parsed (413)."""
 
     class Limited(Request):
         max_form_parts = MAX_PARTS
 
         @property  # type: ignore[misc]  # Flask can be told the limit of one request from 3.1 on only
         def max_content_length(self) -> int:  # type: ignore[override]
-            """Bytes of the body of this request at most."""
+            """The largest body of this request, bytes."""
             return max(upload_bytes, MAX_REQUEST_BYTES) if self.path == UPLOAD_PATH else MAX_REQUEST_BYTES
 
     return Limited

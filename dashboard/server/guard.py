@@ -1,4 +1,4 @@
-"""Who may read: whoever brings the token, by a name of this server, and no page of another site through the browser."""
+"""Access control: requests need the token and this server's name, and must not come from another site's page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENTRANCE = (
 
 
 def is_loopback(host: str) -> bool:
-    """True where an address to bind to can be reached from this machine only."""
+    """True where an address to bind to is reachable from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -37,7 +37,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Access:
-    """Who is answered. `token` None: everybody who can reach the address; `host`: what the server is bound to.
+    """Access rules. `token` None: anyone who reaches the address; `host`: the bound address.
 
     `names`: further names under which the server may be asked, such as that of a proxy.
     """
@@ -64,11 +64,11 @@ class Access:
         return name in (self.host, socket.gethostname(), socket.getfqdn()) or _is_number(name)
 
     def is_token(self, stated: str) -> bool:
-        """Compared in constant time."""
+        """True for the token; compared in constant time."""
         return self.token is not None and hmac.compare_digest(stated.encode(), self.token.encode())
 
     def is_known(self) -> bool:
-        """True where the request brings the token: in the cookie, or as `Authorization: Bearer` from a script."""
+        """True where the request has the token: in the cookie, or as `Authorization: Bearer` from a script."""
         kind, _, stated = request.headers.get("Authorization", "").partition(" ")
         return self.is_token(request.cookies.get(self.cookie, "")) or (kind == "Bearer" and self.is_token(stated))
 
@@ -78,7 +78,7 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
-        """None where the request may pass, an answer that sets the cookie, or an abort with 401 or 403."""
+        """None for a request that may pass, an answer that sets the cookie, or an abort with 401 or 403."""
         if not access.is_ours(request.host):
             abort(403, "this server answers to its own names only: see ddprof serve --allow-host")
         query = _query()
@@ -91,7 +91,7 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
         return None
 
     def seal(response: Response) -> Response:
-        """Headers that keep the page to itself: no script, frame or request from elsewhere, nothing kept of a run."""
+        """Set headers that isolate the page: no script, frame or request from elsewhere, nothing of a run cached."""
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["X-Frame-Options"] = "DENY"
@@ -114,7 +114,7 @@ def _query() -> dict[str, str]:
 
 
 def _entrance(access: Access, query: dict[str, str]) -> Response:
-    """The cookie, and the same address without the token, which then stands in no history and no log."""
+    """A redirect that sets the cookie and drops the token from the address, so that no history or log holds it."""
     address = "/" + quote(request.path.lstrip("/\\")) + ("?" + urlencode(query) if query else "")
     if request.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         answer = redirect(address)
@@ -126,8 +126,7 @@ def _entrance(access: Access, query: dict[str, str]) -> Response:
 
 
 def _is_foreign() -> bool:
-    """True where the browser says that a page of another origin asks; a tab may be led to a page of ours from
-    anywhere."""
+    """True where a page of another origin sends the request; navigation to our pages is allowed from anywhere."""
     origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "none")
     if origin is not None:
         return _netloc(origin) != request.host.lower()

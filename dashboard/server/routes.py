@@ -71,14 +71,14 @@ def routes(runs: Runs) -> Blueprint:
         answer: Callable[[OpenRun, Kind], Answer],
         of_two: Callable[[Timeline, Kind], Answer] | None = None,
     ) -> None:
-        """`of_two`: the answer of two runs that are laid side by side, where there is one."""
+        """Add a route with typed parameters. `of_two`: the answer for two runs side by side, where there is one."""
 
         def typed(view: View) -> Answer:
             of = asked(kind, view.query)
             if not of.beside:
                 return answer(view.opened, of)
             if of_two is None:
-                raise UsageError(f"{name}: two runs side by side have none; the timeline of one run has")
+                raise UsageError(f"{name}: only the timeline of a single run has it")
             return of_two(_both(view, of.beside), of)
 
         add(name, typed)
@@ -102,17 +102,17 @@ def routes(runs: Runs) -> Blueprint:
 
 
 def _timeline(opened: OpenRun, of: Asked) -> Timeline:
-    """The timeline the request is about: with the operators of the ranks in `expanded`."""
+    """The timeline of a request, with the operators of the ranks in `expanded`."""
     expanded = parse_numbers(of.expanded)
     chosen = () if expanded is None else (rank for rank in opened.job.rank_ids if rank in expanded)
     return opened.timeline_of(frozenset(chosen))
 
 
 def _both(view: View, beside: str) -> Timeline:
-    """The run of the address and another one of those that are served, side by side."""
+    """The run of the address and another served run, side by side."""
     number = view.number(beside)
     if number is None or number == view.run:
-        raise UsageError("the run to lay beside is not served")
+        raise UsageError("the run to compare with is not served")
     return view.opened.beside(view.runs[number])
 
 

@@ -1,4 +1,4 @@
-"""The dashboard's own scripts as one file, for each request costs the first picture some 15 ms, and plotly.js."""
+"""The dashboard's own scripts as one file, as each request delays the first chart by some 15 ms, and plotly.js."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def styles() -> str:
 
 
 def address() -> str:
-    """Words on where a page finds the scripts; relative to it."""
+    """Relative address of the scripts."""
     return f"{PATH.lstrip('/')}?{hashlib.sha256(_scripts().encode()).hexdigest()[:_KEY_CHARS]}"
 
 
 def plotly_address() -> str:
-    """Words on where a page finds plotly.js; relative to it."""
+    """Relative address of plotly.js."""
     return f"{PLOTLY_PATH.lstrip('/')}?{PLOTLY_SHA256[:_KEY_CHARS]}"
 
 

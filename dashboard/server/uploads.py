@@ -1,4 +1,4 @@
-"""Traces that a visitor adds: of limited size, in a private folder while the server runs, analyzed like others."""
+"""Traces that a visitor uploads: of limited size, in a private folder while the server runs, analyzed like others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHER_THAN_NAME = re.compile(r"[^A-Za-z0-9._=+-]+")
 
 
 class Uploads:
-    """Adds uploaded files to the served runs, one upload at a time. Its folder goes when the server does."""
+    """Adds uploaded files to the served runs, one upload at a time. Its folder is removed when the server ends."""
 
     def __init__(self, runs: Runs, limit_bytes: int) -> None:
         self._runs, self._limit_bytes = runs, limit_bytes
@@ -41,7 +41,7 @@ class Uploads:
 
     @cached_property
     def _private(self) -> tempfile.TemporaryDirectory[str]:
-        """For this user only (mode 0700), removed when the interpreter ends."""
+        """A folder for this user only (mode 0700), removed when the interpreter ends."""
         return tempfile.TemporaryDirectory(prefix="ddprof-")
 
     def add(self, files: Sequence[FileStorage]) -> int:
@@ -109,7 +109,7 @@ def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:
 
 
 def _sent_files(limit_bytes: int) -> list[FileStorage]:
-    """The files of the request, which are received now. Raises NoUsableInput, or aborts with 413."""
+    """The files of the request, received here. Raises NoUsableInput, or aborts with 413."""
     request.max_form_parts = MAX_MEMBERS
     try:
         files = [file for file in request.files.getlist(FIELD) if file.filename]

@@ -1,7 +1,7 @@
-"""Two runs one above the other, aligned by step: what took longer or shorter in the later run, and what only one has.
+"""Two runs one above the other, aligned by step: slices that became longer or shorter, and those in only one run.
 
-Each step of each rank begins where the longest step of both runs lets it. Slices are matched by rank, step, kind of
-lane and name: what is compared is the time of all of them together, because one call may have become two.
+Steps are spaced by the longest one of both runs. Slices are matched by rank, step, kind of lane and name, and compared
+by total time, as one call may have become two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIDES = ("before", "after")
 
 @dataclass(frozen=True)
 class _Part:
-    """The slices of one lane inside the steps, in times of the picture."""
+    """The slices of one lane inside the steps, in display time."""
 
     lane: Lane
     side: int
@@ -35,12 +35,13 @@ class _Part:
 
 
 def difference(before: Timeline, after: Timeline) -> Timeline:
-    """Both runs in one timeline, the later one above. `ref` of a slice: how much longer, ns; NULL where only one run
-    has it. Raises UsageError, in words, where there is nothing to lay side by side."""
+    """Both runs in one timeline, the later one above. `ref` of a slice: the change of its length, ns; NULL where only
+    one run has it. Raises UsageError, in words, where nothing can be compared.
+    """
     runs = (before, after)
     ranks = sorted(set.intersection(*({of.rank for of in run.steps} for run in runs)))
     if not ranks:
-        raise UsageError("no rank is in both runs: there is nothing to lay side by side")
+        raise UsageError("no rank is in both runs: there is nothing to compare")
     steps = tuple([next(of for of in run.steps if of.rank == rank) for rank in ranks] for run in runs)
     count = min(map(step_count, steps))
     if not count:
@@ -116,7 +117,7 @@ def _marked(parts: list[_Part], names: int, length_ns: Array) -> list[Slices]:
 
 
 def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
-    """One slice and how all of its name in the step differ. Raises UsageError where there is none."""
+    """One slice, and the difference of all slices of its name in the step. Raises UsageError where there is none."""
     lane, shown = shown_slice(timeline, row)
     start, change = int(timeline.index.start_ns(np.array([row]))[0]), int(timeline.index.ref[row])
     steps = next(of for of in timeline.steps if of.rank == lane.rank)
@@ -125,6 +126,6 @@ def difference_details(timeline: Timeline, row: int) -> dict[str, Any]:
     words = f"in step {step}, {format_us((start - int(steps.start_ns[step])) / 1e3)} after its start"
     sign = "longer" if change >= 0 else "shorter"
     amount = f"{format_us(abs(change) / 1e3)} ({format_share(abs(change) / length)})"
-    told = f"all of this name in the step: {amount} {sign} after"
-    told = "only here: the other run has none of this name in the step" if change == NULL else told
-    return shown | {"facts": [words, told], "members": []}
+    summary = f"all of this name in the step: {amount} {sign} after"
+    summary = "only here: the other run has none of this name in the step" if change == NULL else summary
+    return shown | {"facts": [words, summary], "members": []}

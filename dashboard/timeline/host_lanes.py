@@ -1,4 +1,4 @@
-"""Lanes of everything a rank's host did: operators nested by depth, on each thread, and the loader's workers.
+"""Lanes of all host activity of a rank: operators nested by depth, on each thread, and the loader's workers.
 
 Facts keep no operators (they are most of a trace), so the trace of the rank is read again.
 """
@@ -40,8 +40,8 @@ def host_lanes(trace: RankTrace, codes: Array, category: dict[str, int]) -> Iter
     on_host = trace.tracks["device"][events["track"]] == NULL
     kept = np.flatnonzero(on_host & (lookup[events["kind"]] >= 0) & (events["dur_ns"] > 0))
     for track in _by_busy_time(events["track"][kept], events["dur_ns"][kept]):
-        mine = kept[events["track"][kept] == track]
-        yield from _thread(trace, mine, track, codes, lookup)
+        on_track = kept[events["track"][kept] == track]
+        yield from _thread(trace, on_track, track, codes, lookup)
 
 
 def _by_busy_time(track: Array, dur_ns: Array) -> list[int]:
@@ -85,7 +85,7 @@ def disjoint_rows(start_ns: Array, end_ns: Array) -> list[Array]:
 
 
 def _first_fit(start_ns: Array, end_ns: Array) -> Array:
-    """Marks spans, sorted by start, that can share a row: each begins at or after the end of the one taken before."""
+    """Mask of spans, sorted by start, that can share a row: each begins at or after the end of the previous one."""
     taken = np.zeros(len(start_ns), bool)
     if not np.any(start_ns[1:] < end_ns[:-1]):
         taken[:] = True
@@ -99,7 +99,7 @@ def _first_fit(start_ns: Array, end_ns: Array) -> Array:
 
 
 def thread_words(tracks: Table, track: int) -> str:
-    """A thread of the host, a row of TRACKS: its name and its number."""
+    """Name and number of a host thread, a row of TRACKS."""
     if not 0 <= track < len(tracks):
         return "thread not recorded"
     name, tid = clean(str(tracks["name"][track]))[:MAX_NAME_CHARS], clean(str(tracks["tid"][track]))
@@ -107,7 +107,7 @@ def thread_words(tracks: Table, track: int) -> str:
 
 
 def stream_words(tracks: Table, track: int) -> str:
-    """A stream, a row of TRACKS: its number, and its device where the rank has several."""
+    """Number of a stream, a row of TRACKS, with its device where the rank has several."""
     if not 0 <= track < len(tracks):
         return "stream not recorded"
     devices = np.unique(tracks["device"][tracks["device"] != NULL])

@@ -16,7 +16,7 @@ from ddprof.tables import Array
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of one lane: disjoint, sorted by start. `name` and `ref` mean what the lane's owner says."""
+    """The slices of one lane: disjoint, sorted by start. The lane's owner defines `name` and `ref`."""
 
     start_ns: Array
     end_ns: Array
@@ -30,7 +30,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class WindowSlices:
-    """Exact slices of a window, lane by lane: `row` identifies a slice in the index for good."""
+    """Exact slices of a window, lane by lane: `row` is the permanent identity of a slice in the index."""
 
     row: Array
     lane: Array
@@ -88,7 +88,7 @@ class SliceIndex:
         return np.searchsorted(self.first, row, side="right") - 1
 
     def covered(self, groups: Array, at_ns: Array) -> Array:
-        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: of all groups, or of each."""
+        """Busy ns of each group before each instant, shape (groups, instants). `at_ns`: shared, or a row per group."""
         at = np.clip(at_ns - self.lo_ns, 0, self._span - 1)
         row = np.searchsorted(self.key, (groups[:, None] * self._span + at).reshape(-1), side="right") - 1
         row = row.reshape(len(groups), at.shape[-1])
@@ -100,12 +100,11 @@ class SliceIndex:
         return np.where(before, 0, busy)
 
     def busy(self, groups: Array, edges_ns: Array) -> Array:
-        """Exact busy ns of each group in each bin between consecutive edges, shape (groups, bins). Edges: of all
-        groups, or of each."""
+        """Busy ns of each group between consecutive edges, shape (groups, bins). Edges: shared, or a row per group."""
         return np.diff(self.covered(groups, edges_ns), axis=1)
 
     def window(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> tuple[Array, Array]:
-        """Per group the range of rows that overlap [lo, hi): first row, row after the last. The window may differ."""
+        """Range of rows of each group that overlap [lo, hi): first row, row after the last. Windows may differ."""
         base = groups * self._span
         lo = np.clip(lo_ns - self.lo_ns, 0, self._span - 1)
         hi = np.clip(hi_ns - self.lo_ns, 0, self._span - 1)
@@ -117,7 +116,7 @@ class SliceIndex:
         return first, np.maximum(np.minimum(last, self.first[groups + 1]), first)
 
     def rows(self, groups: Array, lo_ns: int | Array, hi_ns: int | Array) -> WindowSlices:
-        """The slices of some groups that overlap [lo, hi), which may be another window for each."""
+        """The slices of some groups that overlap [lo, hi), which may differ by group."""
         first, last = self.window(groups, lo_ns, hi_ns)
         count = last - first
         row = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))

@@ -1,4 +1,4 @@
-"""Answers: what the timeline says on request: a slice in words, the waits."""
+"""Details of the timeline on request: a slice in words, the waits."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table
 from ddprof.units import format_bytes, format_us
 
-MAX_WAITS = 60
+MAX_WAITS = 60  # arrows in one view
 
 
 def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
-    """One slice: what, when, where, facts in words, and for a communication its members on all ranks.
+    """Details of one slice: name, times, lane, facts in words, and the members of a communication on all ranks.
 
     Raises UsageError where there is none.
     """
     lane, shown = shown_slice(timeline, row)
     facts, ref = job.ranks[lane.position], int(timeline.index.ref[row])
     comm = _comm_of(lane, facts, ref)
-    told = [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)]
-    return shown | {"facts": told, "members": _members(job, lane.position, comm)}
+    sentences = [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)]
+    return shown | {"facts": sentences, "members": _members(job, lane.position, comm)}
 
 
 def shown_slice(timeline: Timeline, row: int) -> tuple[Lane, dict[str, Any]]:
-    """The lane of a slice, and what the picture itself shows of the slice. Raises UsageError where there is none."""
+    """The lane of a slice, and the slice's drawn properties. Raises UsageError for an unknown slice."""
     index = timeline.index
     if not 0 <= row < len(index):
         raise UsageError("no such slice")
@@ -89,12 +89,12 @@ def _comm_words(job: JobFacts, position: int, comm: int | None) -> list[str]:
 
 
 def _instance(job: JobFacts, position: int, comm: int) -> int | None:
-    mine = np.flatnonzero((job.members["rank"] == position) & (job.members["comm"] == comm))
-    return int(job.members["instance"][mine[0]]) if len(mine) else None
+    members = np.flatnonzero((job.members["rank"] == position) & (job.members["comm"] == comm))
+    return int(job.members["instance"][members[0]]) if len(members) else None
 
 
 def _members(job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:
-    """Every rank's part in the collective, aligned: arrival, when all were there, end."""
+    """Every rank's part in the collective, aligned: own arrival, last arrival, end."""
     instance = None if comm is None else _instance(job, position, comm)
     if instance is None:
         return []

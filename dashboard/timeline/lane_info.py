@@ -1,5 +1,4 @@
-"""Configuration: what assets/timeline/ is told of the lanes: ranks and words, and colour, letter and texture of each
-category."""
+"""Lane descriptions for assets/timeline/: ranks, labels, and colour, letter and texture of each category."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ PALE = ("grew_much", "grew", "unchanged", "shrank")  # the page's text is read o
 
 
 def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
-    """Lanes of some ranks (None: all), the window in ns since the run's start, and how categories look."""
+    """Lanes of some ranks (None: all), the window in ns since the run's start, and the style of the categories."""
     lanes = [
         {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}
         for i, lane in enumerate(timeline.lanes)

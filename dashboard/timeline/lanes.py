@@ -1,4 +1,4 @@
-"""The lanes of the timeline: per rank where its time goes, its steps, phases, host spans, streams and communication.
+"""The lanes of the timeline, for each rank: time by cause, steps, phases, host spans, streams and communication.
 
 Clocks are aligned: times are ns on the reference clock since the first step mark of the run, as in evidence.
 """
@@ -55,7 +55,7 @@ KINDS = ("causes", "steps", "phases", "host", "ops", "workers", "stream", "comm"
 
 @dataclass(frozen=True)
 class Lane:
-    """One line of the timeline. `kind` says which table of the rank a slice's `ref` points into (see `KINDS`)."""
+    """One line of the timeline. `kind`: the table of the rank that a slice's `ref` points into (see `KINDS`)."""
 
     position: int
     rank: int
@@ -81,7 +81,7 @@ class Timeline:
 
 
 class _Names:
-    """Names as numbers, over all ranks."""
+    """Names of all ranks as numbers."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
@@ -90,7 +90,7 @@ class _Names:
         return self.codes.setdefault(text, len(self.codes))
 
     def table(self, strings: tuple[str, ...]) -> Array:
-        """Codes of a rank's strings, indexed as the rank does."""
+        """Codes of a rank's strings, by the rank's own string numbers."""
         return np.array([self.code(clean(s)) for s in strings] or [0], np.int32)
 
 
@@ -166,10 +166,10 @@ def _phases(facts: RankFacts, codes: Array) -> Iterator[Slices]:
 def _host(facts: RankFacts, codes: Array) -> Iterator[tuple[str, Slices]]:
     table = facts.host_spans
     for thread in np.unique(table["thread"]).tolist():
-        mine = np.flatnonzero(table["thread"] == thread)
+        on_thread = np.flatnonzero(table["thread"] == thread)
         words = f"host: {thread_words(facts.tracks, thread)}"
-        for row in disjoint_rows(table["start_ns"][mine], table["end_ns"][mine]):
-            rows = mine[row]
+        for row in disjoint_rows(table["start_ns"][on_thread], table["end_ns"][on_thread]):
+            rows = on_thread[row]
             cause = table["cause"][rows].astype(np.int64)
             yield (
                 words,
@@ -180,10 +180,14 @@ def _host(facts: RankFacts, codes: Array) -> Iterator[tuple[str, Slices]]:
 def _streams(facts: RankFacts, ready: Array, codes: Array) -> Iterator[tuple[str, str, Slices]]:
     ops = facts.device_ops
     for track in np.unique(ops["track"]).tolist():
-        mine = np.flatnonzero(ops["track"] == track)
-        words = f"{stream_words(facts.tracks, track)}: {_work_words(ops['work'][mine])}"
-        for depth, row in enumerate(disjoint_rows(ops["start_ns"][mine], ops["end_ns"][mine])):
-            yield "stream", words if not depth else f"{words} ({depth + 1})", _device(facts, mine[row], ready, codes)
+        on_stream = np.flatnonzero(ops["track"] == track)
+        words = f"{stream_words(facts.tracks, track)}: {_work_words(ops['work'][on_stream])}"
+        for depth, row in enumerate(disjoint_rows(ops["start_ns"][on_stream], ops["end_ns"][on_stream])):
+            yield (
+                "stream",
+                words if not depth else f"{words} ({depth + 1})",
+                _device(facts, on_stream[row], ready, codes),
+            )
 
 
 def _work_words(work: Array) -> str:
@@ -191,7 +195,7 @@ def _work_words(work: Array) -> str:
 
 
 def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices:
-    """Device operations; a communication is cut where its last member arrived: waiting and moving data differ."""
+    """Device operations; a communication is split at the arrival of its last member, into waiting and moving data."""
     ops = facts.device_ops
     start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
     category = np.array([CAUSE_CODE["compute"], CAUSE_CODE["comm_transfer"], CAUSE_CODE["memcpy"]])[ops["work"][rows]]
@@ -214,9 +218,9 @@ def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices
 def _host_comms(facts: RankFacts, ready: Array, codes: Array) -> Iterator[Slices]:
     """Communication that runs on the host (CPU ranks), in as many rows as run at once."""
     comms = facts.comms
-    mine = np.flatnonzero(comms["device_op"] == NULL)
-    for row in disjoint_rows(comms["start_ns"][mine], comms["end_ns"][mine]):
-        rows = mine[row]
+    on_host = np.flatnonzero(comms["device_op"] == NULL)
+    for row in disjoint_rows(comms["start_ns"][on_host], comms["end_ns"][on_host]):
+        rows = on_host[row]
         start, end = comms["start_ns"][rows], comms["end_ns"][rows]
         split, name = np.clip(ready[rows], start, end), codes[comms["name"][rows]]
         move, wait = np.full(len(rows), CAUSE_CODE["comm_transfer"]), np.full(len(rows), CAUSE_CODE["comm_wait"])

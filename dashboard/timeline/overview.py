@@ -1,4 +1,4 @@
-"""The whole run in a few hundred bins, for the map above the lanes: where the time of all ranks goes, and the steps."""
+"""The whole run in a few hundred bins, for the map above the lanes: time of all ranks by cause, and the steps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ MAX_STEPS = 400  # marks that can still be told apart there
 
 
 def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
-    """Overview: of each bin the share of the ranks' time, 0 to 255, by category; and the number and start of steps, in
-    us."""
+    """Share of the ranks' time in each bin, 0 to 255, by category; and number and start of steps, in us."""
     index = timeline.index
     lanes = [
         n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and (ranks is None or lane.rank in ranks)
@@ -27,8 +26,8 @@ def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]
     category = groups % index.categories
     shares = {}
     for code in np.unique(category).tolist():
-        mine = groups[category == code]
-        parts = [np.arange(index.first[g], index.first[g + 1]) for g in mine.tolist()]
+        of_category = groups[category == code]
+        parts = [np.arange(index.first[g], index.first[g + 1]) for g in of_category.tolist()]
         rows = np.concatenate(parts)
         start = index.start_ns(rows)
         covered = np.diff(_covered(start, start + index.dur_ns(rows), edges))
@@ -37,7 +36,7 @@ def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]
 
 
 def _covered(start_ns: Array, end_ns: Array, at_ns: Array) -> Array:
-    """Time that all slices together cover before each instant, whether or not they overlap."""
+    """Total length of all slices before each instant, overlapping or not."""
     return _reached(start_ns, at_ns) - _reached(end_ns, at_ns)
 
 
@@ -49,7 +48,7 @@ def _reached(since_ns: Array, at_ns: Array) -> Array:
 
 
 def _steps(timeline: Timeline) -> list[list[float]]:
-    """Number and start of steps on the rank that begins them first; of many, evenly chosen ones."""
+    """Number and start of steps on the rank that begins them first; evenly chosen ones of many."""
     most = max((len(of.marked) for of in timeline.steps), default=0)
     chosen = np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
     return [

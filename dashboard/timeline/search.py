@@ -1,7 +1,8 @@
-"""Words, ranks and steps sought in the timeline: how many slices, where, one page of them at a time.
+"""Search of the timeline for words, ranks and steps: number of slices, places, and one page of hits at a time.
 
 Words are sought in the names of slices, and for what runs on a device or communicates also in the operator and the
-module that launched it and in the collective that it is. "rank 7" and "step 12" narrow it; alone, they are sought.
+module that launched it and in the collective that it is. "rank 7" and "step 12" narrow it, or are searched themselves
+when alone.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _CALLS = Schema("calls", (Column("thread", "int64", "host thread"), Column("call
 
 @dataclass(frozen=True)
 class Sought:
-    """Record of what is sought: words in lower case ("" for none), on one rank, in one step."""
+    """A parsed search: words in lower case ("" for none), on one rank, in one step."""
 
     words: str
     rank: int | None = None
@@ -43,7 +44,7 @@ class Sought:
 
 
 def sought(text: str) -> Sought:
-    """A text as it is typed; in double quotes it is words alone."""
+    """The parsed search text; inside double quotes it is words only, never a rank or a step."""
     text = text.strip().casefold()
     if len(text) > 2 and text[0] == text[-1] == '"':
         return Sought(text[1:-1])
@@ -55,8 +56,7 @@ def sought(text: str) -> Sought:
 def search(
     timeline: Timeline, job: JobFacts, text: str, ranks: Numbers | None = None, first: int = 0
 ) -> dict[str, Any]:
-    """Fields: what is found on some ranks (None: all): how much, in words, where in the whole run; hits from `first`
-    on."""
+    """Hits on some ranks (None: all): their number, in words, places in the whole run, and hits from `first` on."""
     asked = sought(text)
     searched = [r for r in job.rank_ids if ranks is None or r in ranks]
     index = timeline.index
@@ -95,9 +95,9 @@ def places(
     bins: int,
     ranks: Numbers | None = None,
 ) -> dict[str, Any]:
-    """Places: where hits are in a window of some lanes: their rows, and bins that hold some, by lane and by rank.
+    """Places of hits in a window of some lanes: their rows, and the bins with hits, by lane and by rank.
 
-    `ranks`: further ranks to tell the bins of.
+    `ranks`: further ranks with bins.
     """
     index = timeline.index
     shown = {timeline.lanes[lane].rank for lane in lanes}
@@ -121,7 +121,7 @@ def places(
 
 
 def matching(timeline: Timeline, job: JobFacts, asked: Sought, ranks: Collection[int]) -> tuple[Array, Array]:
-    """Rows of the index that match on some ranks, and how each does (its place in _WAYS)."""
+    """Rows of the index that match on some ranks, and the kind of match of each (index in _WAYS)."""
     if asked.rank is not None:
         ranks = {asked.rank} & set(ranks)
     if not asked.words and asked.step is None:
@@ -131,15 +131,15 @@ def matching(timeline: Timeline, job: JobFacts, asked: Sought, ranks: Collection
     for number, lane in enumerate(timeline.lanes):
         if lane.rank not in ranks or lane.kind == "causes":
             continue
-        mine = np.arange(index.first[number * index.categories], index.first[(number + 1) * index.categories])
+        lane_groups = np.arange(index.first[number * index.categories], index.first[(number + 1) * index.categories])
         if asked.words:
-            way = np.where(named[index.name[mine]], 0, -1)
-            way = _behind(lane, job.ranks[lane.position], index.ref[mine], asked.words, way)
+            way = np.where(named[index.name[lane_groups]], 0, -1)
+            way = _behind(lane, job.ranks[lane.position], index.ref[lane_groups], asked.words, way)
         else:
-            way = np.zeros(len(mine), np.int64) if lane.kind == "steps" else np.full(len(mine), -1)
+            way = np.zeros(len(lane_groups), np.int64) if lane.kind == "steps" else np.full(len(lane_groups), -1)
         if asked.step is not None:
-            way = np.where(_in_step(timeline, job, lane, mine, asked.step), way, -1)
-        rows.append(mine[way >= 0])
+            way = np.where(_in_step(timeline, job, lane, lane_groups, asked.step), way, -1)
+        rows.append(lane_groups[way >= 0])
         ways.append(way[way >= 0])
     return np.concatenate(rows or [np.empty(0, np.int64)]), np.concatenate(ways or [np.empty(0, np.int64)])
 
@@ -156,7 +156,7 @@ def _collectives(words: str) -> Array:
 
 
 def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) -> Array:
-    """Slices whose name does not match, but the operator, module or collective behind them does."""
+    """Slices whose own name does not match, but whose operator, module or collective does."""
     if lane.kind == "comm":
         return np.where((way < 0) & _collectives(words)[facts.comms["op"][ref]], 3, way)
     if lane.kind != "stream":
@@ -177,7 +177,7 @@ def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) ->
 
 
 def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number: int) -> Array:
-    """True where slices are in a step of their rank, by its number (as on every page), else by the trace's own mark."""
+    """Mask of slices in a step of their rank, by its number (as on every page), else by the trace's own mark."""
     steps, index = job.ranks[lane.position].steps, timeline.index
     marked = np.flatnonzero(steps["index"] == number)
     if number >= len(steps) and not len(marked):
@@ -192,7 +192,7 @@ def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number:
 
 
 def _calls(timeline: Timeline, rows: Array, ways: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows, ways, starts and ends of calls: a communication is one, though cut where its last member arrived."""
+    """Rows, ways, starts and ends of calls: a communication is one call, though drawn in two parts."""
     index = timeline.index
     start = index.start_ns(rows)
     end = start + index.dur_ns(rows)
@@ -222,7 +222,7 @@ def _of(some: int, all_of_them: int) -> str:
 
 
 def _none(timeline: Timeline, job: JobFacts, asked: Sought, searched: list[int]) -> str:
-    """Nothing found, in words: what was looked through, and what would have to be read first."""
+    """Sentence for no hits: what was searched, and what would have to be read first."""
     if asked.rank is not None and asked.rank not in searched:
         which = "among the ranks that are shown" if len(searched) < len(job.rank_ids) else "in this run"
         return f"No rank {asked.rank} {which}, only {format_ranks(searched)}"

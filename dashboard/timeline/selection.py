@@ -1,4 +1,4 @@
-"""A selected range of some lanes in numbers: what ran in it by name, how much nothing did, where time went by cause.
+"""Numbers of a selected range of some lanes: busy time by name, idle time, time by cause.
 
 Times are ns, of the part of each slice that lies inside the selection, and exact: from the index, not from a picture.
 """
@@ -26,7 +26,8 @@ _WORDS = {**KIND_WORDS, "ops": "operators", "workers": "loader workers"}
 def selection_statistics(
     timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, step: int | None = None
 ) -> dict[str, Any]:
-    """[lo, hi) of some lanes. Shares are of the selected time of all lanes of the kind; of causes, of all ranks.
+    """Numbers of [lo, hi) on some lanes. Shares are of the selected time of all lanes of the kind; for causes, of all
+    ranks.
 
     `step`: the range counts from each rank's own start of that step, and ends with the step.
     """
@@ -54,7 +55,7 @@ def selection_statistics(
 
 
 def _windows(timeline: Timeline, lo_ns: int, hi_ns: int, step: int | None) -> Array:
-    """Start and end of the range on each lane in times of the run: (lanes, 2); empty where a rank has not the step."""
+    """Start and end of the range on each lane, in the run's time, (lanes, 2); empty where a rank lacks the step."""
     if step is None:
         return np.tile(np.array([lo_ns, hi_ns], np.int64), (len(timeline.lanes), 1))
     bounds = {of.rank: (of.start_ns[step], of.end_ns[step]) for of in timeline.steps if step < len(of.marked)}
@@ -64,7 +65,7 @@ def _windows(timeline: Timeline, lo_ns: int, hi_ns: int, step: int | None) -> Ar
 
 
 def _by_name(timeline: Timeline, lanes: Array, window: Array, selected_ns: Array) -> tuple[list[dict[str, Any]], Array]:
-    """A row per kind of lane, name and category, of each kind the longest first; and the busy time of each kind."""
+    """A row per kind of lane, name and category, the longest of each kind first; and the busy time of each kind."""
     index, width = timeline.index, len(timeline.names) or 1
     groups = index.groups_of(lanes)
     rows = index.rows(groups, *window[groups // index.categories].T)
@@ -96,12 +97,12 @@ def _by_name(timeline: Timeline, lanes: Array, window: Array, selected_ns: Array
 
 
 def _others(kind: Array, calls: Array, total: Array, cuts: Array, left: Array, selected: Array) -> list[dict[str, Any]]:
-    """Fields: what is not listed by name, one row per kind of lane."""
+    """Selected work not listed by name, one row per kind of lane."""
     found = []
     for number in np.unique(kind[left]).tolist():
-        mine = left[kind[left] == number]
-        amounts = _Amounts(int(calls[mine].sum()), int(total[mine].sum()), cut=int(cuts[mine].sum()))
-        found.append(_row(KINDS[number], f"{len(mine):,} other names", "", amounts, int(selected[number])))
+        of_kind = left[kind[left] == number]
+        amounts = _Amounts(int(calls[of_kind].sum()), int(total[of_kind].sum()), cut=int(cuts[of_kind].sum()))
+        found.append(_row(KINDS[number], f"{len(of_kind):,} other names", "", amounts, int(selected[number])))
     return found
 
 
@@ -120,8 +121,7 @@ def _row(kind: str, name: str, what: str, amounts: _Amounts, of_ns: int) -> dict
 
 
 def _by_cause(timeline: Timeline, ranks: Sequence[int], window: Array) -> list[dict[str, Any]]:
-    """Rows on where the ledger books the selected time of some ranks, the largest first; outside of the steps it books
-    none."""
+    """Ledger causes of the selected time of some ranks, the largest first; the ledger books only steps."""
     index = timeline.index
     lanes = [n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and lane.rank in set(ranks)]
     groups = index.groups_of(np.array(lanes, np.int64))

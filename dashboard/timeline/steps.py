@@ -1,4 +1,4 @@
-"""Steps on the timeline: when each rank begins and ends the step of a number, as the pages count them."""
+"""Steps on the timeline: the start and end of a numbered step on each rank, as the pages count steps."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def steps_of(job: JobFacts) -> tuple[RankSteps, ...]:
 
 
 def step_count(steps: Sequence[RankSteps]) -> int:
-    """Steps that every rank has: the pages number them from 0."""
+    """Number of steps that every rank has: the pages number them from 0."""
     return min((len(of.marked) for of in steps), default=0)
 
 
 def step_words(number: int, marked: int) -> str:
-    """The step's number on every other page, and the one that the trace marks it with."""
+    """The step's number on the pages, with its number in the trace where they differ."""
     return f"step {number}" if number == marked else f"step {number} (marked {marked})"
 
 

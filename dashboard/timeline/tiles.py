@@ -21,7 +21,7 @@ from ddprof.errors import UsageError
 from ddprof.tables import Array
 
 MAGIC = b"DDT1"
-MAX_BINS = 4096
+MAX_BINS = 4096  # pixels of the widest screens
 EXACT_BUDGET = 20_000  # slices sent exactly in one view; above it a lane becomes bins (a canvas fills ~1 million/s)
 MAX_LANES = 400  # more than fit on any screen
 NAME_CHARS = 80
@@ -68,7 +68,7 @@ def encode(
 
 
 def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
-    """Lanes sent exactly and lanes sent as bins, those with the fewest slices exact while the budget lasts.
+    """Lanes sent exactly and lanes sent as bins: lanes with the fewest slices are exact while the budget lasts.
 
     All lanes of a kind are sent alike: ranks are compared by eye, and the same work looks different in slices and bins.
     """
@@ -103,11 +103,11 @@ def _some_bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array,
     busy = index.busy(groups, edges_ns)
     width = np.maximum(np.diff(edges_ns), 1)
     for line, lane in enumerate(lanes.tolist()):
-        mine = np.flatnonzero(groups // index.categories == lane)
-        if not len(mine):
+        of_lane = np.flatnonzero(groups // index.categories == lane)
+        if not len(of_lane):
             continue
-        total = busy[mine].sum(axis=0)
-        category[line] = (groups[mine] % index.categories)[busy[mine].argmax(axis=0)]
+        total = busy[of_lane].sum(axis=0)
+        category[line] = (groups[of_lane] % index.categories)[busy[of_lane].argmax(axis=0)]
         # Whatever is there at all stays visible: a share above zero never rounds to zero.
         share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
     return category, share

@@ -1,4 +1,4 @@
-"""Code that runs inside the training process, and in `launcher/` what runs in the process that starts it.
+"""Code of the training process and, in `launcher/`, of the process that starts it.
 
 `ddprof.capture(...)` is a function of ddprof/marks.py. Importing this package makes it the attribute of that name, so
 the module answers a call as the function does.

@@ -1,4 +1,4 @@
-"""Starts capture in a process that has just imported torch. Called by the shim's sitecustomize."""
+"""Starts capture in a process that has just imported torch; called by the shim's sitecustomize."""
 
 from __future__ import annotations
 
@@ -47,8 +47,7 @@ _PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
 def start(settings: str, torch: ModuleType, more: More | None = None) -> Session:
-    """Install every instrumentor in a process that has imported `torch`, `more` besides. Raises ValueError on damaged
-    settings."""
+    """Install every instrumentor and `more` where `torch` was imported. Raises ValueError on bad settings."""
     global active
     session = active = Session(CaptureConfig.from_path(settings))
     begin = session.guard.wrap(_begin)
@@ -76,7 +75,7 @@ def _begin(session: Session, torch: ModuleType, more: More | None) -> None:
 
 
 def instrumentors(hub: Hub) -> list[Instrumentor]:
-    """One of each, in the order of installation."""
+    """One instrumentor of each kind, in the order of installation."""
     forward = ForwardPasses(hub)
     return [
         UserProfilers(hub),
@@ -104,7 +103,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
 
 
 def follow_children(session: Session) -> None:
-    """Make capture correct across fork, forkserver and spawn, and where a process ends in an unusual way.
+    """Keep capture correct across fork, forkserver and spawn, and when a process ends abnormally.
 
     Forked children inherit the parent's hooks, and must either begin a capture of their own or do nothing. A child of
     multiprocessing leaves by `os._exit`, so `atexit` never runs there; finalizers of `multiprocessing.util` do
@@ -122,10 +121,10 @@ def follow_children(session: Session) -> None:
 
 
 def _end_threads(session: Session) -> None:
-    """No thread of ours may be left when the interpreter goes: what it calls then ends the process by a signal. Where
-    capture is off, `finish` ends none.
+    """End our threads before the interpreter exits, as their calls would then end the process by a signal. `finish`
+    does not end them where capture is off.
 
-    A signal that comes meanwhile waits, as during the flush: its handler would take locks that this thread holds.
+    A signal waits meanwhile, as during the flush, since its handler would take locks that this thread holds.
     """
     session.finish("exit")
     with session.watchdog.flushing():

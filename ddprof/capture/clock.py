@@ -6,8 +6,8 @@ bounds the error. The job's store is used once, after `init_process_group`, for 
 
 Nothing listens where all ranks are known to be on one host. Else rank 0 listens on one address, and only while the job
 runs: that of MASTER_ADDR, or else of its host's name, or of the default route; where others cannot reach it, the
-analysis takes the ends of collectives instead. Whoever can reach the port can ask for the time: one byte a question,
-two dozen questions a caller, seconds for all of them, 32 callers at once. Nothing is kept of them.
+analysis takes the ends of collectives instead. Anyone who reaches the port can ask for the time: one byte per question,
+two dozen questions per caller within seconds, 32 callers at once. Nothing about callers is kept.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any
 from ddprof.capture.identity import RankIdentity
 
 _STORE_KEY = "ddprof/clock"
-_ROUNDS = 24
-_TIMEOUT_S = 2.0
+_ROUNDS = 24  # round trips, of which the shortest counts
+_TIMEOUT_S = 2.0  # to connect
 _CALL_S = 5.0  # for all questions of a caller: 24 round trips between continents
 _BACKLOG = 1024  # hosts that may ask at the same moment, after the first step; the kernel may allow fewer
 _CALLERS = 32  # at once, each with a thread; further ones wait in the queue of the socket
@@ -45,7 +45,7 @@ class ClockSync:
         self._worker: threading.Thread | None = None
 
     def announce(self, identity: RankIdentity) -> None:
-        """Rank 0 of a job on several hosts begins to answer; ranks known to be on its host book an offset of 0."""
+        """Start answering on rank 0 of a job on several hosts; ranks known to be on its host book an offset of 0."""
         if identity.source != "c10d" or identity.world_size == 1 or _one_host(identity):
             self._same_clock("init")
             self.settled = self.settled or self._mode != "always" or identity.source != "c10d"
@@ -61,7 +61,7 @@ class ClockSync:
         self._same_clock("init")
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
-        """Look up rank 0's address, once, after the first step: every rank has left `init_process_group` by then."""
+        """Look up rank 0's address once, after the first step, when every rank has left `init_process_group`."""
         if self.settled or identity is None or identity.source != "c10d":
             return
         self.settled = True
@@ -83,11 +83,11 @@ class ClockSync:
         self._worker.start()
 
     def pings(self) -> list[dict[str, Any]]:
-        """Fields: what has been measured: rank 0's time is this host's time + `offset_to_rank0_ns`."""
+        """Measured offsets: rank 0's time is this host's time + `offset_to_rank0_ns`."""
         return list(self._pings)
 
     def stop(self) -> None:
-        """Stop answering, and let a measurement under way end."""
+        """Stop answering, and let a running measurement end."""
         if self._worker is not None:
             self._worker.join(_TIMEOUT_S)
         server, self._server = self._server, None
@@ -109,7 +109,7 @@ class ClockSync:
         self._address = None  # a firewall, or no route: the analysis falls back to the ends of collectives
 
     def _ping(self, tag: str) -> bool:
-        """Ask `_ROUNDS` times; keep the shortest round trip."""
+        """Ping `_ROUNDS` times; keep the shortest round trip."""
         best: tuple[int, int, int] | None = None
         try:
             with socket.create_connection(self._address or ("", 0), timeout=_TIMEOUT_S) as connection:
@@ -134,13 +134,12 @@ class ClockSync:
 
 
 def _own_names() -> list[str]:
-    """Lines on what other hosts may know rank 0's host by."""
+    """Names by which other hosts may know rank 0's host."""
     return [name for name in (os.environ.get("MASTER_ADDR", ""), socket.gethostname()) if name]
 
 
 def _listen() -> socket.socket | None:
-    """A socket on the first address of this host that others may reach, of loopback where there is none; None where
-    there is no network at all."""
+    """A socket on this host's first address that others may reach, else on loopback; None without any network."""
     loopback = []
     for name in (*_own_names(), _default_route()):
         for address in _addresses(name):
@@ -152,7 +151,7 @@ def _listen() -> socket.socket | None:
 
 
 def _default_route() -> str:
-    """The address that this host has on its default route, "" without one. Nothing is sent."""
+    """The address of this host on its default route, "" without one. Nothing is sent."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # reserved for documentation (RFC 5737)
         return str(probe.getsockname()[0])
@@ -166,7 +165,7 @@ def _addresses(name: str) -> list[str]:
 
 
 def _bound(address: str) -> socket.socket | None:
-    """None where the address is another host's, or of a kind that is switched off."""
+    """A socket bound to the address; None where it is another host's, or of a disabled kind."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with contextlib.suppress(OSError):
         return socket.create_server((address, 0), family=family, backlog=_BACKLOG)
@@ -174,7 +173,7 @@ def _bound(address: str) -> socket.socket | None:
 
 
 def _is_loopback(name: str) -> bool:
-    """True where a host's name or address is known to lead to the host itself."""
+    """True where a host's name or address is known to be the host itself."""
     return name.startswith("127.") or name in ("localhost", "::1")
 
 
@@ -217,7 +216,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _one_host(identity: RankIdentity) -> bool:
-    """True where the launcher says so; or says nothing, and the ranks meet on the loopback interface (mp.spawn)."""
+    """True where the launcher says one host, or is silent and ranks meet on loopback (mp.spawn)."""
     local_size = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or ""
     if not local_size.isdigit():
         return _is_loopback(os.environ.get("MASTER_ADDR", ""))

@@ -1,4 +1,4 @@
-"""The one place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
+"""The only place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
 
 Only the tool's own work runs under a guard, never the user's call. The first error switches capture off in this
 process, is printed as one line on stderr and kept for the sidecar.
@@ -22,7 +22,7 @@ _MAX_KEPT = 8  # enough to diagnose; a fault in a hook would otherwise repeat on
 
 
 class SelfGuarded(Protocol):
-    """Hooks in C: they raise nothing, do nothing unless `enabled`, and add up their own time while `timed`."""
+    """Hooks in C: they never raise, do nothing unless `enabled`, and add up their own time while `timed`."""
 
     enabled: bool
     timed: bool
@@ -61,7 +61,7 @@ class Guard:
     def wrap_hook(self, function: Callable[[Any, Any], R]) -> Callable[..., R | None]:
         """`wrap` for a hook of the step path: two positional arguments, the second one optional (None).
 
-        Nothing is packed or unpacked on the way, which is half of what `wrap` costs.
+        Passing them without packing halves the cost of `wrap`.
         """
 
         def guarded(first: Any, second: Any = None) -> R | None:
@@ -76,7 +76,7 @@ class Guard:
         return guarded
 
     def shield(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """`wrap` for what a hook calls: its time is part of the hook's, and it always runs to its end."""
+        """`wrap` for a callee of a hook, whose time is the hook's and which always runs to its end."""
 
         @functools.wraps(function)
         def shielded(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -94,7 +94,7 @@ class Guard:
         hooks.enabled = self.enabled
 
     def time_hooks(self, wanted: bool) -> None:
-        """Begin to add up the time inside the functions, from 0, or stop. A call under way ends as it began."""
+        """Start adding up the time inside the functions, from 0, or stop. A running call ends as it began."""
         self._plain = self.enabled and not wanted
         if wanted:
             self._spent_ns = 0
@@ -146,10 +146,10 @@ class Guard:
 
 
 def say(line: str) -> None:
-    """One line on stderr, if there is one to write to.
+    """Print one line to stderr, if there is one.
 
-    Python's own stderr keeps what could not be written and fails again as the process ends, with exit code 120: there
-    the line passes by its buffer.
+    Python's stderr keeps unwritten text and fails again as the process ends, with exit code 120, so the line bypasses
+    its buffer.
     """
     text = f"ddprof: {clean(line)}\n"
     stream = sys.stderr

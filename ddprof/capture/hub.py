@@ -1,5 +1,4 @@
-"""Interface that an instrumentor sees of the session. For the type checker alone: nothing imports it in a training
-process."""
+"""The session's interface for instrumentors, for the type checker only: training processes do not import it."""
 
 from __future__ import annotations
 
@@ -18,23 +17,23 @@ from ddprof.capture.window.annotate import Annotator
 
 
 class PhaseTimers(Protocol):
-    """The phase timers, in Python or in C, as far as they are read."""
+    """The readable part of the phase timers, in Python or in C."""
 
     @property
     def index(self) -> int:
-        """The number of the step that is open now."""
+        """The number of the open step."""
 
     @property
     def phase(self) -> int:
-        """The phase in which the training thread is now: files.step."""
+        """The training thread's current phase: files.step."""
 
     @property
     def last_end_ns(self) -> int:
-        """When the latest phase ended."""
+        """End of the latest phase."""
 
     @property
     def booked(self) -> int:
-        """Number of steps that have closed."""
+        """Number of closed steps."""
 
     def logged(self) -> list[tuple[Step, bool]]:
         """The first and the recent steps, each with whether it was disturbed."""

@@ -1,4 +1,4 @@
-"""Rank of this process. Read from c10d, else from what the launcher put into the environment."""
+"""Rank of this process, from c10d or else the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True)
 class RankIdentity:
-    """A rank's process. `source` says where the rank came from: "c10d", an environment variable, or "single"."""
+    """A rank's process. `source` of the rank: "c10d", an environment variable, or "single"."""
 
     rank: int
     world_size: int
@@ -40,7 +40,7 @@ class RankIdentity:
 
 
 def identify() -> RankIdentity:
-    """The identity as known now: exact once a process group exists."""
+    """The identity as known so far: exact once a process group exists."""
     rank, world_size, local_rank, source = _from_environment()
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -58,7 +58,7 @@ def identify() -> RankIdentity:
 
 
 def boot_id() -> str | None:
-    """Identifies the running kernel, and with it the clock; containers on a host share it."""
+    """Identity of the running kernel, and so of the clock; containers on a host share it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -13,7 +13,7 @@ Callback = Callable[[ModuleType], None]
 
 
 class ImportHook(MetaPathFinder):
-    """A meta-path finder that leaves the finding to others, and adds a call after the module's own code has run."""
+    """A meta-path finder that lets others find modules, and adds a call after a module's own code has run."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Callback]] = {}
@@ -32,7 +32,7 @@ class ImportHook(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec that another finder gives, with a loader that calls back."""
+        """Another finder's spec, with a loader that calls back."""
         if fullname not in self._waiting:
             return None
         for finder in sys.meta_path:

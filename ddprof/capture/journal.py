@@ -1,4 +1,4 @@
-"""Log of what has happened in this process, in bounded memory: windows, batches, pauses, notes."""
+"""Events of this process in bounded memory: windows, batches, pauses, notes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Journal:
             batches.append([step, 1, samples, elements])
 
     def window_closed(self, record: dict[str, Any]) -> None:
-        """Keep a trace window, and what was fetched in its steps: the analysis compares ranks over these."""
+        """Keep a trace window with the batches fetched in its steps, over which the analysis compares ranks."""
         self.windows.append(record)
         self._traced_batches.extend(
             row for row in self._batches if record["first_step"] <= row[0] <= record["last_step"]
@@ -60,7 +60,7 @@ class Journal:
         return [dict(zip(names, by_step[step], strict=True)) for step in sorted(by_step)]
 
     def window_called(self, calls: Iterable[dict[str, Any]], since_ns: int) -> None:
-        """Keep the collectives (as the log of calls has them) that the script called from a moment on."""
+        """Keep the collectives (in the form of the call log) that the script called since some moment."""
         for call in calls:
             line = call["line"]
             if call["entered_ns"] >= since_ns:
@@ -84,6 +84,6 @@ class Journal:
         return list(found.values())
 
     def note(self, text: str) -> None:
-        """Add a sentence to the sidecar's `notes`, unless it is there already."""
+        """Add a sentence to the sidecar's `notes`, once."""
         if text not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(text)

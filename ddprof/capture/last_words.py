@@ -1,4 +1,4 @@
-"""Why a process of the job ends that capture does not know as a rank, or that calls `sys.exit`: one small file.
+"""A small file on why a process ended that capture does not know as a rank, or that called `sys.exit`.
 
 A script with a syntax error, one that is not there, or one that fails before its first step has no sidecar. The shim
 calls this where Python's own marks of a failure are there, as the interpreter ends.
@@ -27,23 +27,23 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.
 
 
 def note_exit(status: Any, caller: FrameType) -> None:
-    """Keep that the script calls `sys.exit(status)`, and where; not in its handler of a signal, which says nothing."""
+    """Record that the script calls `sys.exit(status)`, and where, except in a signal handler."""
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in _ENDING}
     frame: FrameType | None = caller
     while frame is not None:
         if frame.f_code in handlers:
             return
         frame = frame.f_back
-    said = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
+    message = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
     sys._ddprof_exit = {  # type: ignore[attr-defined]
         "type": "SystemExit",
-        "message": said,
+        "message": message,
         "frames": frames_from(caller),
     }
 
 
 def write(settings: str, is_told: bool) -> None:
-    """Write the file, where the process fails; nothing where its sidecar tells (`is_told`). Raises OSError."""
+    """Write the file where the process fails; nothing where its sidecar has the reason (`is_told`). Raises OSError."""
     error = _without_script() or last_error()
     if is_told or error is None or error["type"] in _NOT_OWN or any(name in sys.modules for name in _LAUNCHERS):
         return

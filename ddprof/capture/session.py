@@ -89,7 +89,7 @@ class Session:
         atexit.register(self.finish, "exit")
 
     def attach(self, instrumentors: Sequence[Instrumentor]) -> None:
-        """Tell these what happens from now on."""
+        """Notify these of events from now on."""
         self.instrumentors = instrumentors
         self._listeners = Listeners(instrumentors)
         self._at_optimizer_step = self._listeners.optimizer_stepped
@@ -97,7 +97,7 @@ class Session:
     # ------------------------------------------------------------------ phases
 
     def _make_tracker(self) -> None:
-        """The phase timers, and the guarded hooks `begin` and `end`: in C where they were built."""
+        """The phase timers, and the guarded hooks `begin` and `end`; in C where those were built."""
         shield = self.guard.shield
         callbacks = shield(self._boundary), shield(self.annotator.open), shield(Range.close)
         native = native_tracker(*callbacks)
@@ -139,8 +139,9 @@ class Session:
         return UnmarkedSteps(self.guard, mark, self._may_mark, watch_root)
 
     def _may_mark(self, kind: int) -> bool:
-        """True where the steps of this process are to be told by what repeats: a loader's worker or another helper of
-        multiprocessing that runs a model is no rank."""
+        """True where repetition may mark this process's steps; a loader's worker or another multiprocessing helper that
+        runs a model is not a rank.
+        """
         if self.identity is None:
             if parent_process() is not None:
                 return False
@@ -149,7 +150,7 @@ class Session:
         return True
 
     def _optimizers_mark_steps(self) -> None:
-        """The first optimizer step. What was taken for steps before it was no training: the window opens anew."""
+        """Handle the first optimizer step: the steps counted before it were no training, so the window opens anew."""
         before = self.unmarked.pop()
         if not before.kind:
             return
@@ -160,7 +161,7 @@ class Session:
             self.plan.request(index + self.config.skip_steps, self.config.window_steps, "first optimizer step")
 
     def _step_marked(self) -> None:
-        """The script says that a step ends here. From now on nothing else marks steps."""
+        """End a step on the script's request; from now on nothing else marks steps."""
         if self.identity is None:
             self._identify()
         self._marked_by_script = True
@@ -170,7 +171,7 @@ class Session:
     # ------------------------------------------------------------------ becoming a rank
 
     def _identify(self) -> None:
-        """Called once a process group exists, or at the first optimizer step."""
+        """Determine the identity once a process group exists, or at the first optimizer step."""
         found = identify()
         if self.identity is not None and (self.identity.source == "c10d" or found.source != "c10d"):
             return
@@ -194,7 +195,7 @@ class Session:
             self.stacks.start(path, sidecar.who(identity))
 
     def _remove_early_files(self) -> None:
-        """The rank was guessed from the environment before its process group told it: that guess leaves no file."""
+        """Remove files of the rank guessed from the environment, once the process group gives another."""
         while self.give_up_file():
             pass
         self.stacks.stop("another rank")
@@ -212,7 +213,7 @@ class Session:
     # ------------------------------------------------------------------ between two steps
 
     def _boundary(self, next_index: int) -> bool:
-        """Close and open windows. True if that took long enough to be kept out of the next step."""
+        """Close and open windows. True where that took long enough to be kept out of the next step."""
         started = time.perf_counter_ns()
         tracker, window = self.tracker, self.window
         beside_window = window.is_open or tracker.disturbed
@@ -239,7 +240,7 @@ class Session:
         return heavy
 
     def _rest(self, index: int) -> None:
-        """Until when there is nothing to do between two steps, as step `index` begins."""
+        """Set the next step with work to do between steps, as step `index` begins."""
         calm = self.plan.idle and not self.window.is_open and self.clock.settled and index >= _SETTLED_STEP
         calm = calm and not self.tracker.disturbed and not self._listeners.step_begins
         self.tracker.calm_until = self.own_cost.next_step if calm else 0
@@ -247,11 +248,11 @@ class Session:
             self._attend()
 
     def _attend(self) -> None:
-        """Look at the requests as the next step begins. Called from the thread that reads them, too."""
+        """Read the requests at the beginning of the next step; also called by the thread that polls them."""
         self.tracker.calm_until = 0
 
     def _requested(self, request: Request) -> bool:
-        """Obey a request. True if capture has ended."""
+        """Obey a request. True where capture has ended."""
         if request.action == "stop":
             self._finish("stopped")
             self.guard.disable()
@@ -301,7 +302,7 @@ class Session:
         self.stacks.window(profiled and "stacks" not in self.window.left_out)
 
     def _user_profiler_starts(self) -> None:
-        """The script starts its own profiler: ours ends first, or neither would record."""
+        """End our profiler before the script's own starts, or neither would record."""
         if self.window.is_open:
             index = self.tracker.index
             self._close_window(index)
@@ -310,7 +311,7 @@ class Session:
     # ------------------------------------------------------------------ the end
 
     def _finish(self, reason: str) -> None:
-        """Flush everything that is still open: at exit, and before a signal kills the process."""
+        """Flush everything still open: at exit, and before a signal kills the process."""
         if self.finished or self.identity is None:
             return
         with self.watchdog.flushing():
@@ -332,19 +333,19 @@ class Session:
             self.window.join(_JOIN_S)
 
     def _dump_flight_recorder(self) -> None:
-        """Dump that explains a hang: every collective that is still in the recorder."""
+        """Dump every collective that is still in the recorder, to explain a hang."""
         self.guard.attempt(
             "flight recorder", lambda: flight_recorder.dump_all(self.path(layout.FLIGHT_RECORDER_SUFFIX))
         )
 
     def _stuck(self) -> None:
-        """The training thread hangs and somebody asked to stop: keep what explains it. The job is left as it is."""
+        """Write the evidence when a stop was requested but the training thread hangs; leave the job as it is."""
         self._dump_flight_recorder()
-        self.journal.note(f"no step ended for 5 s after a stop was asked for: hanging in step {self.tracker.index}")
+        self.journal.note(f"no step ended within 5 s of a stop request: hanging in step {self.tracker.index}")
         self.write_sidecar("running")
 
     def _answer(self, request: int) -> None:
-        """The launcher asks where this rank is: its job may hang. Called from the thread that reads the requests."""
+        """Report this rank's stacks to the launcher, called from the thread that reads requests."""
         answer = {
             "request": request,
             **whereabouts(self.identity, self.calls, self.tracker.booked),
@@ -353,7 +354,7 @@ class Session:
         self.guard.attempt("where", lambda: write_json(self.path(layout.ANSWER_SUFFIX), answer))
 
     def write_sidecar(self, state: str) -> None:
-        """Write or refresh the sidecar; a folder that cannot be written costs one line on stderr."""
+        """Write or refresh the sidecar; an unwritable folder costs one line on stderr."""
         try:
             sidecar.write(self.path(layout.SIDECAR_SUFFIX), self, state)
         except OSError as error:
@@ -362,7 +363,7 @@ class Session:
                 say(f"rank {self.identity.rank if self.identity else '?'}: nothing can be written: {error}")
 
     def give_up_file(self) -> bool:
-        """Delete the log of calls, or else the step ring, of a job that has ended; False where there is neither."""
+        """Delete an ended job's log of calls, or else its step ring; False where there is neither."""
         file: CallLog | StepRing | None
         if self.calls is not None:
             file, self.calls = self.calls, None
@@ -375,7 +376,7 @@ class Session:
         return file is not None
 
     def restart_in_child(self) -> None:
-        """After a fork: the child shares nothing with its parent's capture, and may become a rank of its own."""
+        """Start afresh after a fork: the child shares nothing with its parent's capture, and may become a rank."""
         inherited, torch = self.window.is_open, sys.modules.get("torch")
         self.window.abandon()
         if inherited and torch is not None:

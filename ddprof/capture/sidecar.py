@@ -1,4 +1,4 @@
-"""The sidecar: everything about a rank that its trace does not say (docs/run-folder.md)."""
+"""The sidecar: everything about a rank that its trace lacks (docs/run-folder.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ddprof.capture.steps.own_cost import OwnCost
 
     class Sources(Hub, Protocol):
-        """The session, as far as it is written down."""
+        """The parts of the session that the sidecar records."""
 
         clock: ClockSync
         ending: dict[str, Any] | None
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         stacks: StackSampler
 
         def give_up_file(self) -> bool:
-            """Delete a file of the job under way; False where there is none left."""
+            """Delete a file of the running job; False where there is none left."""
 
 
 _MAX_SYNC_LINES = 256
@@ -102,12 +102,12 @@ def build(session: Sources, state: str) -> dict[str, Any]:
 
 
 def _is_abnormal(state: str, end: dict[str, Any] | None) -> bool:
-    """True where the last calls of the rank are of interest: it failed, or was stopped."""
+    """True where the rank failed or was stopped, so that its last calls matter."""
     return state not in ("exit", "running", "stopped") or bool(end and end["error"])
 
 
 def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
-    """Lines that waited for the device, longest wait first, each with its text where the file can still be read."""
+    """Lines that waited for the device, longest wait first, with their text where the file is still readable."""
     worst = sorted(syncs.items(), key=lambda item: -item[1][1])[:_MAX_SYNC_LINES]
     return [
         {"source_line": line, "what": what, "count": count, "total_ns": total, "source": _source(line)}
@@ -122,12 +122,12 @@ def _source(line: str) -> str | None:
 
 
 def ring_identity(identity: RankIdentity) -> dict[str, Any]:
-    """Fields: what makes a step ring readable without its sidecar."""
+    """Identity that makes a step ring readable without its sidecar."""
     return {**who(identity), "started_ns": time.time_ns()}
 
 
 def who(identity: RankIdentity) -> dict[str, Any]:
-    """The keys that say whose a file is."""
+    """The keys that identify a file's writer."""
     fields = dataclasses.asdict(identity)
     fields["rank_source"] = fields.pop("source")
     return fields

@@ -25,7 +25,7 @@ _FLUSH_S = 15.0  # launchers send SIGKILL 30 s after SIGTERM
 
 
 class Watchdog:
-    """Armed once the process is known to be a rank. `flush(reason)` writes what is open; only its first call does."""
+    """Flushes a rank's data at its end, once it is known to be a rank. Only the first `flush(reason)` writes."""
 
     def __init__(self, flush: Callable[[str], object]) -> None:
         self._flush = flush
@@ -38,7 +38,7 @@ class Watchdog:
         self.last_resort = LastResort()
 
     def arm(self, threads_path: Path) -> None:
-        """Take over the signals nobody handles, and write to `threads_path` when a rank cannot answer otherwise.
+        """Handle signals without a handler, and write to `threads_path` where a rank cannot answer otherwise.
 
         Does nothing off the main thread, or where another wakeup descriptor is in use.
         """
@@ -64,7 +64,7 @@ class Watchdog:
             self._armed.add(number)
 
     def disarm_in_child(self) -> None:
-        """After a fork: the descriptor is the parent's, a byte in it would wake the parent."""
+        """Detach after a fork: the descriptor is the parent's, and a byte in it would wake the parent."""
         with suppress(OSError):
             self.last_resort.abandon()
         if self._pipe is None:
@@ -83,7 +83,7 @@ class Watchdog:
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Around a flush, whoever began it: a signal that arrives meanwhile takes its course when the flush ends."""
+        """Delay signals during a flush, whoever began it, until it ends."""
         self._flushing = True
         try:
             yield
@@ -93,7 +93,7 @@ class Watchdog:
                 self._die(self._pending)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """On the main thread."""
+        """Handle a signal on the main thread."""
         self._reached.set()
         composed = signal.getsignal(number) != self._handle  # the script's own handler called ours
         if self._flushing:
@@ -104,7 +104,7 @@ class Watchdog:
             self._die(number)
 
     def _watch(self, reader: int) -> None:
-        """On the watchdog thread: bytes are signal numbers."""
+        """Read signal numbers, one byte each, on the watchdog thread."""
         while True:
             try:
                 data = os.read(reader, 1)
@@ -122,7 +122,7 @@ class Watchdog:
                 self._die(number)
 
     def _die(self, number: int) -> None:
-        """End as the signal's default action would have: by the signal, not by an exit code."""
+        """End as the signal's default action would: by the signal, not by an exit code."""
         if self._libc is None or sys.is_finalizing():
             return
         # signal.signal() works on the main thread only, and that thread may be blocked: ask the C library.

@@ -94,8 +94,7 @@ def command(
 
 
 def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path | None = None) -> list[str]:
-    """Commands to type next: why the job failed, the page of the leading finding, its fixes and, where the report is
-    the only one, the file to share."""
+    """Commands to type next: explain the failure or first finding, apply its fixes and share a single report."""
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
     explain = [f"ddprof hang {shown}"] if report.failure else []
@@ -108,7 +107,7 @@ def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path
 
 
 def _command(paths: Sequence[str]) -> str:
-    """Words on what started the run, as its manifest has it; COMMAND where none says so."""
+    """The command that started the run, from its manifest; COMMAND where no manifest has it."""
     from ddprof.readers.side_files.manifests import launch_of
 
     launch = launch_of([os.path.join(paths[0], MANIFEST)]) if len(paths) == 1 else None

@@ -1,4 +1,4 @@
-"""Answers of `ddprof analyze` to input that is no run: slices give them."""
+"""Answers of slices to `ddprof analyze` on input that is not a run, such as a text log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddprof.slice import all_slices
 
 @dataclass(frozen=True)
 class AnalyzeOptions:
-    """The options of `ddprof analyze`. `form`: None where none was named; `key`: of redaction, None without."""
+    """The options of `ddprof analyze`. `form`: None where none was named; `key`: redaction key, None without."""
 
     form: str | None
     output: Path | None
@@ -30,8 +30,7 @@ def _none(paths: Sequence[str]) -> Sequence[Source]:
 
 @dataclass(frozen=True)
 class SliceAnswer:
-    """Record of what is said of files of one format. `claims`: the sources of paths that are files of it and nothing
-    else."""
+    """A slice's handler for one format. `claims` returns the sources where all paths are files of that format."""
 
     format: str
     deliver: Callable[[Sequence[Source], AnalyzeOptions], None]
@@ -39,7 +38,7 @@ class SliceAnswer:
 
 
 def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:
-    """True where a slice claims all paths, and has answered."""
+    """Let the slice that claims all paths answer; False where none does."""
     for answer in _answers():
         if sources := answer.claims(paths):
             answer.deliver(sources, asked)
@@ -48,7 +47,7 @@ def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:
 
 
 def answer_without_events(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
-    """The answer to sources of a format that holds no events. Raises NoUsableInput where no slice reads it."""
+    """Answer for sources of a format without events. Raises NoUsableInput where no slice reads the format."""
     form = sources[0].format
     answer = next((answer for answer in _answers() if answer.format == form), None)
     if answer is None:

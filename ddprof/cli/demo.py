@@ -43,7 +43,7 @@ def command(name: str | None, list_only: bool, form: str | None, output: Path | 
 
 
 def sample_root() -> Path:
-    """The folder of the installed samples."""
+    """The folder of the installed sample traces."""
     root = resources.files("ddprof.sample_traces")
     if not isinstance(root, Path):
         raise NoUsableInput("the samples are packed in an archive; unpack the installation to use ddprof demo")
@@ -51,7 +51,7 @@ def sample_root() -> Path:
 
 
 def read_samples(root: Path) -> dict[str, dict[str, Any]]:
-    """Name -> truth of every sample under `root`. Raises NoUsableInput where there is none or one is damaged."""
+    """Name -> truth.json of every sample under `root`. Raises NoUsableInput where there is none or one is damaged."""
     samples: dict[str, dict[str, Any]] = {}
     for file in sorted(root.glob(f"*/{TRUTH}")):
         try:
@@ -74,9 +74,9 @@ def choose(samples: dict[str, dict[str, Any]], name: str | None) -> str:
 
 
 def describe(truth: dict[str, Any]) -> str:
-    """One line on what is in the sample."""
+    """One line that describes the sample."""
     for key in ("title", "summary", "description"):
         if isinstance(truth.get(key), str):
             return str(truth[key])
-    found = [f["id"] if isinstance(f, dict) else str(f) for f in truth.get("findings", [])]
-    return ", ".join(found) if found else "healthy"
+    ids = [f["id"] if isinstance(f, dict) else str(f) for f in truth.get("findings", [])]
+    return ", ".join(ids) if ids else "healthy"

@@ -1,4 +1,4 @@
-"""Places where reports go beside files, by the names that `--to` and `--log-to` take: slices provide it."""
+"""Report destinations beside files, selected with `--to` and `--log-to`; slices provide them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Send = Callable[["Report", Path, str | None], None]
 
 @dataclass(frozen=True)
 class Destination:
-    """`sender(option, names)`: what sends to these; raises UsageError where a name means none. `follower`: the module
-    that is run beside a job, with its folder and the names, until stdin closes.
+    """Destination of reports. `sender(option, names)` returns the function that sends to `names` and raises UsageError
+    for an unknown one; `follower` is the module that runs beside a job, with its folder and the names, until stdin
+    closes.
     """
 
     sender: Callable[[str, Sequence[str]], Send]
@@ -29,8 +30,8 @@ class Destination:
 
 
 def destination() -> Destination:
-    """That of the first slice that has one."""
-    found: Destination = next(
+    """The destination of the first slice that has one."""
+    first: Destination = next(
         import_lasting(module).DESTINATION for part in all_slices() for module in part.destinations
     )
-    return found
+    return first

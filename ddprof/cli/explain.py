@@ -1,4 +1,4 @@
-"""`ddprof explain`: the page of a rule or of a check of the training, which is the docstring of its file."""
+"""`ddprof explain`: the documentation page of a rule or training check, which is its module's docstring."""
 
 from __future__ import annotations
 

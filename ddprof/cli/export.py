@@ -91,10 +91,10 @@ def _perfetto(
 
 def parse_ranks(text: str) -> set[int]:
     """ "0,3-5" -> {0, 3, 4, 5}. Raises UsageError."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
             raise UsageError(f"--ranks {text}: want a list like 0,3 or 0-7")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        ranks |= set(range(int(first), int(last or first) + 1))
+    return ranks

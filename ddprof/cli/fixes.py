@@ -1,4 +1,4 @@
-"""File that `ddprof analyze` and `ddprof plan` leave for `ddprof run --apply`."""
+"""FIXES.toml, which `ddprof analyze` and `ddprof plan` write for `ddprof run --apply`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FIXES_HELP = "Write the fixes for `ddprof run --apply` to this file."
 
 
 def leave_fixes(report: Report, paths: Sequence[str], stated: Path | None) -> Path | None:
-    """Write the fixes of a report to the stated file or, of a run of `ddprof run`, into its folder as FIXES.toml, where
-    no such file is yet: it may have been edited. Returns the file; None where there is none.
+    """Write the report's fixes to `stated`, else as FIXES.toml into the folder of a `ddprof run` run; return the file.
 
-    Raises UsageError where the stated file cannot be written, or there is nothing to put into it.
+    An existing FIXES.toml is kept, since it may have been edited. Returns None where no file was written. Raises
+    UsageError where `stated` cannot be written or there is no fix to write.
     """
     from ddprof.report.fixes import FILE_NAME, fixes_file
 

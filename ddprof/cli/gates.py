@@ -1,4 +1,4 @@
-"""Gates: what `--fail-on` and its like do with a command: exit code 3, one line for each thing that was found."""
+"""CI gates of commands, such as `--fail-on`: exit code 3 and one line per violation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAIL_ON_HELP = (
 
 
 def gates_of(expressions: Sequence[str]) -> list[Gate]:
-    """The gates that `--fail-on` names. Raises UsageError."""
+    """Parse the expressions of `--fail-on`. Raises UsageError."""
     if not expressions:
         return []
     from ddprof.report.gate import parse_gate
@@ -27,14 +27,14 @@ def gates_of(expressions: Sequence[str]) -> list[Gate]:
 
 
 def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
-    """Raise GateFailed, naming the first violation, where a gate finds what it was told to look for."""
+    """Raise GateFailed, naming the first violation, where a report violates a gate."""
     fail(violation.text for gate in gates for report in reports for violation in gate.violations(report))
 
 
 def fail(violations: Iterable[str]) -> None:
-    """Raise GateFailed with the first violation, the others said before it; nothing where there is none."""
-    found = list(violations)
-    for violation in found[1:]:
+    """Raise GateFailed with the first violation after printing the others; do nothing where there is none."""
+    lines = list(violations)
+    for violation in lines[1:]:
         say(f"gate failed: {violation}")
-    if found:
-        raise GateFailed(f"gate failed: {found[0]}")
+    if lines:
+        raise GateFailed(f"gate failed: {lines[0]}")

@@ -1,4 +1,4 @@
-"""Imports that stay until the process ends, which the garbage collector need not look through again and again."""
+"""Imports for the life of the process, kept out of garbage collection."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from types import ModuleType
 
 
 def import_lasting(name: str) -> ModuleType:
-    """A module with all that it imports. The collector passes over it, also in processes that are forked later.
+    """Import a module and freeze it and its imports (gc.freeze), also for processes forked later.
 
-    https://docs.python.org/3/library/gc.html#gc.freeze: their pages then stay shared. Done once per module,
-    since freezing also keeps what is garbage at that moment.
+    Collections skip them, and forked processes share their pages (https://docs.python.org/3/library/gc.html#gc.freeze).
+    Done once per module, because freezing also keeps whatever is garbage at that moment.
     """
     if name in sys.modules:
         return sys.modules[name]

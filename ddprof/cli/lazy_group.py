@@ -1,4 +1,4 @@
-"""A group that knows its commands by name and help line, and imports one when it is called: `--help` stays quick."""
+"""A click group that imports a command only when it is called, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Groups = Mapping[str, Commands]  # heading of `--help` -> commands
 class LazyGroup(click.Group):
     """Commands under the headings of `--help`, in its order.
 
-    `all_listed`: the commands of other packages too, for help and for a name that is not among the `listed`.
+    `all_listed` also returns commands of other packages, for help and for names that are not in `listed`.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class LazyGroup(click.Group):
         self._modules = _modules(listed)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
+        """Command names in the order of the table."""
         return list(_modules(self._all_listed()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now; None where there is none of that name."""
+        """The command, imported now; None for an unknown name."""
         module = self._modules.get(cmd_name) or _modules(self._all_listed()).get(cmd_name)
         if module is None:
             return None
@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Command as click does; a command that there is none of is answered with the one that was meant."""
+        """Resolve as click does, but answer an unknown command with the closest known one."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self._modules and not ctx.resilient_parsing:
             everyone = self._modules | _modules(self._all_listed())
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command lists of `--help`, from the table: nothing is imported."""
+        """Write the command lists of `--help` from the table, without imports."""
         groups = self._all_listed()
         width = max(map(len, _modules(groups)))
         for heading, rows in groups.items():

@@ -1,4 +1,4 @@
-"""Paths on a command line -> reports: traces are analyzed, a saved JSON report is simply read."""
+"""Reports for the paths of a command line: traces are analyzed, saved JSON reports are read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AS_USUAL = Reading()
 def load_reports(
     paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
 ) -> list[Report]:
-    """One report per run found in `paths`. Raises NoUsableInput where there is none."""
+    """One report per run in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
         return [report for path in paths for report in read_saved(Path(path))]
     import_lasting(_ENGINE)
@@ -40,8 +40,8 @@ def load_reports(
         reports = analyze(list(paths), options)
     if not reports:
         raise NoUsableInput(f"{', '.join(paths)}: no trace found")
-    known = of_run(paths)
-    return [calibrated(report, known) for report in reports]
+    records = of_run(paths)
+    return [calibrated(report, records) for report in reports]
 
 
 def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
@@ -54,7 +54,7 @@ def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
 
 
 def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
-    """The single run in `path`, with what a replay needs. Raises NoUsableInput where there is none or several."""
+    """The single run in `path`, with its replay. Raises NoUsableInput where there is none or more than one."""
     import_lasting(_ENGINE)
     from ddprof.analyzers.engine import load_runs
 
@@ -71,24 +71,24 @@ def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
 def load_open_run(
     paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
 ) -> OpenRun:
-    """The single run in `paths`, with its traces unless it is a saved report: what an HTML file is made of.
+    """The single run in `paths`, opened for HTML; it has traces unless it is a saved report.
 
-    Raises NoUsableInput where there is none, UsageError where there are several.
+    Raises NoUsableInput where there is none, UsageError where there is more than one.
     """
     import_lasting(_ENGINE)
     from ddprof.analyzers.engine import load_runs
     from ddprof.dashboard.runs.open_run import OpenRun
 
     if all(is_saved_report(path) for path in paths):
-        found = [OpenRun(report) for report in load_reports(paths)]
+        opened = [OpenRun(report) for report in load_reports(paths)]
     else:
-        known = of_run(paths)
+        records = of_run(paths)
         with progress_bar() as progress:
             options = _options(reading, progress, strict, max_memory)
-            found = [OpenRun(calibrated(run.report, known), run) for run in load_runs(list(paths), options)]
-    if len(found) > 1:
-        raise UsageError(f"an HTML report holds one run, but {len(found)} were found; name one of them")
-    return found[0]
+            opened = [OpenRun(calibrated(run.report, records), run) for run in load_runs(list(paths), options)]
+    if len(opened) > 1:
+        raise UsageError(f"an HTML report holds one run, but {len(opened)} were found; name one of them")
+    return opened[0]
 
 
 def _options(
@@ -102,17 +102,17 @@ def _options(
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     """`KEY=VALUE` texts of an option as a mapping. Raises UsageError."""
-    found = {}
+    values = {}
     for text in texts:
         key, sign, value = text.partition("=")
         if not (key and sign and value):
             raise UsageError(f"{option} {text}: want KEY=VALUE")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def require_complete(reports: Sequence[Report]) -> None:
-    """Under `--strict`: raise NoUsableInput where a run's input is incomplete, naming the first defect."""
+    """Raise NoUsableInput where a run's input is incomplete, naming the first defect (`--strict`)."""
     for report in reports:
         if report.run.missing_ranks:
             missing = format_ranks(report.run.missing_ranks)
@@ -124,10 +124,10 @@ def require_complete(reports: Sequence[Report]) -> None:
 
 
 def say(message: str) -> None:
-    """One line for the person at the terminal, on stderr."""
+    """Print one line for the person at the terminal to stderr."""
     click.echo(f"ddprof: {clean(message)}", err=True)
 
 
 def tell(text: str) -> None:
-    """A result on stdout, as text that any terminal takes; it ends in one newline."""
+    """Print a result to stdout with characters that any terminal takes, ending in one newline."""
     click.echo(clean_lines(text.removesuffix("\n")))

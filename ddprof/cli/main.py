@@ -1,4 +1,4 @@
-"""`ddprof`: the command group, loaded lazily, and what every command shares: errors, exit codes, pipes.
+"""The `ddprof` command group, loaded lazily, with the errors, exit codes and pipes of every command.
 
 Only click and the standard library are imported here; a command's own module is imported when it is called.
 """
@@ -41,7 +41,7 @@ CORE: dict[str, dict[str, tuple[str, str]]] = {
 
 
 def commands(slices: Iterable[Slice]) -> dict[str, dict[str, tuple[str, str]]]:
-    """The core's commands and those of slices, by group of `--help`."""
+    """The commands of the core and of slices, by group of `--help`."""
     groups = {group: list(rows.items()) for group, rows in CORE.items()}
     for part in slices:
         for name, (module, line, group, after) in part.commands.items():
@@ -82,7 +82,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point of the `ddprof` program: runs the command and exits with its documented code."""
+    """Run the `ddprof` program and exit with its documented code."""
     sys.excepthook = _internal_error
     for stream in (sys.stdout, sys.stderr):
         _never_fail_to_encode(stream)
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def guarded(call: Callable[[], Any]) -> int:
-    """Run the command; every error meant for the user is one line on stderr and an exit code."""
+    """Run the command; print an error meant for the user as one line on stderr and return its exit code."""
     stdout = sys.stdout
     try:
         result = call()
@@ -114,7 +114,7 @@ def guarded(call: Callable[[], Any]) -> int:
 
 
 def _flushed(code: int) -> int:
-    """Flush what was printed now, while a reader that has gone away can still be met calmly."""
+    """Flush stdout now, while a reader that has gone away can still be handled; return the exit code."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -123,20 +123,20 @@ def _flushed(code: int) -> int:
 
 
 def _reader_left() -> int:
-    """`ddprof ... | head`: nobody reads any more. Not an error; keep the interpreter from flushing into the void."""
+    """Redirect stdout to the void after `ddprof ... | head` closed it, so that the last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 def _never_fail_to_encode(stream: Any) -> None:
-    """A terminal that cannot show a character gets a replacement, not a UnicodeEncodeError."""
+    """Make a stream replace characters that its terminal cannot show instead of raising UnicodeEncodeError."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")
 
 
 def _internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A defect of ddprof itself: one line for the user (Python then exits with 1), the traceback on request."""
+    """Print one line on a defect of ddprof itself (Python then exits with 1), and the traceback on request."""
     if os.environ.get("DDPROF_DEBUG"):
         sys.__excepthook__(kind, error, trace)
         return

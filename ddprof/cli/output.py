@@ -1,4 +1,4 @@
-"""Reports -> stdout or a file, in the format that was asked for."""
+"""Reports written to stdout or a file in the chosen format."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def chosen_format(stated: str | None, output: Path | None) -> str:
 def deliver(
     reports: Sequence[Report], form: str, output: Path | None, following: Sequence[Sequence[str]], full: bool = False
 ) -> None:
-    """Print the reports or, with a file, write them there and say the headlines on stderr.
+    """Print the reports, or write them to `output` and print the headlines on stderr.
 
-    `following`: what to type next after each report. `full`: nothing of it shortened.
+    `following`: the next commands of each report. `full`: nothing is shortened.
     """
     if output is None:
         show(reports, form, following, full)
@@ -42,10 +42,7 @@ def deliver(
 
 
 def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None) -> Report:
-    """The file that `ddprof report` writes, on stdout where no file is named; with `key` redacted.
-
-    Returns the report in it.
-    """
+    """Write the file of `ddprof report`, to stdout where no file is named, redacted with `key`; return its report."""
     from ddprof.dashboard.onefile.document import render as render_pages
     from ddprof.report.redaction.redact import redacted
 
@@ -61,7 +58,7 @@ def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None
 def render(
     reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None, full: bool = False
 ) -> str:
-    """All reports as one document of the format; HTML is made of an opened run, which has the events to draw."""
+    """All reports as one document of the format; for HTML an opened run, which has the events to draw."""
     if form == "json":
         from ddprof.report.json.contract import to_document
 
@@ -78,14 +75,14 @@ def render(
 def _with_next(
     reports: Sequence[Report], following: Sequence[Sequence[str]] | None
 ) -> Iterator[tuple[Report, Sequence[str]]]:
-    """Each report with its next commands."""
+    """Each report paired with its next commands."""
     return zip(reports, following if following is not None else [()] * len(reports), strict=True)
 
 
 def show(
     reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None, full: bool = False
 ) -> None:
-    """Print to stdout: the text in colour and with its box where stdout is a terminal."""
+    """Print to stdout; text is coloured and boxed where stdout is a terminal."""
     if form != "text" or not sys.stdout.isatty():
         tell(render(reports, form, following, full))
         return
@@ -99,7 +96,7 @@ def show(
 
 
 def write_reports(path: Path, text: str, reports: Sequence[Report]) -> None:
-    """Write a document of the reports and say their headlines on stderr. Raises UsageError where it cannot."""
+    """Write a document of the reports and print their headlines on stderr. Raises UsageError where it cannot."""
     write_file(path, text)
     for report in reports:
         say(report.failure.sentence if report.failure is not None else report.verdict.headline)
@@ -107,7 +104,7 @@ def write_reports(path: Path, text: str, reports: Sequence[Report]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write by a temporary name and rename, so that nobody reads half a report. Raises UsageError where it cannot."""
+    """Write a temporary file and rename it, so that nobody reads half a report. Raises UsageError where it cannot."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

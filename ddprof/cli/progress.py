@@ -1,4 +1,4 @@
-"""A progress bar for long work: on stderr, and only where a person watches."""
+"""A progress bar on stderr for long work, shown only on a terminal."""
 
 from __future__ import annotations
 

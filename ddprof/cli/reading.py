@@ -1,4 +1,4 @@
-"""Options for how a command reads its run: `--workers`, `--cache`, `--engine` and `--ranks`, the same for all."""
+"""The options that control how a run is read: `--workers`, `--cache`, `--engine` and `--ranks`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ddprof.errors import UsageError
 
 @dataclass(frozen=True)
 class Reading:
-    """Record of where ranks are read, which, by how many processes (None: by CPU and memory), and what is kept of them;
-    as `ddprof.analyzers.engine.Options` has it."""
+    """Options as in `ddprof.analyzers.engine.Options`: engine, ranks, processes (None: by CPUs and memory), cache."""
 
     workers: int | None = None
     cache: bool | str = True
@@ -25,7 +24,7 @@ class Reading:
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command these options, and their meaning as `reading`."""
+    """Decorate a command with these options; it receives them as `reading`."""
 
     @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
     @cache_options
@@ -51,7 +50,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cache_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the two options, and their meaning as `cache`: True, False, or the place that was named."""
+    """Decorate a command with `--cache` and `--no-cache`; it receives True, False or the named place as `cache`."""
 
     @click.option(
         "--cache",

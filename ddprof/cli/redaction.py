@@ -1,4 +1,4 @@
-"""`--redact` of every command. The hashing and the words to look for are imported where it was asked for."""
+"""The `--redact` option of every command; hashing and vocabulary are imported only where it is given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ redact_option = click.option(
 
 
 def key_of_redaction(redact: bool) -> bytes | None:
-    """The key of the hashes; None where nothing is to be redacted."""
+    """The key of the hashes; None without `--redact`."""
     if not redact:
         return None
     from ddprof.report.redaction.redact import redaction_key
@@ -27,7 +27,7 @@ def key_of_redaction(redact: bool) -> bytes | None:
 
 
 def redacted_reports(reports: list[Report], key: bytes | None) -> list[Report]:
-    """The reports as they may be shown; as they are where there is no key."""
+    """The reports redacted with `key`; unchanged where it is None."""
     if key is None:
         return reports
     from ddprof.report.redaction.redact import redacted
@@ -37,7 +37,7 @@ def redacted_reports(reports: list[Report], key: bytes | None) -> list[Report]:
 
 @contextmanager
 def redacted_errors(key: bytes | None) -> Iterator[None]:
-    """With `key`: errors that are raised inside name nothing that is not public."""
+    """With `key`, redact the messages of errors raised inside the block."""
     try:
         yield
     except DdprofError as error:

@@ -1,4 +1,4 @@
-"""`ddprof report`: one file of a run to share."""
+"""`ddprof report`: one self-contained file of a run to share."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def command(
             text, report = render_pages(opened, before, key), opened.report
             (report,) = redacted_reports([report], key)
         elif against:
-            raise UsageError(f"--against: {output} is no HTML file; ddprof compare writes the other formats")
+            raise UsageError(f"--against: {output} is not an HTML file; ddprof compare writes the other formats")
         else:
             report = replace(load_one(path, reading), tables={})
             (report,) = redacted_reports([report], key)

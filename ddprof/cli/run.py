@@ -1,4 +1,4 @@
-"""`ddprof run`: start a training job with capture switched on."""
+"""`ddprof run`: start a training job with capture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ddprof.untrusted.plain_text import clean
 
 
 def _percent(_: object, __: object, text: str | None) -> float | None:
-    """The share that a text like "5%" or "5" states. Raises UsageError."""
+    """The share that a text such as "5%" or "5" states. Raises UsageError."""
     if text is None:
         return None
     try:
@@ -132,7 +132,9 @@ def command(
 
 
 def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: bool) -> ToApply | None:
-    """Settings to apply. Raises UsageError on what no run could apply; what may not be is left out, and said."""
+    """Settings to apply; those that need a permission which was not given are reported and left out. Raises UsageError
+    for a setting that no run could apply.
+    """
     from ddprof.settings.catalogue import CATALOGUE
     from ddprof.settings.environment import variables
     from ddprof.settings.fixes_file import read_fixes
@@ -144,11 +146,11 @@ def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: 
             raise UsageError(f"--set {name}: no such setting{hint}")
     try:
         stated = [parse_set(value) for value in values]
-        found = checked_together([*(fix for file in files for fix in read_fixes(file)), *stated])
+        fixes = checked_together([*(fix for file in files for fix in read_fixes(file)), *stated])
     except ValueError as error:
         raise UsageError(str(error)) from None
-    allowed = [fix for fix in found if allow_numerics or not changes_numbers(fix)]
-    for fix in found:
+    allowed = [fix for fix in fixes if allow_numerics or not changes_numbers(fix)]
+    for fix in fixes:
         if fix not in allowed:
             say(f"not applied: {fix.words}: it changes the numbers of the training (--allow-numerics)")
     if not allowed:
@@ -157,7 +159,7 @@ def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: 
 
 
 def _explained(folder: Path) -> Explained | None:
-    """Why the job that writes to the folder hangs or has failed; None where nothing says so."""
+    """Why the job that writes to `folder` hangs or failed; None where nothing shows it."""
     from ddprof.analyzers.failure import why
 
     try:
@@ -168,7 +170,7 @@ def _explained(folder: Path) -> Explained | None:
 
 
 def _check_out(out: str) -> None:
-    """Raises UsageError for a URL under which nothing lasts."""
+    """Raise UsageError for a URL of storage that does not persist."""
     scheme, sign, place = out.partition("://")
     if sign and scheme == "memory":
         raise UsageError(f"--out {out}: what is kept in this process's memory ends with it; name a folder or a store")
@@ -177,16 +179,16 @@ def _check_out(out: str) -> None:
 
 
 def _follower(trackers: tuple[str, ...]) -> str:
-    """The module that writes to them while the job runs, "" for none. Raises UsageError, before the job starts, for a
-    tracker that there is none of, or whose library is missing.
+    """The module that writes to the trackers while the job runs, "" without any. Raises UsageError before the job
+    starts for an unknown tracker or one whose library is missing.
     """
     if not trackers:
         return ""
     from ddprof.cli.destination import destination
 
-    found = destination()
-    found.sender("--log-to", trackers)
-    return found.follower
+    chosen = destination()
+    chosen.sender("--log-to", trackers)
+    return chosen.follower
 
 
 def _check_ranks(ranks: str) -> None:

@@ -107,7 +107,7 @@ def command(
 
 
 def _token(stated: str | None, is_open: bool, on_loopback: bool) -> str | None:
-    """The token of the server; None where everybody on this machine may read. Raises UsageError."""
+    """The server's access token; None where anyone on this machine may read. Raises UsageError."""
     if is_open:
         if stated is not None or not on_loopback:
             raise UsageError("--no-token: " + ("beside --token" if stated is not None else "only on loopback"))

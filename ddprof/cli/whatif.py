@@ -1,4 +1,4 @@
-"""`ddprof whatif`: the step that other settings would give, by replaying the run with them."""
+"""`ddprof whatif`: the step time under other settings, predicted by replay."""
 
 from __future__ import annotations
 
@@ -59,12 +59,14 @@ def command(
     loaded = load_run(run, reading)
     prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     then = bottleneck(loaded.pricer, prediction.changes)
-    known = calibration.like(calibration.on_this_machine([run]), (), [change.kind for change in prediction.changes])
+    calibrated = calibration.like(
+        calibration.on_this_machine([run]), (), [change.kind for change in prediction.changes]
+    )
     if form == "json":
-        document = {**to_json(loaded.label, prediction, then), "like_this": asdict(known)}
+        document = {**to_json(loaded.label, prediction, then), "like_this": asdict(calibrated)}
         click.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        tell("\n".join([*prediction_text(prediction, then), *so_far(known)]))
+        tell("\n".join([*prediction_text(prediction, then), *so_far(calibrated)]))
 
 
 def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, A
 
 
 def so_far(known: Calibration) -> list[str]:
-    """Lines on how earlier predictions of these kinds of change fared; nothing where none was verified."""
+    """One line per kind of change on how earlier predictions fared; none where none was verified."""
     words = calibration_words(known).removeprefix("; ")
     return [f"so far: {words}"] if words else []
 

@@ -1,4 +1,4 @@
-"""Interface: what a file format is to the readers: how a file of it is recognised, read, and divided into workers."""
+"""Interface of a file format: how its files are recognised, read, and split into workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVENT_LIST = re.compile(rb'"traceEvents"\s*:')
 
 @dataclass(frozen=True)
 class Sample:
-    """Record of what a file is recognised by, as names lie: its first unpacked bytes, or all where it is shorter.
+    """Bytes by which a file is recognised: its first unpacked ones, or all of a shorter file.
 
     `tail` holds the last bytes of a parquet file, where its columns are named, and nothing of any other file.
     """
@@ -31,12 +31,12 @@ class Sample:
 
     @property
     def is_list(self) -> bool:
-        """JSON whose root is a list."""
+        """True for JSON whose root is a list."""
         return self.text.startswith(b"[")
 
     @property
     def is_object(self) -> bool:
-        """JSON whose root (or first line) is an object."""
+        """True for JSON whose root (or first line) is an object."""
         return self.text.startswith(b"{")
 
     @cached_property
@@ -46,14 +46,14 @@ class Sample:
 
     @cached_property
     def may_hold_events(self) -> bool:
-        """A list, or an object with events or with a list of them."""
+        """True for a list, or an object with events or with a list of them."""
         return self.is_list or (self.is_object and (self.has(_EVENT_LIST) or self.has_events))
 
     def has(self, mark: re.Pattern[bytes], literals: tuple[bytes, ...] = ()) -> bool:
         """True where a mark occurs anywhere in the text.
 
-        `literals`: what stands, one or the other, in every such mark. Most files hold none, which is seen a hundred
-        times as fast as by the expression.
+        `literals`: texts of which every such mark contains one; searching them first is a hundred times faster than the
+        expression.
         """
         if literals and not any(literal in self.text for literal in literals):
             return False
@@ -62,14 +62,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Format:
-    """One file format: `name` is that of sources and reports, `what` describes one file of it to a person.
+    """One file format: `name` is used in sources and reports, `what` describes one file for people.
 
-    `parts` names the workers of a file that holds several, each of which is read on its own. `is_run`: a file is a
-    whole run, not one rank of one. `generality`: those with marks of their own (0) are asked before those that take
-    whatever others left. `is_sure`: a file begins as no other program's does, whatever else is in it, which spares the
-    search for the marks of all others. `chosen`: of several files of the format, those to read, with notes on the
-    others. `holds_events`: what does not is no trace, and is analyzed where nothing else was given. `missing`: what a
-    file of it is and what to install, for a person, where what reads it is not on this machine.
+    `parts` names the workers in a file with several, each read separately. `is_run`: a file is a whole run, not one
+    rank. `generality`: formats with marks of their own (0) are tried before general ones. `is_sure`: the beginning of a
+    file identifies it, so that no other marks are searched. `chosen`: of several files the ones to read, with notes on
+    the others. `holds_events`: files of other formats are not traces and are analyzed only when given alone. `missing`:
+    what a file is and what to install, where its reader is not installed.
     """
 
     name: str

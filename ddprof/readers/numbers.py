@@ -27,7 +27,7 @@ _SMALL_JOB, _HOLES = 1024, 16
 
 
 class InexactFloats(Exception):
-    """Fractional microseconds too large for float64: the text must be decoded digit by digit."""
+    """Raised on fractional microseconds too large for float64: the text must be decoded digit by digit."""
 
 
 def to_ns(values: list[Any]) -> Array:
@@ -49,13 +49,13 @@ def to_ns(values: list[Any]) -> Array:
 
 
 def lengths_ns(start_ns: Array, end_ns: Array) -> Array:
-    """From starts to ends, negative where they are swapped; NULL where one of them is missing or no time."""
+    """Lengths from starts to ends, negative where they are swapped; NULL where either is missing or not a time."""
     usable = _are_times(start_ns) & _are_times(end_ns)
     return np.where(usable, np.where(usable, end_ns, 0) - np.where(usable, start_ns, 0), NULL)
 
 
 def near_each_other(times_ns: Array) -> Array:
-    """Flags: which of some times can be of one recording: those no farther than FARTHEST_NS from the middle one."""
+    """Mask of times that may be of one recording: no farther than FARTHEST_NS from the median."""
     usable = _are_times(times_ns)
     given = times_ns[usable]
     if not len(given) or int(given.max()) - int(given.min()) <= FARTHEST_NS:
@@ -69,7 +69,7 @@ def _are_times(values_ns: Array) -> Array:
 
 
 def _integers(values: list[Any]) -> Array | None:
-    """Values that are all integers of 64 bits, else None; `array` checks and converts at a quarter of numpy's price."""
+    """The values where all are 64-bit integers, else None; `array` checks and converts at a quarter of numpy's cost."""
     try:
         return np.frombuffer(array("q", values), np.int64) if values else np.empty(0, np.int64)
     except (TypeError, OverflowError):
@@ -109,19 +109,18 @@ def _one_ns(value: Any) -> int:
 
 
 def one_rank(value: Any) -> int | None:
-    """A rank, or a number of ranks, that a file states; None where it is none, or none to be believed."""
+    """A rank, or a number of ranks, that a file states; None where it is missing or implausible."""
     number = one_int(value)
     return number if 0 <= number <= LARGEST_RANK else None
 
 
 def without_holes(ranks: Array) -> Array:
-    """Flags: which of the ranks of one file can be: workers are numbered without large holes, so one far beyond is
-    damage."""
+    """Mask of plausible ranks in one file: numbers have no large holes, so one far beyond is damage."""
     return (ranks >= 0) & (ranks <= min(max(_SMALL_JOB, _HOLES * len(np.unique(ranks))), LARGEST_RANK))
 
 
 def to_int64(values: list[Any]) -> Array:
-    """Integers (or their text) to int64; NULL where there is none or it does not fit."""
+    """Integers (or their text) to int64; NULL where missing or too large."""
     whole = _integers(values)
     if whole is not None:
         return whole
@@ -145,7 +144,7 @@ def one_int(value: Any) -> int:
 
 
 def one_float(text: str | bytes | None) -> float | None:
-    """A number as text writes it, finite; None where it is none."""
+    """A number from text, finite; None otherwise."""
     if text is None:
         return None
     try:

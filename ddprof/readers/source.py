@@ -1,5 +1,4 @@
-"""Input that a reader is given: one file (or one part of one) and the files that belong to it; what was found, run by
-run."""
+"""Input of readers: one file (or a part of one) with its companions, and the inventory of all input by run."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from ddprof.untrusted.plain_text import encodable
 
 @dataclass(frozen=True)
 class Source:
-    """One rank's trace on disk. Frozen and picklable, so that a pool of processes can be handed sources.
+    """One rank's trace on disk. Frozen and picklable, for pools of processes.
 
     `path` is a local path or any fsspec URL; `member` names a file inside an archive; `part` a worker inside a file
-    that holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture). `stamp`: what a store tells of the
-    file that changes with its content.
+    that holds several (a Horovod or Megatron timeline, a two-GPU Nsight capture). `stamp`: a store's token that changes
+    with the file's content.
     """
 
     path: str
@@ -35,21 +34,19 @@ class Source:
 
     @property
     def state(self) -> tuple[int, str]:
-        """Tells what lies at a path from what lay there before."""
+        """Identity of the file's content: changes when another file takes its path."""
         return self.mtime_ns, self.stamp
 
     @property
     def label(self) -> str:
-        """Words on how messages and reports name it: path, archive member and part, in text that can be written
-        anywhere."""
+        """Name for messages and reports: path, archive member and part, as printable text."""
         inside = f"!{self.member}" if self.member else ""
         return encodable(f"{self.path}{inside}" + (f" [{self.part}]" if self.part else ""))
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Record of what was found: sources, what was wrong or ignored, and the sources grouped by run (a label and its
-    sources)."""
+    """Result of discovery: sources, notes on defects and ignored files, and runs (a label and its sources)."""
 
     sources: tuple[Source, ...]
     health: tuple[HealthNote, ...] = ()
@@ -57,7 +54,7 @@ class Inventory:
 
 
 class OnlyLogs(NoUsableInput):
-    """Nothing that was given is a trace, and some of it is a text log of a training job: `sources`."""
+    """The input has no trace but text logs of training jobs: `sources`."""
 
     def __init__(self, message: str, sources: tuple[Source, ...] = ()) -> None:
         super().__init__(message)
@@ -81,14 +78,14 @@ def notes_by_run(inventory: Inventory) -> list[tuple[HealthNote, ...]]:
 
 
 def _common(paths: Sequence[str]) -> list[str]:
-    """The folder that holds all these files, as its parts."""
+    """The deepest folder that holds all these files, as path parts."""
     folders = [_parts(path)[:-1] for path in dict.fromkeys(paths)]
     first, last = min(folders), max(folders)
     return first[: _shared(first, last)]
 
 
 def _shared(a: Sequence[str], b: Sequence[str]) -> int:
-    """Number of parts that two paths begin with alike."""
+    """Number of leading parts that two paths share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 

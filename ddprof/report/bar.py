@@ -1,4 +1,4 @@
-"""The step as one stacked bar: which cause fills how many cells."""
+"""The step as a stacked bar of text cells, one colour per cause."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def shares(row: Mapping[str, float]) -> dict[str, float]:
 
 
 def title_words(row: Mapping[str, float], cause: str) -> str:
-    """A part of the bar where it is pointed at: cause, time, share."""
+    """Tooltip of one part of the bar: cause, time, share."""
     return f"{CAUSES[cause].label}: {format_us(row[cause])}, {format_share(row[cause] / row['wall_us'])}"
 
 
 def legend_words(row: Mapping[str, float], cause: str) -> str:
-    """A part of the bar in its legend: cause, time, share."""
+    """Legend entry of one part of the bar: cause, time, share."""
     return f"{CAUSES[cause].label} {format_us(row[cause])} ({format_share(row[cause] / row['wall_us'])})"
 
 
 def cells(parts: Mapping[str, float], width: int) -> dict[str, int]:
-    """Cells of a bar of `width` for shares that sum to at most 1: largest remainders, so that the sum is exact."""
+    """Cells per cause of a bar `width` wide, by largest remainders, which sum exactly; shares sum to at most 1."""
     exact = {cause: share * width for cause, share in parts.items()}
     counts = {cause: int(value) for cause, value in exact.items()}
     left = round(sum(exact.values())) - sum(counts.values())

@@ -1,6 +1,6 @@
-"""Predictions and what came of them: a file of records, and how often predictions of a kind fell inside their range.
+"""Verified predictions: a file of records, and how often predictions of one kind fell inside their range.
 
-One JSON object a line, appended whole: several processes may write. Two copies: in the user's data folder
+One JSON object per line, appended in one write, as several processes may write. Two copies: in the user's data folder
 (`$DDPROF_DATA_HOME`, `$XDG_DATA_HOME/ddprof`, else `~/.local/share/ddprof`), which later reports quote, and in the run
 folder that was predicted from.
 """
@@ -57,7 +57,7 @@ class Record:
 
 
 def outcome(measured_us: float, interval: tuple[float, float] | None, low_us: float, high_us: float) -> str:
-    """Place of a measured step against the predicted range; `interval`: of the measured mean, None where unknown."""
+    """Outcome of a measured step against the predicted range; `interval`: of the measured mean, None where unknown."""
     if low_us <= measured_us <= high_us:
         return "inside"
     if interval is not None and interval[0] <= high_us and interval[1] >= low_us:
@@ -90,7 +90,7 @@ def append(path: Path, record: Record) -> None:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a file, [] where there is none that can be read; a line that is not a record is left out."""
+    """The records of a file, [] for an unreadable one; lines that are not records are skipped."""
     try:
         lines = read_bounded(path, _MAX_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
@@ -110,7 +110,7 @@ def _record(line: str) -> Record | None:
 
 
 def _typed(value: Any, kind: str) -> Any:
-    """A value of the type that a field of Record is declared with. Raises TypeError."""
+    """`value` as the type of a field of Record. Raises TypeError."""
     if kind == "str" and isinstance(value, str):
         return value
     if kind == "tuple[str, ...]" and isinstance(value, list):
@@ -125,30 +125,30 @@ def _typed(value: Any, kind: str) -> Any:
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """Records, each once, in order."""
+    """The records without duplicates, in order."""
     return list({record.key: record for record in records}.values())
 
 
 def like(records: Iterable[Record], findings: Sequence[str], kinds: Sequence[str]) -> Calibration:
-    """Record of predictions for these findings, or of these kinds of change."""
-    mine = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
-    mine = [r for r in mine if r.outcome != "disturbed"]
-    return Calibration(sum(r.outcome == "inside" for r in mine), len(mine))
+    """Calibration from earlier predictions of these findings, or of these kinds of change."""
+    similar = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
+    similar = [r for r in similar if r.outcome != "disturbed"]
+    return Calibration(sum(r.outcome == "inside" for r in similar), len(similar))
 
 
 def calibrated(report: Report, records: Sequence[Record]) -> Report:
-    """The report with what is known of predictions like its findings'."""
-    known = {f.id: like(records, (f.id,), ()) for f in report.findings}
-    return replace(report, calibration={key: value for key, value in known.items() if value.total})
+    """The report with the calibration of each of its predictions."""
+    by_id = {f.id: like(records, (f.id,), ()) for f in report.findings}
+    return replace(report, calibration={key: value for key, value in by_id.items() if value.total})
 
 
 def of_run(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
-    """Records in the run folders' own files: what a report may quote, which others are given too."""
+    """Records in the run folders' own files, which a shared report may quote."""
     here = [Path(path) for path in paths if "://" not in os.fspath(path)]  # a store keeps no predictions
     folders = {path if os.path.isdir(path) else path.parent for path in here}
     return distinct(record for folder in sorted(folders) for record in read(folder / FILE))
 
 
 def on_this_machine(paths: Iterable[str | os.PathLike[str]]) -> list[Record]:
-    """Records of the run folders and of the user's own file, each once."""
+    """Records of the run folders and of the user's file, without duplicates."""
     return distinct([*read(user_file()), *of_run(paths)])

@@ -36,7 +36,7 @@ _GLOB = re.compile(r"([a-z0-9_*?]+(?:\.[a-z0-9_*?]+)+|\*)(?::(info|warning|criti
 
 @dataclass(frozen=True)
 class Violation:
-    """Something a gate forbids: `key` (the finding's id or the expression) tells it from others, `text` says it."""
+    """One violation of a gate: `key` (finding id or expression) identifies it, `text` describes it."""
 
     key: str
     text: str
@@ -44,14 +44,14 @@ class Violation:
 
 @dataclass(frozen=True)
 class Gate:
-    """A parsed expression. `violations(report)` is what it forbids and found; [] where the report passes."""
+    """A parsed expression. `violations(report)` lists what violates it; [] where the report passes."""
 
     expression: str
     violations: Callable[[Report], list[Violation]]
 
 
 def parse_gate(expression: str) -> Gate:
-    """The gate of one expression. Raises UsageError where it cannot be read."""
+    """Parse one expression. Raises UsageError."""
     text = expression.strip()
     if text in SEVERITIES:
         return Gate(text, lambda report: _findings(report, "*", text))
@@ -63,8 +63,8 @@ def parse_gate(expression: str) -> Gate:
     if glob:
         pattern, floor = glob.group(1), glob.group(2) or "warning"
         return Gate(text, lambda report: _findings(report, pattern, floor))
-    known = "a severity (warning), a finding ('straggler.*') or a limit ('comm_wait>20%', 'step>120ms')"
-    raise UsageError(f"--fail-on {expression}: want {known}")
+    forms = "a severity (warning), a finding ('straggler.*') or a limit ('comm_wait>20%', 'step>120ms')"
+    raise UsageError(f"--fail-on {expression}: want {forms}")
 
 
 def _measure_gate(text: str, name: str, sign: str, number: str, unit: str) -> Gate:
@@ -108,10 +108,10 @@ def _measure_us(report: Report, name: str) -> float:
 
 def _findings(report: Report, pattern: str, floor: str) -> list[Violation]:
     wanted = SEVERITIES[SEVERITIES.index(floor) :]
-    found: list[tuple[str, Finding | Remark]] = [(remark.severity, remark) for remark in report.training.remarks]
-    found += [(report.severity_of(finding), finding) for finding in report.ranked_findings()]
+    candidates: list[tuple[str, Finding | Remark]] = [(remark.severity, remark) for remark in report.training.remarks]
+    candidates += [(report.severity_of(finding), finding) for finding in report.ranked_findings()]
     return [
         Violation(one.id, f"{severity} {one.id}: {one.summary}")
-        for severity, one in found
+        for severity, one in candidates
         if fnmatchcase(one.id, pattern) and severity in wanted
     ]

@@ -1,4 +1,4 @@
-"""Findings as a list that shows itself: a table on a terminal and in a notebook."""
+"""Findings as a list that displays as a table on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = ("", "finding", "who", "gain", "confidence", "what")
 
 
 class FindingList(Sequence[Finding]):
-    """The findings of a run, that of the headline first, then the largest recoverable time."""
+    """The findings of a run, the headline's first, then by recoverable time."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

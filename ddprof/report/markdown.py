@@ -96,7 +96,7 @@ def _detail(report: Report, finding: Finding) -> str:
 
 
 def _training(report: Report) -> str:
-    """Words on what may spoil the training and costs no time; "" where nothing does."""
+    """Remarks that may spoil the training and cost no time; "" without any."""
     lines = []
     for remark in report.training.remarks:
         lines.append(f"- {_SEVERITY_MARK[remark.severity]} {escape(phrases.remark_words(remark))}")

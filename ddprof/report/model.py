@@ -1,4 +1,4 @@
-"""Model of what an analysis concludes: the report, as frozen dataclasses that mirror the report contract key by key.
+"""The report, result of an analysis, as frozen dataclasses that mirror the report contract key by key.
 
 Pure data: no rendering, no analysis. `ddprof.report.json.contract` turns it into JSON-ready values and back. Times are
 microseconds (float), ranks are rank numbers, shares are fractions of the step in [0, 1].
@@ -50,8 +50,7 @@ class HealthItem:
 
 @dataclass(frozen=True)
 class HostClockInfo:
-    """Record of how one host's clock was aligned: offset and drift against the reference, and the half-width of the
-    error."""
+    """One host's clock alignment: offset and drift against the reference, and half the width of the error."""
 
     offset_us: float = 0.0
     drift_ppm: float = 0.0
@@ -68,7 +67,7 @@ class ClockInfo:
 
 @dataclass(frozen=True)
 class LeftOutStep:
-    """A recorded step that is in no average and no price, because it holds what occurs once; `why` in words."""
+    """A recorded step excluded from all averages and prices because it holds one-off work; `why` in words."""
 
     number: int
     wall_us: float
@@ -77,11 +76,11 @@ class LeftOutStep:
 
 @dataclass(frozen=True)
 class Steps:
-    """The measured steady steps. `source` says where the step marks came from ("none" where there were no steps).
+    """The measured steady steps. `source`: origin of the step marks ("none" without steps).
 
     `unprofiled_us`: the typical step outside the trace windows by the step timers; None where none was timed.
-    `timed_us`: the mean step of each of some equal parts of the run outside the windows, in order, of `timed` steps in
-    all; () where too few were timed. `waited_share`: of the run's time in which ranks were ready and had no CPU, mean
+    `timed_us`: mean step of each of several equal parts of the run outside the windows, in order, over `timed` steps in
+    all; () where too few were timed. `waited_share`: share of the run in which ranks were ready but had no CPU, mean
     over ranks; None where it was not recorded.
     """
 
@@ -97,20 +96,19 @@ class Steps:
 
     @property
     def differ_unprofiled(self) -> bool:
-        """True where a step without the profiler is clearly another: then a gain says of which of them it is."""
+        """True where steps without the profiler are clearly longer or shorter; gains then name the kind of step."""
         bare_us = self.unprofiled_us
         return bare_us is not None and abs(bare_us - self.wall_us) >= PROFILED_SHARE * self.wall_us
 
     @property
     def noun(self) -> str:
-        """Words on what a time is said to be of: "step", or "traced step" where one without the profiler is clearly
-        another."""
+        """The noun for the measured step in sentences: "step", or "traced step" where unprofiled steps differ."""
         return "traced step" if self.differ_unprofiled else "step"
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Mean step time by cause, for each rank and the job: {"wall_us": us, cause: us}; causes sum to wall_us.
+    """Mean step time by cause, for each rank and the job: {"wall_us": us, cause: us}; the causes sum to wall_us.
 
     `per_step`, where known: microseconds of a cause in every step of the job, mean over ranks.
     """
@@ -132,16 +130,14 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of how well the replay returns the measured step: |replayed - measured| / measured; None where it could
-    not run."""
+    """Error of the replay: |replayed - measured| / measured; None where it could not run."""
 
     error: float | None = None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Record of how earlier predictions of a kind fared: `inside` of `total` measured steps fell into the predicted
-    range."""
+    """Outcomes of earlier predictions of one kind: `inside` of `total` measured steps were in the predicted range."""
 
     inside: int
     total: int
@@ -149,8 +145,9 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Training:
-    """Record of what is trained rather than how fast: samples per optimizer step, the largest learning rate before any
-    schedule, and what may spoil the result. None where the capture does not know."""
+    """Facts on the training itself: samples per optimizer step, the initial learning rate, and remarks on what may
+    spoil the result. None where the capture does not know.
+    """
 
     samples_per_rank: float | None = None
     samples_per_step: float | None = None
@@ -161,7 +158,7 @@ class Training:
 
 @dataclass(frozen=True)
 class AppliedSetting:
-    """A setting that `ddprof run` was to apply, in one place: `applied`, or `why` not. Values as they are typed."""
+    """A setting that `ddprof run` was to apply at one place: `applied`, or `why` not. Values as typed."""
 
     setting: str
     value: str
@@ -175,8 +172,9 @@ class AppliedSetting:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the job failed or hangs, as a slice found it. `document`: in JSON (docs/hangs.md), with its `kind` and its
-    `sentence`. `text`: all of it for a reader. `timeout_s`: after which the job gives up by itself; None: not known."""
+    """Why the job failed or hangs, from a slice. `document`: its JSON (docs/hangs.md), with `kind` and `sentence`.
+    `text`: the full explanation. `timeout_s`: after which the job aborts by itself; None where unknown.
+    """
 
     document: Mapping[str, Any]
     text: str = ""
@@ -184,18 +182,18 @@ class Failure:
 
     @property
     def kind(self) -> str:
-        """Words on what came first, by a name that is documented."""
+        """The documented name of the first cause."""
         return str(self.document["kind"])
 
     @property
     def sentence(self) -> str:
-        """Words on what came first, in words."""
+        """The first cause in one sentence."""
         return str(self.document["sentence"])
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Record of what bounds the step ("none" where nothing could be judged) and the sentence that says so."""
+    """The bound of the step ("none" where nothing could be judged) and its sentence."""
 
     bound: str
     headline: str
@@ -203,7 +201,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """One analyzed run: everything the terminal, the JSON, the HTML page and the dashboard show."""
+    """One analyzed run, the source of the terminal, JSON, HTML and dashboard output."""
 
     run: RunInfo
     steps: Steps
@@ -224,11 +222,11 @@ class Report:
     tables: Mapping[str, Table] = field(default_factory=dict)  # detail for the dashboard; never in the JSON document
 
     def __str__(self) -> str:
-        """The verdict in one line: the fields hold the tables of a whole run, which nobody reads on a screen."""
+        """The verdict in one line."""
         return f"{self.run.name}: {self.verdict.headline}" if self.run.name else self.verdict.headline
 
     def severity_of(self, finding: Finding) -> str:
-        """Severity of a finding from the share of this run's step that it would save, and from its range."""
+        """Severity of a finding by the share of this run's step that it would save, and by its range."""
         return severity_of(finding, self.steps.wall_us)
 
     def predicted_step_us(self, finding: Finding) -> float:
@@ -236,9 +234,9 @@ class Report:
         return max(0.0, self.steps.wall_us - finding.recoverable_us.value)
 
     def ranked_findings(self) -> tuple[Finding, ...]:
-        """Findings as the analysis put them: that of the headline, then the largest recoverable time first."""
+        """Findings in the order of the analysis: the headline's first, then by recoverable time."""
         return self.findings
 
     def culprit(self) -> tuple[int, Finding] | None:
-        """The finding, with its number, that every page names ranks by; None where none does."""
+        """The finding, with its number, whose ranks every page names; None where none names ranks."""
         return culprit(self.ranked_findings(), self.steps.wall_us)

@@ -1,4 +1,4 @@
-"""The report in words: short phrases that the terminal, Markdown and HTML renderings share."""
+"""The report in words: phrases that the terminal, Markdown and HTML share."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ALIKE = 0.1  # relative: a cost and a saving that differ by less need no words
 LEAST_SHARE = 0.0005  # of the step: a smaller one prints as 0.0 %
 NOT_RECORDED_DEVICE = "device not recorded"
 NO_GAIN = "no measurable gain on its own"
-_MEDIUM = 0.5
+_MEDIUM = 0.5  # confidence: more likely right than wrong
 
 
 def confidence_word(finding: Finding) -> str:
-    """ "high", "medium" or "low"; never "high" from a recording that shows little."""
+    """ "high", "medium" or "low"; never "high" for a recording that shows little."""
     if finding.confidence >= HIGH and not set(finding.doubts) - {Doubt.PRICES_DIFFER.value}:
         return "high"
     return "medium" if finding.confidence >= _MEDIUM else "low"
 
 
 def confidence_words(finding: Finding) -> str:
-    """A finding's confidence, how often such findings were right and what this recording lacks, where it says so."""
+    """A finding's confidence: how often such findings were right, and what this recording lacks."""
     word = confidence_word(finding)
     return f"{word}: {clean(finding.grounds)}" if finding.grounds else word
 
@@ -59,7 +59,7 @@ def bound_word(report: Report) -> str:
 
 
 def headline(report: Report) -> str:
-    """The label, and the sentence on the failure, the largest saving, or the rest of the step."""
+    """The label, then the failure, the largest saving, or the rest of the step in one sentence."""
     if report.failure is not None:
         return f"{bound_word(report)}: {clean(report.failure.sentence)}"
     saving = "Largest saving: " if leading(report) else ""
@@ -67,21 +67,20 @@ def headline(report: Report) -> str:
 
 
 def check_first_words(report: Report) -> str:
-    """Sentence on the worst doubt about the training's result, which stands above the verdict; "" without one."""
+    """The worst doubt about the training's result, shown above the verdict; "" without one."""
     remarks = report.training.remarks
-    told = [r for severity in ("critical", "warning") for r in remarks if r.severity == severity]
-    more = f"; and {len(told) - 1} more below" if len(told) > 1 else ""
-    return f"Check the result first: {remark_words(told[0])}{more}" if told else ""
+    doubts = [r for severity in ("critical", "warning") for r in remarks if r.severity == severity]
+    more = f"; and {len(doubts) - 1} more below" if len(doubts) > 1 else ""
+    return f"Check the result first: {remark_words(doubts[0])}{more}" if doubts else ""
 
 
 def before_words(report: Report) -> str:
-    """Verdict on the steps before a job failed; "" for a job that did not."""
+    """The verdict on the steps before a job failed; "" for a job that did not."""
     return "" if report.failure is None else f"Before that: {clean(report.verdict.headline)}"
 
 
 def applied_words(report: Report) -> str:
-    """The settings that `ddprof run` applied to the unchanged script, and those that it did not; "" where none were
-    wanted."""
+    """The settings that `ddprof run` applied and those it did not; "" where none were asked for."""
     done = dict.fromkeys(_applied(setting) for setting in report.applied if setting.applied)
     failed = dict.fromkeys(f"{_place(setting)} ({setting.why})" for setting in report.applied if not setting.applied)
     parts = [f"Applied by ddprof run: {', '.join(done) if done else 'nothing'}"]
@@ -100,17 +99,17 @@ def _place(setting: AppliedSetting) -> str:
 
 
 def leading(report: Report) -> Finding | None:
-    """The finding that the verdict rests on: the largest one that is more than "info"."""
+    """The finding that the verdict rests on: the largest above "info"; None without one."""
     return next((f for f in report.ranked_findings() if report.severity_of(f) != "info"), None)
 
 
 def time_words(value_us: float) -> str:
-    """A time for people; "unknown" where it was not measured."""
+    """A time for people; "unknown" for NaN."""
     return format_us(value_us) if math.isfinite(value_us) else "unknown"
 
 
 def run_words(report: Report) -> str:
-    """One line on the run: name, ranks, hosts, device, framework, steps."""
+    """The run in one line: name, ranks, hosts, device, framework, steps."""
     run, steps = report.run, report.steps
     hosts = len(set(run.hosts.values()))
     ranks = (
@@ -129,7 +128,7 @@ def run_words(report: Report) -> str:
 
 
 def trust_words(report: Report) -> str:
-    """Why the verdict can be trusted and how far: confidence of the leading finding, spread of steps, replay error."""
+    """Trust in the verdict: confidence of the leading finding, spread of steps, replay error."""
     facts, finding = [], leading(report)
     spread = step_spread(report)
     if spread is not None:
@@ -153,12 +152,12 @@ def step_spread(report: Report) -> float | None:
 
 
 def who_words(finding: Finding) -> str:
-    """The culprits: "rank 3", "ranks 0-3", or "the whole job"."""
+    """The ranks of a finding: "rank 3", "ranks 0-3", or "the whole job"."""
     return format_ranks(finding.ranks) if finding.ranks else "the whole job"
 
 
 def gain_words(report: Report, finding: Finding) -> str:
-    """Saving of a fix, with range, share, and the step time after."""
+    """The gain of a fix with range and share, and the step time after it."""
     gain, step_us = finding.recoverable_us, report.steps.wall_us
     if not gain.value >= LEAST_SHARE * step_us:
         alone = finding.alone_us
@@ -179,7 +178,7 @@ def gain_words(report: Report, finding: Finding) -> str:
 
 
 def cost_words(report: Report, finding: Finding) -> str:
-    """Time that a cause costs, or that others wait for its ranks, against the time saved; "" where they are alike."""
+    """Time lost to a cause, or waited for its ranks, against the time saved; "" where they are alike."""
     gain_us = (finding.alone_us or finding.recoverable_us).value
     cost_us = finding.waited_us or finding.lost_us
     if not cost_us > 0:
@@ -195,14 +194,15 @@ def cost_words(report: Report, finding: Finding) -> str:
         more = "other work of these ranks" if finding.waited_us else "the delay that it causes elsewhere"
         return f"{cost}; the fix saves more: {more} shrinks too"
     if gain_us < (1 - ALIKE) * cost_us:
-        return f"{cost}; the fix saves less: part of it stays or overlaps with other work"
+        return f"{cost}; the fix saves less: part of it remains or is hidden by other work"
     return ""
 
 
 def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> str:
-    """Sentence, with a blank before it, on the culprits where another rank is shown; "" where it is one of them.
+    """A sentence that names the culprits, with a leading blank, where a page shows another rank; "" where it is one of
+    them.
 
-    `order`: what that rank stands first by, in place of the step time that fixing it saves.
+    `order`: the measure by which that rank comes first on the page.
     """
     if culprit is None or rank in culprit[1].ranks:
         return ""
@@ -211,7 +211,7 @@ def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> 
 
 
 def prices_differ(finding: Finding) -> bool:
-    """True where the second price of a finding is so far off that it is told beside the gain."""
+    """True where the second price of a finding is far enough off to be shown beside the gain."""
     return Doubt.PRICES_DIFFER.value in finding.doubts
 
 
@@ -221,7 +221,7 @@ def _share_words(gain: Recoverable, step_us: float) -> str:
 
 
 def ledger_words(finding: Finding) -> str:
-    """The second price of a finding, made without the replay; empty where there is none."""
+    """The second price of a finding, made without the replay; "" where there is none."""
     price = finding.by_ledger_us
     if price is None:
         return ""
@@ -231,7 +231,7 @@ def ledger_words(finding: Finding) -> str:
 
 
 def unprofiled_words(report: Report, finding: Finding) -> str:
-    """Gain of a step without the profiler, as the end of a sentence; empty where it is alike or unknown."""
+    """The gain in a step without the profiler, as the end of a sentence; "" where similar or unknown."""
     bare_us, gain = report.steps.unprofiled_us, finding.unprofiled_us
     if bare_us is None or gain is None or not report.steps.differ_unprofiled:
         return ""
@@ -239,7 +239,7 @@ def unprofiled_words(report: Report, finding: Finding) -> str:
 
 
 def calibration_words(known: Calibration | None) -> str:
-    """Record of earlier predictions like it, as the end of a sentence; empty where none was verified."""
+    """Outcomes of earlier predictions of this kind, as the end of a sentence; "" where none was verified."""
     if known is None or not known.total:
         return ""
     were = "prediction was" if known.total == 1 else "predictions were"
@@ -247,12 +247,12 @@ def calibration_words(known: Calibration | None) -> str:
 
 
 def on_page(words: str) -> str:
-    """A sentence as a browser shows it: with an arrow that no end of a line tears in two."""
+    """A sentence for a browser, with an arrow that no line break splits."""
     return words.replace("->", "→")
 
 
 def fix_words(fix: Fix) -> str:
-    """One change: setting, from what to what, why, and what is to be checked before it is made."""
+    """One change: setting, old and new value, reason, and what to check before it is made."""
     change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
     reasoned = f"{change} ({fix.why})" if fix.why else change
     return clean(f"{reasoned}. {fix.condition}" if fix.condition else reasoned)
@@ -265,7 +265,7 @@ def remark_words(remark: Remark) -> str:
 
 
 def evidence_words(evidence: Evidence) -> str:
-    """One observation, with the rank and the times to look at."""
+    """One observation with its rank and times."""
     where = []
     if evidence.rank is not None and f"rank {evidence.rank}" not in evidence.text:
         where.append(f"rank {evidence.rank}")
@@ -278,14 +278,14 @@ def evidence_words(evidence: Evidence) -> str:
 
 
 def abstention_words(report: Report) -> list[tuple[str, str]]:
-    """(finding ids that share a reason, the reason) of what could not be judged, in the order of the report."""
+    """(finding ids that share a reason, reason) for causes that could not be judged, in the report's order."""
     ids = abstentions_by_reason(report)
     every = not report.checked and not report.findings and len(ids) == 1
     return [("every cause" if every else clean(_few(of)), reason) for reason, of in ids.items()]
 
 
 def abstentions_by_reason(report: Report) -> dict[str, list[str]]:
-    """Why something could not be judged -> the identifiers of what."""
+    """Reason -> identifiers of the causes that could not be judged."""
     ids: dict[str, list[str]] = {}
     for abstention in report.abstentions:
         ids.setdefault(clean(abstention.reason), []).append(clean(abstention.id))
@@ -293,23 +293,23 @@ def abstentions_by_reason(report: Report) -> dict[str, list[str]]:
 
 
 def _few(ids: list[str]) -> str:
-    """Identifiers in a sentence: how many there are where nobody would read them all."""
+    """Identifiers in a sentence; only their number where there are many."""
     return ", ".join(ids) if len(ids) <= MAX_FINDINGS else f"{len(ids)} causes"
 
 
 def nothing_found_words(report: Report) -> str:
-    """Sentence in place of findings: without a verdict, none does not mean that all is well."""
+    """The sentence in place of findings; without a verdict, no finding does not mean that all is well."""
     if not report.checked:
         return "No cause could be checked."
     if report.failure is not None:
-        return "In the steps before the job failed, nothing was found that costs it time."
+        return "No cause of lost time was found in the steps before the job failed."
     if report.verdict.bound == "none":
-        return "Nothing was found, but the job could not be judged."
+        return "No cause was found, but the job could not be judged."
     lost = _lost_words(report)
     if lost:
         also = f" {not_judged_count(report)} could not be judged." if report.abstentions else ""
         return f"No specific fix found; {lost}.{also}"
-    return "Nothing that was checked costs this job time."
+    return "No cause that was checked costs this job time."
 
 
 def _lost_words(report: Report) -> str:
@@ -329,8 +329,9 @@ def _lost_words(report: Report) -> str:
 
 
 def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
-    """(label, words) of the causes that were looked for and not found, and of those that could not be judged: how many;
-    each of them where `full`, with why where nothing could be judged."""
+    """(label, words) of the causes not found and of those not judged: their number; with `full` each of them. Where
+    nothing could be judged, the reasons too.
+    """
     lines = []
     if report.checked and full:
         lines.append(("Checked, not found", ", ".join(report.checked)))
@@ -347,17 +348,17 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
 
 
 def checked_count(report: Report) -> str:
-    """Number of causes that were looked for and not found: "17 causes"."""
+    """Causes that were checked and not found, counted: "17 causes"."""
     return format_count(len(report.checked), "cause")
 
 
 def not_judged_count(report: Report) -> str:
-    """Number of causes that could not be judged: "3 causes"."""
+    """Causes that could not be judged, counted: "3 causes"."""
     return format_count(len(report.abstentions), "cause")
 
 
 def health_words(report: Report) -> list[tuple[str, str]]:
-    """(severity, sentence) of every defect of the input; the same defect of several ranks is said once."""
+    """(severity, sentence) of every input defect; one sentence for all ranks that share a defect."""
     return [
         (severity, clean(f"{format_ranks(ranks) + ': ' if ranks else ''}{_file_alone(report, issue)}; {effect}"))
         for (severity, issue, effect), ranks in health_groups(report).items()
@@ -365,14 +366,14 @@ def health_words(report: Report) -> list[tuple[str, str]]:
 
 
 def _file_alone(report: Report, issue: str) -> str:
-    """A note on a file without the folders before its name, which all files of the run share."""
+    """A note on a file without its folders, which all files of the run share."""
     for folder in sorted({os.path.dirname(path) for path in report.run.paths} - {""}, key=len, reverse=True):
         issue = issue.replace(folder + os.sep, "")
     return issue
 
 
 def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:
-    """(severity, issue, effect) of every defect of the input -> its ranks; none where it is the run's."""
+    """(severity, issue, effect) of every input defect -> its ranks; empty for a defect of the run."""
     ranks: dict[tuple[str, str, str], list[int | None]] = {}
     for h in report.health:
         ranks.setdefault((h.severity, h.issue, h.effect), []).append(h.rank)
@@ -386,6 +387,6 @@ def clock_words(report: Report) -> str:
         return ""
     errors = [h.error_us for h in hosts.values() if h.error_us is not None]
     if len(errors) < 2:  # the reference alone
-        return f"clocks of {len(hosts)} hosts not aligned: nothing that was recorded connects them"
+        return f"clocks of {len(hosts)} hosts not aligned: no recorded operation connects them"
     within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
     return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")

@@ -1,4 +1,4 @@
-"""The ledger step by step: how each cause varies, which is what a comparison takes for noise."""
+"""The ledger step by step: the variation of each cause, which a comparison takes for noise."""
 
 from __future__ import annotations
 

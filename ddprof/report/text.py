@@ -37,8 +37,7 @@ def render_text(report: Report, next_commands: Sequence[str] = (), full: bool = 
 
 
 def render_verdict(report: Report) -> str:
-    """Words on what `print` says of a report: what was looked at, the verdict, how sure it is, and the first thing to
-    do."""
+    """The short form that `print` shows: run, verdict, confidence and the first thing to do."""
     lines = _verdict(report, PLAIN_WIDTH)
     finding = phrases.leading(report)
     if finding is not None and finding.fixes:
@@ -50,15 +49,15 @@ def print_report(console: Console, report: Report, next_commands: Sequence[str] 
     """The report on a terminal: the verdict in a box, the rest below it."""
     width = min(console.width, _MAX_WIDTH)
     title = Text(f" {phrases.bound_word(report)} ", style="bold reverse")
-    said = Text("\n").join(map(_clean, _verdict(report, width - 4)))
-    box = Panel(said, title=title, title_align="left", width=width)
+    text = Text("\n").join(map(_clean, _verdict(report, width - 4)))
+    box = Panel(text, title=title, title_align="left", width=width)
     console.print(box)
     for line in _body(report, next_commands, width, full):
         console.print(_clean(line), soft_wrap=True, highlight=False)
 
 
 def _clean(line: Text) -> Text:
-    """The line with its style, as any terminal takes it: a sign for a sign, so that colours stay in place."""
+    """The line with its style and printable characters, replaced one for one so that colours stay in place."""
     line.plain = clean(line.plain)
     return line
 
@@ -152,7 +151,7 @@ def _finding(report: Report, finding: Finding, number: int, width: int) -> list[
 
 
 def _training(report: Report, width: int) -> list[Text]:
-    """Lines on what may spoil the training and costs no time."""
+    """Remarks that may spoil the training and cost no time."""
     remarks = report.training.remarks
     if not remarks:
         return []
@@ -172,7 +171,7 @@ def _training(report: Report, width: int) -> list[Text]:
 
 
 def _limits(report: Report, width: int, full: bool) -> list[Text]:
-    """Lines on what was looked for in vain, what could not be judged, and what is wrong with the input."""
+    """Causes not found, causes not judged, and defects of the input."""
     lines: list[Text] = []
     for label, words in phrases.limits_words(report, full):
         lines += _labelled(f"{label}:", words, width, indent=0, label_width=20)

@@ -1,1 +1,1 @@
-"""Settings that `ddprof run --apply` can change without an edit of the script: what there is, and what is wanted."""
+"""Settings that `ddprof run --apply` changes without editing the script: the catalogue and the requested ones."""

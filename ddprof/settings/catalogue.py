@@ -1,4 +1,4 @@
-"""Every setting that can be applied: what it belongs to, which values it takes, what it may do to the results.
+"""Every setting that can be applied: its owner, its valid values, and its effect on results.
 
 Standard library only: read by `ddprof run`, and in the training processes that it starts.
 """
@@ -37,7 +37,7 @@ PROCESS = "process"  # of a rank: made by nobody, so no line of the script is it
 
 
 class Effect(str, Enum):
-    """Record of what a setting may do to the numbers of a training."""
+    """Possible effect of a setting on the numbers of a training."""
 
     SAME = "same"  # the same operations on the same values
     ROUNDING = "rounding"  # sums in another order, or random numbers drawn in another order
@@ -46,7 +46,7 @@ class Effect(str, Enum):
 
 @dataclass(frozen=True)
 class ApplicableSetting:
-    """One setting. `check` returns the value as it is used; it raises ValueError, saying what it wants."""
+    """One setting. `check` returns the value to use; raises ValueError with the accepted values."""
 
     name: str
     targets: tuple[str, ...]
@@ -95,8 +95,7 @@ def _word(*words: str) -> Callable[[Value], Value]:
 
 
 def _plain(value: Value) -> Value:
-    """Value of an environment variable: numbers and names. No path, so that no library of somebody's choice is
-    loaded."""
+    """Check the value of an environment variable: numbers and names only, as a path could load a foreign library."""
     text = str(value)
     if (
         isinstance(value, bool)
@@ -107,10 +106,10 @@ def _plain(value: Value) -> Value:
     return text
 
 
-_RANDOM = "random numbers are drawn elsewhere where the data set, or the order of its samples, draws them"
+_RANDOM = "data sets and samplers that draw random numbers draw them in another process"
 _FEW = "sums of gradients over more than two ranks may round differently"
 _LAST_BIT = "another kernel may round the last bit differently"
-_BIG = 1 << 40
+_BIG = 1 << 40  # elements: no bucket is larger
 
 _SETTINGS = (
     ApplicableSetting("num_workers", (LOADER,), _whole(0, 1024), Effect.ROUNDING, _RANDOM),
@@ -174,14 +173,14 @@ _SETTINGS = (
         (PREFETCHING,),
         _whole(1, 64),
         Effect.SAME,
-        "the parameters of so many units more are in memory; in the order of the model's modules",
+        "parameters of as many more units are in memory; in the order of the model's modules",
     ),
     ApplicableSetting(
         "backward_prefetch_units",
         (PREFETCHING,),
         _whole(1, 64),
         Effect.SAME,
-        "the parameters of so many units more are in memory; against the order of the model's modules",
+        "parameters of as many more units are in memory; against the order of the model's modules",
     ),
     ApplicableSetting("fused", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
     ApplicableSetting("foreach", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
@@ -231,7 +230,7 @@ _SETTINGS = (
         (COMPILE,),
         _only_on,
         Effect.NUMBERS,
-        "fused kernels round otherwise, random numbers are drawn otherwise; the first steps compile",
+        "fused kernels round and draw random numbers differently; the first steps compile",
     ),
 )
 # NCCL's own settings that are known to change speed alone. None loads a library, opens a file or names a network.

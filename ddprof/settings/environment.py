@@ -1,4 +1,4 @@
-"""Settings that are environment variables: set by `ddprof run` before the command starts, looked up by the ranks."""
+"""Settings that are environment variables: `ddprof run` sets them before the command starts, the ranks read them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # the first wher
 
 
 def variables(fixes: Iterable[WantedFix], base: Mapping[str, str]) -> dict[str, str]:
-    """Fields: what the fixes set beside or in place of what `base` has."""
-    found: dict[str, str] = {}
+    """Environment variables that the fixes add to, or change in, `base`."""
+    changed: dict[str, str] = {}
     for fix in fixes:
         for name, value in fix.values.items():
             if name == "omp_num_threads":
-                found["OMP_NUM_THREADS"] = str(value)
+                changed["OMP_NUM_THREADS"] = str(value)
             elif name == "expandable_segments":
-                found |= _allocator(bool(value), base)
+                changed |= _allocator(bool(value), base)
             elif name.startswith(NCCL_PREFIX):
-                found[name] = str(value)
-    return found
+                changed[name] = str(value)
+    return changed
 
 
 def differs(name: str, value: Value, environment: Mapping[str, str]) -> str | None:
-    """Why a setting is not what the environment of a process says; "" where it is, None for other settings."""
+    """Why a setting differs from the environment of a process; "" where it does not, None for other settings."""
     wanted = variables([WantedFix({name: value})], environment)
     if not wanted:
         return None
@@ -33,7 +33,7 @@ def differs(name: str, value: Value, environment: Mapping[str, str]) -> str | No
         there = environment.get(variable)
         if there != text:
             is_ = "not set" if there is None else there[:60]
-            return f"{variable} is {is_} in this process: the launcher did not hand it on, or the command sets it"
+            return f"{variable} is {is_} in this process: the launcher did not pass it on, or the command sets it"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""FIXES.toml: fixes as a file that `ddprof analyze` writes, people edit and `ddprof run --apply` reads."""
+"""FIXES.toml: fixes as a file that `ddprof analyze` writes, users edit and `ddprof run --apply` reads."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def parse_fixes(text: str) -> tuple[WantedFix, ...]:
         raise ValueError(f"schema is {str(document.get('schema'))[:40]!r}, wanted {SCHEMA!r}")
     rows = document.get("fix", [])
     if not isinstance(rows, list) or set(document) - {"schema", "fix"}:
-        raise ValueError("wants nothing but the schema and [[fix]] tables")
+        raise ValueError("may hold only the schema and [[fix]] tables")
     return tuple(_fix(row) for row in rows)
 
 
 def _fix(row: Any) -> WantedFix:
     if not isinstance(row, dict) or not isinstance(row.get("set"), dict):
-        raise ValueError("a [[fix]] wants set = { NAME = VALUE }")
+        raise ValueError("a [[fix]] needs set = { NAME = VALUE }")
     unknown = set(row) - _KEYS
     if unknown:
         raise ValueError(f"a [[fix]] has {', '.join(sorted(unknown))[:100]}: wants {', '.join(sorted(_KEYS))}")
@@ -58,7 +58,7 @@ def _fix(row: Any) -> WantedFix:
 
 
 def write_fixes(fixes: Iterable[tuple[WantedFix, str] | str], head: Sequence[str] = ()) -> str:
-    """The file's text; each fix with the words why, lines of comment at the top, and a comment for each text."""
+    """The file's text; each fix with its reason, lines of comment at the top, and a comment for each text."""
     lines = [*(f"# {clean(line)}" for line in head), f'schema = "{SCHEMA}"']
     for entry in fixes:
         if isinstance(entry, str):
@@ -74,7 +74,7 @@ def write_fixes(fixes: Iterable[tuple[WantedFix, str] | str], head: Sequence[str
 
 
 def _literal(value: object) -> str:
-    """JSON writes numbers, switches and strings as TOML reads them, but for DEL, which TOML wants escaped."""
+    """A TOML literal: JSON's numbers, switches and strings, with DEL escaped."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return shown(value)

@@ -15,7 +15,7 @@ _PLACE = re.compile(r"(?P<file>[^\0]+):(?P<line>[1-9][0-9]{0,8})")
 
 @dataclass(frozen=True)
 class WantedFix:
-    """Settings that belong together: for one object all of them are applied, or none.
+    """Settings that belong together: an object gets all of them or none.
 
     `at`: "train.py:57", the line of the script that makes the object; "": every object that has these settings.
     """
@@ -26,7 +26,7 @@ class WantedFix:
     targets: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError on what no run could apply."""
+        """Raise ValueError on settings that no run could apply."""
         if not self.values:
             raise ValueError("a fix sets nothing")
         checked = {name: _checked(name, value) for name, value in self.values.items()}
@@ -42,7 +42,7 @@ class WantedFix:
             raise ValueError(f"{', '.join(checked)}: of the whole process, not of an object made at {self.at[:100]}")
 
     def is_made_at(self, file: str, line: int) -> bool:
-        """True where it means an object that this line of the script makes."""
+        """True where it applies to an object created by this line of the script."""
         if not self.at:
             return True
         wanted, _, number = self.at.rpartition(":")
@@ -51,19 +51,19 @@ class WantedFix:
 
     @property
     def words(self) -> str:
-        """Words as the command line takes it: "num_workers=4 at train.py:57"."""
+        """The fix as on the command line: "num_workers=4 at train.py:57"."""
         return ", ".join(f"{name}={shown(value)}" for name, value in self.values.items()) + (
             f" at {self.at}" if self.at else ""
         )
 
 
 def shown(value: object) -> str:
-    """A value as it is typed."""
+    """A value as users type it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def parse_set(text: str) -> WantedFix:
-    """`num_workers=4` or `num_workers=4@train.py:57`, by the name of a what-if too. Raises ValueError."""
+    """Parse `num_workers=4` or `num_workers=4@train.py:57`; names of what-ifs work too. Raises ValueError."""
     name, equals, rest = text.partition("=")
     value, _, at = rest.partition("@")
     if not equals or not value:
@@ -73,8 +73,7 @@ def parse_set(text: str) -> WantedFix:
 
 
 def checked_together(fixes: Sequence[WantedFix]) -> tuple[WantedFix, ...]:
-    """The settings, checked together. Raises ValueError where they are too many, or two of them want different values
-    in one place."""
+    """The settings, checked together. Raises ValueError for too many, or two values for one place."""
     if len(fixes) > MAX_FIXES:
         raise ValueError(f"{len(fixes)} fixes: at most {MAX_FIXES}")
     seen: dict[tuple[str, str], Value] = {}
@@ -82,7 +81,7 @@ def checked_together(fixes: Sequence[WantedFix]) -> tuple[WantedFix, ...]:
         for name, value in fix.values.items():
             before = seen.setdefault((name, fix.at), value)
             if before != value:
-                raise ValueError(f"{name} is wanted as {shown(before)} and as {shown(value)}")
+                raise ValueError(f"{name} is set to {shown(before)} and to {shown(value)}")
     for at in {fix.at for fix in fixes}:
         together = {name: value for (name, place), value in seen.items() if place in ("", at)}
         if together.get("num_workers") == 0 and any(together.get(name) for name in _NEED_WORKERS):
@@ -101,18 +100,18 @@ _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_conte
 
 
 def changes_numbers(fix: WantedFix) -> bool:
-    """True where a training gives other numbers with it, by the precision that it computes in."""
+    """True where training gives other numbers with the fix because of its precision."""
     return any(CATALOGUE[name].effect is Effect.NUMBERS for name in fix.values)
 
 
 def packed(fixes: Iterable[WantedFix]) -> str:
-    """For the way to the ranks; "" without any."""
+    """The fixes encoded for the ranks; "" without any."""
     rows = [[dict(fix.values), fix.at, fix.finding] for fix in fixes]
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
 def unpacked(text: str) -> tuple[WantedFix, ...]:
-    """Fix for what `packed` made. Raises ValueError."""
+    """Fixes from the text made by `packed`. Raises ValueError."""
     try:
         return tuple(WantedFix(values, at, finding) for values, at, finding in json.loads(text))
     except (TypeError, AttributeError) as error:

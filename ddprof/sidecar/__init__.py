@@ -1,7 +1,7 @@
-"""The sidecar: what the capture knows of a rank that its trace does not say (docs/run-folder.md), typed.
+"""The sidecar, typed: capture's knowledge of a rank beyond its trace (docs/run-folder.md).
 
-Only what the analysis uses is here, under the names that it has in the file. Missing is None or empty; times are
-unix nanoseconds of the rank's own clock. `readers.companions` parses the files: what is of another type is missing.
+Only what the analysis uses is here, under the names that it has in the file. Missing is None or empty; times are unix
+nanoseconds of the rank's own clock. `readers.companions` parses the files: values of another type are missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RankDevice(Struct, frozen=True):
 
 
 class DdpSettings(Struct, frozen=True):
-    """DistributedDataParallel; MiB."""
+    """Settings of DistributedDataParallel; sizes in MiB."""
 
     bucket_cap_mb: Real | None = None
     first_bucket_mb: Real | None = None
@@ -58,7 +58,7 @@ class DeepSpeedSettings(Struct, frozen=True):
 
 
 class PipelineSettings(Struct, frozen=True):
-    """The pipeline schedule that runs: `stage_indices` are the stages of this rank, of `stages` of the job."""
+    """The running pipeline schedule: `stage_indices` are the stages of this rank, of `stages` of the job."""
 
     schedule: str | None = None
     stage_indices: tuple[Count, ...] = ()
@@ -67,7 +67,7 @@ class PipelineSettings(Struct, frozen=True):
 
 
 class OptimizerSettings(Struct, frozen=True):
-    """The optimizer; `fused` None: torch's own default."""
+    """Settings of the optimizer; `fused` None: torch's own default."""
 
     name: str | None = field(name="class", default=None)
     fused: bool | None = None
@@ -75,7 +75,7 @@ class OptimizerSettings(Struct, frozen=True):
 
 
 class ModelParameters(Struct, frozen=True):
-    """Record of what the rank holds of the model: `count` elements, mostly of `dtype`."""
+    """A rank's parameters of the model: `count` elements, mostly of `dtype`."""
 
     count: Count | None = None
     dtype: str | None = None
@@ -83,14 +83,14 @@ class ModelParameters(Struct, frozen=True):
 
 
 class PrecisionSettings(Struct, frozen=True):
-    """Number formats of matrix products, and threads that compute one operator on the CPU."""
+    """Number formats of matrix products, and threads per operator on the CPU."""
 
     float32_matmul_precision: str | None = None
     num_threads: Whole | None = None
 
 
 class Processors(Struct, frozen=True):
-    """CPUs that the process may use (how many, and which: "0-3,8"), and ranks of its host that share them."""
+    """CPUs of the process (number, and list: "0-3,8"), and ranks of its host that share them."""
 
     usable: Whole | None = None
     local_ranks: Rank | None = None
@@ -110,7 +110,7 @@ class SamplerSettings(Struct, frozen=True):
 
 
 class LoaderSettings(Struct, frozen=True):
-    """The DataLoader that feeds the optimizer."""
+    """Settings of the DataLoader that feeds the optimizer."""
 
     num_workers: Whole | None = None
     prefetch_factor: Whole | None = None
@@ -125,7 +125,7 @@ class LoaderSettings(Struct, frozen=True):
     sampler: SamplerSettings | None = None
 
     def known(self) -> dict[str, object]:
-        """Fields: what is known of the loader and its sampler ("sampler.class"), by the names in the file."""
+        """Known settings of the loader and its sampler ("sampler.class"), by the names in the file."""
         loader = to_builtins(self)
         sampler = loader.pop("sampler") or {}
         every = {**loader, **{f"sampler.{name}": value for name, value in sampler.items()}}
@@ -145,7 +145,7 @@ class FirstBatch(Struct, frozen=True):
 
 
 class FedBatch(Struct, frozen=True, gc=False):
-    """Record of what one step was fed: elements of all its tensors, padding included."""
+    """Input of one step: elements of all its tensors, padding included."""
 
     step: Whole
     elements: Real
@@ -154,7 +154,7 @@ class FedBatch(Struct, frozen=True, gc=False):
 
 
 class Fetch(Struct, frozen=True, gc=False):
-    """One batch as it was fetched, in a worker or (worker None) in the training process. 0: not recorded."""
+    """One fetched batch, from a worker or (worker None) the training process. 0: not recorded."""
 
     dur_ns: Count
     worker: Whole | None = None
@@ -165,20 +165,20 @@ class Fetch(Struct, frozen=True, gc=False):
 
 
 class GradientReady(Struct, frozen=True, gc=False):
-    """When the gradient of one parameter was ready."""
+    """Time at which the gradient of one parameter was ready."""
 
     size_bytes: Count
     ready_ns: Count
 
 
 class ReadyGradients(Struct, frozen=True):
-    """The gradients of one step, in the order in which they came."""
+    """The gradients of one step, in order of arrival."""
 
     parameters: tuple[GradientReady, ...] = ()
 
 
 class AllocatorCounts(Struct, frozen=True):
-    """CUDA's caching allocator: how often it found no memory, gave its cache back to the driver and tried again."""
+    """CUDA's caching allocator: failed allocations, after which it returned its cache to the driver and retried."""
 
     retries: Whole | None = None
     peak_allocated_bytes: Whole | None = None  # over the whole run, as the next
@@ -207,12 +207,12 @@ class StepTimes(Struct, frozen=True, gc=False):
 
     @property
     def length_ns(self) -> int | None:
-        """From start to end; None where that is not known."""
+        """Length of the step, ns; None where it is not known."""
         return None if self.span_ns is None else self.span_ns[1] - self.span_ns[0]
 
 
 class TracedWindow(Struct, frozen=True):
-    """A trace window, how long writing its trace held the rank up after it, and what it was recorded without."""
+    """A trace window, the rank's delay for writing its trace, and what was not recorded in it."""
 
     start_ns: Count | None = None
     end_ns: Count | None = None
@@ -221,15 +221,16 @@ class TracedWindow(Struct, frozen=True):
 
 
 class ThreadTime(Struct, frozen=True):
-    """A thread that the script started, and its time on a CPU."""
+    """A thread that the script started, and its CPU time."""
 
     name: str = ""
     cpu_ns: Whole = 0
 
 
 class CpuTime(Struct, frozen=True):
-    """Time of a rank's process: passed, on a CPU (the training thread), and ready to run without a CPU. `beside`: the
-    script's own threads that compute at least half as long as the training thread."""
+    """Time of a rank's process: elapsed, on a CPU (the training thread), and ready to run without a CPU. `beside`: the
+    script's own threads that compute at least half as long as the training thread.
+    """
 
     dur_ns: Count
     cpu_ns: Whole = 0
@@ -238,7 +239,7 @@ class CpuTime(Struct, frozen=True):
 
 
 class CpuWaits(Struct, frozen=True):
-    """Waiting for a CPU in each trace window, and from the first of them to the end of the run."""
+    """Waiting for a CPU in each trace window, and from the first window to the end of the run."""
 
     windows: tuple[CpuTime, ...] = ()
     run: CpuTime | None = None
@@ -268,7 +269,7 @@ class HostWait(Struct, frozen=True):
 
 
 class NcclLog(Struct, frozen=True):
-    """Record of what NCCL said as it connected: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
+    """NCCL's log of its connections: channels of this rank by transport ("P2P/CUMEM", "NET/Socket", ...)."""
 
     version: str | None = None
     transports: dict[str, Real] = {}
@@ -283,15 +284,14 @@ class LinkedGpu(Struct, frozen=True):
 
 
 class InfinibandPort(Struct, frozen=True):
-    """A port, as /sys says it."""
+    """A port as /sys describes it."""
 
     state: str = ""
     rate: str = ""
 
 
 class Topology(Struct, frozen=True):
-    """Record of how the devices of a host are joined; `links` pair by pair as `nvidia-smi topo -m` calls it ("NV18",
-    "SYS")."""
+    """Links between the devices of a host; `links` by pair in terms of `nvidia-smi topo -m` ("NV18", "SYS")."""
 
     links: dict[str, str] = {}
     gpus: tuple[LinkedGpu, ...] = ()
@@ -299,7 +299,7 @@ class Topology(Struct, frozen=True):
 
 
 class GpuTally(Struct, frozen=True):
-    """One GPU over the run, sampled once a second; all but `busy_samples` is over the samples in which it was busy."""
+    """One GPU over the run, sampled once a second; all fields but `busy_samples` are over its busy samples."""
 
     index: Whole | None = None  # of nvidia-smi
     uuid: str | None = None
@@ -318,7 +318,7 @@ class HostHardware(Struct, frozen=True):
 
 
 class StepMedians(Struct, frozen=True):
-    """Medians of a rank's steps outside trace windows, phase by phase; `rest_ns`: outside all of these phases."""
+    """Medians of a rank's steps outside trace windows, phase by phase; `rest_ns`: outside all phases."""
 
     step_ns: Count
     data_ns: Count = 0
@@ -330,13 +330,13 @@ class StepMedians(Struct, frozen=True):
 
 
 class RankEnd(Struct, frozen=True):
-    """Record of how the process ended; `error`: the exception that ended it, None where it ended by itself."""
+    """End of the process; `error`: the exception that ended it, None where it ended by itself."""
 
     error: dict[str, Any] | None = None
 
 
 class Sidecar(Struct, frozen=True, kw_only=True):
-    """Everything about one rank. `fetching` and `hardware` come from other files of the run folder."""
+    """Everything known of one rank. `fetching` and `hardware` come from other files of the run folder."""
 
     schema: str | None = None
     state: str = ""  # "running", "exit", "crash", "killed"
@@ -391,9 +391,9 @@ class Sidecar(Struct, frozen=True, kw_only=True):
 
     @property
     def loader(self) -> LoaderSettings:
-        """The DataLoader's settings, empty where none was seen."""
+        """Settings of the training's DataLoader, empty where none was seen."""
         return self.dataloader or LoaderSettings()
 
     def with_fetching(self, fetching: TimedFetches) -> Sidecar:
-        """A copy with other knowledge of what its fetches cost."""
+        """A copy with other fetch costs."""
         return replace(self, fetching=fetching)

@@ -1,5 +1,4 @@
-"""Places where a script makes what settings belong to, and what became of those that a run was to apply
-(docs/run-folder.md), typed."""
+"""Script lines that create the objects of settings, and outcomes of settings to apply (docs/run-folder.md), typed."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from ddprof.sidecar.bounded import Count, Real, Whole
 
 
 class MadeLine(Struct, frozen=True):
-    """A line of the script that makes objects of a kind; `trains`: the loader that feeds the optimizer."""
+    """A line of the script that creates objects of a kind; `trains`: it creates the loader that feeds the optimizer."""
 
     object: str
     file: str
@@ -19,8 +18,7 @@ class MadeLine(Struct, frozen=True):
 
 
 class SettingOutcome(Struct, frozen=True):
-    """One setting of one kind of object, made in one place. `before`: the value that the script gives it there; `why`
-    it was not applied, "" where it was."""
+    """One setting of one kind of object and place. `before`: the script's value; `why` it was not applied, else ""."""
 
     setting: str
     value: bool | Whole | Real | str

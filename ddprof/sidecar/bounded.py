@@ -1,4 +1,4 @@
-"""Numbers from files that anybody may have written: bounded, so that they fit the columns that they end in."""
+"""Bounded numbers of untrusted files, which must fit their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Purposes: what a rank communicates for: buffers that its models keep equal, collectives that its script calls."""
+"""Purposes of a rank's communication: buffers that its models synchronise, collectives that its script calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ModelBuffers(Struct, frozen=True):
 
 
 class ScriptCall(Struct, frozen=True, gc=False):
-    """A collective that the script called in a trace window. `through`: the library's function that its line calls on
-    the way, "package function"; "" where it calls the collective itself.
+    """A collective that the script called in a trace window. `through`: the library function between its line and the
+    call, "package function"; "" where the line calls the collective itself.
     """
 
     op: str

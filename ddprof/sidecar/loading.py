@@ -1,4 +1,4 @@
-"""Time that the fetches of a loader cost, and where its workers were meanwhile."""
+"""Cost of a loader's fetches, and the lines of its workers meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddprof.sidecar.bounded import Count, Real, Whole
 
 
 class FetchSpan(Struct, frozen=True, gc=False, array_like=True):
-    """When one worker of a rank fetched one batch."""
+    """One fetch of one batch by a worker of a rank."""
 
     worker: Count
     start_ns: Count
@@ -17,7 +17,7 @@ class FetchSpan(Struct, frozen=True, gc=False, array_like=True):
 
 
 class WorkerLine(Struct, frozen=True):
-    """A line of the script in which the workers of a rank were seen while they fetched: `share` of these samples.
+    """A line of the script in which a rank's workers were sampled during fetches: `share` of these samples.
 
     `call`: what they call there and wait in ("flock", "recv"), `kind` what that is: "lock", "network" or "database";
     both None where it is none of these, or not known.
@@ -33,14 +33,13 @@ class WorkerLine(Struct, frozen=True):
 
 
 class TimedFetches(Struct, frozen=True):
-    """Record of what a batch costs: medians per batch, and equal quantiles of its time. None: written before that was
-    recorded.
+    """Cost of a batch: medians per batch, and equal quantiles of its time. None: written by older versions.
 
-    `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out.
-    `spans`: the first fetches of its workers. `lines`: where they were seen meanwhile, most samples first.
-    `turn_ns`: where workers fetch one after the other (a lock, one file, one connection), the least time between two
-    batches of the rank, however many workers it has; None where nothing shows that. `turn_ranks`: how many ranks of the
-    host share the turns; `alone_ns`: what a fetch would take with nobody to wait for. The job tells these three.
+    `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out. `spans`:
+    the first fetches of its workers. `lines`: their sampled lines meanwhile, most samples first. `turn_ns`: for workers
+    that fetch one at a time (a lock, one file, one connection), the least time between two batches of the rank, however
+    many workers it has; None where nothing shows that. `turn_ranks`: ranks of the host that share the lock; `alone_ns`:
+    a fetch without waiting. The job stage sets these three.
     """
 
     workers: Whole
@@ -57,17 +56,17 @@ class TimedFetches(Struct, frozen=True):
 
     @property
     def cpu_share(self) -> float | None:
-        """Share of a batch's time on a core; None where it was not recorded."""
+        """CPU share of a batch's time; None where not recorded."""
         return self._share(self.cpu_ns)
 
     @property
     def collate_share(self) -> float | None:
-        """Share of a batch's time in putting samples together; None where it was not recorded."""
+        """Share of a batch's time in collating; None where not recorded."""
         return self._share(self.collate_ns)
 
     def _share(self, part_ns: int | None) -> float | None:
         return None if part_ns is None or self.fetch_ns <= 0 else min(1.0, part_ns / self.fetch_ns)
 
     def with_turns(self, turn_ns: int, ranks: int, alone_ns: int) -> TimedFetches:
-        """A copy where the workers of so many ranks fetch one after the other."""
+        """A copy in which the workers of so many ranks fetch one at a time."""
         return replace(self, turn_ns=turn_ns, turn_ranks=ranks, alone_ns=alone_ns)

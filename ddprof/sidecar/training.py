@@ -1,5 +1,4 @@
-"""Record of what the capture knows of the training itself: copies of a model, gradients, epochs (docs/run-folder.md),
-typed.
+"""Capture's knowledge of the training itself, typed: copies of a model, gradients, epochs (docs/run-folder.md).
 
 Part of the sidecar: missing is None or empty.
 """
@@ -20,13 +19,13 @@ class CodeLine(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Words as people write it: "train.py:88 evaluate()"."""
+        """The line for people: "train.py:88 evaluate()"."""
         call = self.function if self.function.startswith("<") else f"{self.function}()"
         return f"{self.file}:{self.line} {call}"
 
 
 class ReplicatedModel(Struct, frozen=True):
-    """A model that ranks may hold copies of: columns with one entry per tensor, buffers after parameters.
+    """A model with possible copies on other ranks: columns with one entry per tensor, buffers after parameters.
 
     `kind` "ddp", or "module": what optimizers update outside any wrapper. `checksums`: eight digits per tensor.
     """
@@ -49,14 +48,14 @@ class ReplicatedModel(Struct, frozen=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """Record of what the rank held after a step."""
+    """Digests of a rank's model after a step."""
 
     step: Whole | None = None
     models: tuple[ReplicatedModel, ...] = ()
 
 
 class BatchNorms(Struct, frozen=True):
-    """Batch normalisation layers of a model that take their statistics from this rank's batch alone."""
+    """Batch normalisation layers of a model with statistics from this rank's batch alone."""
 
     layers: Count = 0
     name: str | None = field(name="class", default=None)
@@ -65,7 +64,7 @@ class BatchNorms(Struct, frozen=True):
 
 
 class WithoutGradient(Struct, frozen=True):
-    """A parameter that had no gradient in `steps`; `never`: in no step of the window or later, and no state either."""
+    """A parameter that had no gradient in `steps`; `never`: in no step of the window or later, and without state."""
 
     name: str
     elements: Count = 0
@@ -74,8 +73,7 @@ class WithoutGradient(Struct, frozen=True):
 
 
 class OptimizerGradients(Struct, frozen=True):
-    """Record of what the parameters of one optimizer had in the steps of a window, and in `followed` of its steps after
-    it."""
+    """Gradients of one optimizer's parameters in the steps of a window, and in `followed` steps after it."""
 
     optimizer: str = ""
     line: CodeLine | None = None
@@ -87,7 +85,7 @@ class OptimizerGradients(Struct, frozen=True):
 
 
 class ShuffledPasses(Struct, frozen=True):
-    """Passes over the data of a sampler that shuffles; `repeated`: in the very order of a whole pass before."""
+    """Passes over a shuffling sampler's data; `repeated`: those in the exact order of an earlier whole pass."""
 
     begun: Count = 0
     ended: Count = 0

@@ -1,1 +1,1 @@
-"""The record of a tuning: its trials, how sure each gain is, the answer, and the sentences on them."""
+"""The record of a tuning: its trials, the certainty of each gain, the answer, and sentences on them."""

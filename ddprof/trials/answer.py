@@ -1,4 +1,4 @@
-"""The answer of a tuning, as it is written to tune.json (`result`) and shown."""
+"""The answer of a tuning, as stored in tune.json (`result`) and shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT = "kept"
 
 
 class MeasuredGain(Struct, frozen=True):
-    """Share of the step, with the interval that holds at every look of the test; null before the first."""
+    """A gain as a share of the step, with an interval that holds at every look of the test; null before the first."""
 
     share: float
     low: float | None
@@ -21,7 +21,7 @@ class MeasuredGain(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """Record of how what is trained compares to the baseline (sameness.py)."""
+    """Comparison of the trained result with the baseline (sameness.py)."""
 
     kind: str
     distance: float | None
@@ -30,15 +30,16 @@ class Results(Struct, frozen=True):
 
 
 class Memory(Struct, frozen=True):
-    """Memory of the device of the rank that has least to spare: reserved at most, and there in all, in bytes."""
+    """Device memory of the rank with least to spare: peak reserved and total, in bytes."""
 
     peak_bytes: int
     device_bytes: int
 
 
 class Tried(Struct, frozen=True):
-    """Settings and what came of them. `state`: kept, won (beaten by a better one, or not in the set), lost, failed,
-    rejected, undecided; `beside`: what they were tried on top of."""
+    """Settings and their outcome. `state`: kept, won (beaten by a better one, or not in the set), lost, failed,
+    rejected, undecided; `beside`: the settings that they were tried on top of.
+    """
 
     settings: tuple[str, ...]
     beside: tuple[str, ...]
@@ -52,14 +53,14 @@ class Tried(Struct, frozen=True):
 
 
 class Untried(Struct, frozen=True):
-    """A fix that no run was made for, and why."""
+    """A fix without a run, and the reason."""
 
     settings: str
     why: str
 
 
 class TuningAnswer(Struct, frozen=True):
-    """The answer. `step_us`: of the command as it is; `after_us`: with the chosen settings, by their measured gain.
+    """The answer. `step_us`: of the unchanged command; `after_us`: with the chosen settings, by their measured gain.
 
     `smallest_share`: the smallest gain that the runs would have shown; null where none was compared.
     """

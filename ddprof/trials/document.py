@@ -21,7 +21,7 @@ _MAX_BYTES = 256 << 20
 
 
 class TuneDocument(TuneState, kw_only=True):
-    """`result`: null while it goes on, or where it was ended before."""
+    """The content of tune.json. `result`: null while the tuning goes on, or where it was ended early."""
 
     result: TuningAnswer | None = None
 
@@ -30,7 +30,7 @@ _Read = TypeVar("_Read", bound=TuneState)
 
 
 def read_state(folder: Path) -> TuneState:
-    """The state that a folder holds, to go on from. Raises NoUsableInput."""
+    """The state in a folder, to continue from. Raises NoUsableInput."""
     return _read(folder, TuneState)
 
 

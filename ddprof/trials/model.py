@@ -1,5 +1,4 @@
-"""Record of what tuning knows: its options, the candidates, every run that was made. Written to tune.json
-(docs/tuning.md)."""
+"""State of tuning: its options, the candidates, and every run. Written to tune.json (docs/tuning.md)."""
 
 from __future__ import annotations
 
@@ -23,8 +22,9 @@ class Predicted(Struct, frozen=True):
 
 
 class TrialCandidate(Struct, frozen=True):
-    """Settings of one object that are tried together. `group`: of those that exclude each other, values of one thing;
-    `is_variant`: another value than the finding suggests; `changes_numbers`: they compute in another precision."""
+    """Settings of one object, tried together. `group`: candidates that exclude each other, as values of one setting;
+    `is_variant`: another value than the finding suggests; `changes_numbers`: they compute in another precision.
+    """
 
     name: str
     group: str
@@ -37,12 +37,12 @@ class TrialCandidate(Struct, frozen=True):
 
     @property
     def fix(self) -> WantedFix:
-        """Fix as `ddprof run --apply` takes it."""
+        """The candidate as `ddprof run --apply` takes it."""
         return WantedFix(self.values, self.at, self.finding)
 
 
 class Held(Struct, frozen=True):
-    """Record of what a rank had trained by the end of a run."""
+    """Digest of what a rank had trained by the end of a run."""
 
     digest: str
     sample: tuple[float, ...] = ()
@@ -50,8 +50,9 @@ class Held(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True):
-    """One run of the command. `settings`: names of the candidates applied to it; `failed`: why it tells nothing, ""
-    where it does; `note`: what was odd about it all the same. Times in microseconds per step of the job."""
+    """One run of the command. `settings`: names of the candidates applied to it; `failed`: why the run is void, ""
+    where it is valid; `note`: anything odd about it. Times in microseconds per step of the job.
+    """
 
     label: str
     settings: tuple[str, ...]
@@ -69,8 +70,7 @@ class Trial(Struct, frozen=True):
 
 
 class RunPlan(Struct, frozen=True):
-    """Record of how each run is made: steps left out at the start, steps timed after them. `most`: steps that the job
-    makes by itself, null where it makes more than were asked for."""
+    """Plan of each run: steps skipped, then steps timed. `most`: the job's own number of steps, null if larger."""
 
     warm_up: int
     timed: int
@@ -78,12 +78,12 @@ class RunPlan(Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """Steps after which a run is ended."""
+        """Number of steps after which a run is ended."""
         return self.warm_up + self.timed
 
 
 class TuneOptions(Struct, frozen=True):
-    """Record of what the user asked for."""
+    """Options of `ddprof tune`."""
 
     command: tuple[str, ...]
     budget_s: float
@@ -92,7 +92,7 @@ class TuneOptions(Struct, frozen=True):
     allow_numerics: bool = False
 
     def with_command(self, command: tuple[str, ...]) -> TuneOptions:
-        """These options with its command as it is run."""
+        """These options with the command as it is run."""
         return replace(self, command=command)
 
     def with_budget(self, budget_s: float) -> TuneOptions:
@@ -101,7 +101,7 @@ class TuneOptions(Struct, frozen=True):
 
 
 class TuneState(Struct, kw_only=True):
-    """Everything that has happened, from which whoever resumes goes on. `candidates`: null before the diagnosis."""
+    """Everything done so far, from which an interrupted tuning resumes. `candidates`: null before the diagnosis."""
 
     schema: str = SCHEMA
     options: TuneOptions
@@ -117,5 +117,5 @@ class TuneState(Struct, kw_only=True):
 
     @property
     def spent_s(self) -> float:
-        """Time that the runs have taken."""
+        """Total time of the runs, seconds."""
         return sum(trial.took_s for trial in self.trials)

@@ -1,4 +1,4 @@
-"""Is a job faster with a setting? A sequential test on pairs of runs, one with and one without, one after the other.
+"""A sequential test on pairs of runs, with and without a setting, one after the other: is the job faster with it?
 
 The unit is the run, not the step: steps of one run share its machine, its moment and its memory layout, and what varies
 from run to run would pass for a gain. Of each pair the logarithm of the ratio of the two step times is kept: what slows
@@ -31,7 +31,7 @@ WON, LOST, OPEN = "won", "lost", "open"
 
 @dataclass(frozen=True)
 class Gain:
-    """Share of the step that a setting saves, negative where it costs time; None where too few pairs say so."""
+    """Gain of a setting as a share of the step, negative for a loss; None with too few pairs."""
 
     share: float
     low: float | None
@@ -51,14 +51,14 @@ def gain(logs: Sequence[float], error: float = ERROR) -> Gain | None:
 
 
 def half_width(logs: Sequence[float], error: float = ERROR) -> float | None:
-    """Half the width of the interval of the mean log, which holds at all looks; None before the first look."""
+    """Half the width of the interval of the mean log, valid at all looks; None before the first look."""
     if len(logs) < LOOKS[0]:
         return None
     return significance.half_width(logs, error / len(LOOKS) / 2)
 
 
 def outcome(logs: Sequence[float], error: float = ERROR, least_share: float = LEAST_GAIN) -> str:
-    """WON: faster for sure, by a gain worth having; LOST: not worth having; OPEN: more pairs may tell.
+    """WON: faster beyond doubt by a worthwhile gain; LOST: not worthwhile; OPEN: more pairs may decide.
 
     A setting that gains too little in every one of its pairs is given up after two. That can only lose a winner, never
     make one, and a winner whose gain is clearly above the noise of a pair loses no two of them.
@@ -76,13 +76,12 @@ def outcome(logs: Sequence[float], error: float = ERROR, least_share: float = LE
 
 
 def looks_at(pairs: int) -> bool:
-    """True where the test is looked at after so many pairs."""
+    """True where the test is evaluated after this many pairs."""
     return pairs in LOOKS or pairs == _EARLY_PAIRS
 
 
 def smallest_seen(logs: Sequence[float], error: float = ERROR) -> float | None:
-    """The smallest gain (share of the step) that so many pairs of this noise would have shown; None where they do not
-    say."""
+    """Smallest gain (share of the step) that this many pairs with this noise would show; None where unknown."""
     half = half_width(logs, error)
     if half is None:
         return None
@@ -90,7 +89,7 @@ def smallest_seen(logs: Sequence[float], error: float = ERROR) -> float | None:
 
 
 def scatter_borne(share: float, pairs: int, error: float = ERROR) -> float:
-    """By how much pairs may differ (standard deviation, share of the step) for so many to show such a gain."""
+    """Largest standard deviation of pairs (share of the step) with which this many pairs show such a gain."""
     spread = [place - (pairs - 1) / 2 for place in range(pairs)]
     seen = smallest_seen([place / stdev(spread) for place in spread], error)
     if seen is None:

@@ -31,7 +31,7 @@ def tuning_headline(result: TuningAnswer) -> str:
 
 
 def interval_words(gain: MeasuredGain) -> str:
-    """Words on how sure a measured gain is."""
+    """The certainty of a measured gain in words."""
     pairs = f"{gain.pairs} pair{'s' * (gain.pairs != 1)} of runs"
     if gain.low is None or gain.high is None:
         return f"{pairs}: too few for an interval"
@@ -46,21 +46,21 @@ def predicted_words(predicted: Predicted | None) -> str:
 
 
 def measured_words(measured: MeasuredGain, predicted: Predicted | None) -> str:
-    """A measured gain beside what was predicted."""
+    """A measured gain beside the predicted one."""
     against = f"; predicted {predicted_words(predicted)}" if predicted is not None else ""
     return f"measured {format_share(measured.share)} ({interval_words(measured)}){against}"
 
 
 def results_words(results: Results) -> str:
-    """Words on whether the same is trained with the settings."""
-    mine = "an unknown part" if results.distance is None else f"{results.distance:.2g}"
+    """A sentence on whether training with the settings gives the same result."""
+    distance = "an unknown part" if results.distance is None else f"{results.distance:.2g}"
     own = "an unknown part" if results.baseline_distance is None else f"{results.baseline_distance:.2g}"
     loss = f"; loss of the last step {results.loss[0]:.6g}, without {results.loss[1]:.6g}" if results.loss else ""
-    return _SAME[results.kind].format(mine=mine, own=own) + loss
+    return _SAME[results.kind].format(mine=distance, own=own) + loss
 
 
 def memory_words(memory: Memory, before: Memory | None) -> str:
-    """Words on what is left of the fullest device with the settings, and without them."""
+    """Free memory of the fullest device with the settings and without, in words."""
     spare = memory.device_bytes - memory.peak_bytes
     was = (
         f", {format_bytes(before.device_bytes - before.peak_bytes)} without the settings" if before is not None else ""
@@ -69,7 +69,7 @@ def memory_words(memory: Memory, before: Memory | None) -> str:
 
 
 def limits_words(result: TuningAnswer) -> str:
-    """Words on how small a gain would have been seen; empty where the runs do not say."""
+    """The smallest gain that the runs would have shown, in words; "" where unknown."""
     if result.smallest_share is not None:
         seen = max(result.smallest_share, result.least_share)
         return f"a gain of {format_share(seen)} of the step or more would have been seen in four of five attempts"

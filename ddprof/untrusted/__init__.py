@@ -1,1 +1,1 @@
-"""Untrusted input at its first touch (files, text, other packages), and secrets that must not leave."""
+"""Untrusted input at its entry (files, text, other packages), and secrets that must not leave."""

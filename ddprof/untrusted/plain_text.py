@@ -1,4 +1,4 @@
-"""Text from outside (names of files, values in them) as text that any terminal, file and document takes."""
+"""Text from outside (file names, their contents) made printable for any terminal, file and document."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ _UNPAIRED = re.compile(r"[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    r"""Text with what no encoding can write spelled out: bytes of a file name that are no UTF-8 come as "\udce9"."""
+    r"""Text with unencodable characters spelled out: non-UTF-8 bytes of a file name come as "\udce9"."""
     return _UNPAIRED.sub(lambda found: f"\\u{ord(found[0]):x}", text)
 
 
 def clean(text: str) -> str:
-    """Text for people: encodable, control characters (escape sequences, newlines, bidi overrides) made '?', secrets
-    masked."""
+    """Text for people: encodable, control characters (escapes, newlines, bidi overrides) as '?', secrets masked."""
     return _printable(masked(text))
 
 
 def clean_lines(text: str) -> str:
-    """Text of several lines, each printable: documents, whose parts are masked before they are packed."""
+    """Several lines of text made printable, for documents whose parts are masked before they are packed."""
     return "\n".join(_printable(line) for line in text.split("\n"))
 
 

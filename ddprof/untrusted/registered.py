@@ -1,4 +1,4 @@
-"""Parts that other packages register by entry points: all groups are looked up at once, in each package's own list."""
+"""Parts that other packages register by entry points; all groups are read at once, from each package's own list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that anybody may have put there: opened only where they are regular, and read whole only up to a bound."""
+"""Untrusted files: opened only where they are regular, and read only up to a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OTHER_KINDS = {
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A regular file for reading. Raises OSError for anything else, without waiting for who would write a pipe."""
+    """A regular file for reading. Raises OSError for anything else; never waits for the writer of a pipe."""
     with ExitStack() as unless_regular:
         file = unless_regular.enter_context(open(path, "rb", opener=_without_waiting))
         mode = os.fstat(file.fileno()).st_mode
@@ -42,5 +42,5 @@ def read_bounded(path: str | os.PathLike[str], most_bytes: int) -> bytes:
 
 
 def kind_words(mode: int) -> str:
-    """Words on what a file of this mode (of os.stat) is, where it is not regular."""
+    """The kind of a non-regular file with this mode (of os.stat), in words."""
     return _OTHER_KINDS.get(stat.S_IFMT(mode), "a special file")

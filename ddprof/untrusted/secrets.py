@@ -1,7 +1,7 @@
-"""Text without the secrets that a job's command, environment or messages may hold: the one place that masks them.
+"""Masking of secrets in a job's command, environment or messages; the only place that does it.
 
-Told by the name that a value has, by the beginnings that issuers give to what they issue, by its place in a URL, and by
-its letters. A secret without any of these (a short password that stands alone) is not told: docs/threat-model.md.
+Secrets are recognised by a value's name, issuers' prefixes, the place in a URL, and random letters. Others (a short
+password standing alone) are not: docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _HINTS += ("dsn", "string", "://", "-----", "?", "&")
 
 
 def masked(text: str) -> str:
-    """The text with every secret that can be told replaced by MASKED."""
+    """The text with every recognised secret replaced by MASKED."""
     return _masked(text) if len(text) <= _KEPT_CHARACTERS else _mask(text)
 
 
@@ -129,7 +129,7 @@ def encoded_words(words: Sequence[str]) -> str:
 
 
 def decoded_words(text: str) -> list[str]:
-    """Lines on what `encoded_words` was made of; nothing where it was made of none."""
+    """The words that `encoded_words` encoded; empty for any other text."""
     try:
         return [str(word) for word in json.loads(base64.b64decode(text, validate=True))]
     except (ValueError, TypeError):
@@ -137,7 +137,7 @@ def decoded_words(text: str) -> list[str]:
 
 
 def masked_data(data: T) -> T:
-    """JSON-like data with all its text masked, keys as they are; what a secret's name leads to as a whole."""
+    """JSON-like data with all text masked and keys kept; values under a secret's name are masked as a whole."""
     found: T = _data(data)
     return found
 
@@ -162,12 +162,12 @@ def _masked_entry(key: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=1 << 10)
 def is_secret_name(name: str) -> bool:
-    """True where what has this name (of an option, a variable, a key) is a secret."""
+    """True for names (of options, variables, keys) of secrets."""
     return _WORD.fullmatch(name) is not None and _NAMED.search(f"{name}=x") is not None
 
 
 def _is_random(run: str) -> bool:
-    """True where letters and digits are mixed as a generator mixes them.
+    """True where letters and digits look randomly generated.
 
     Sweep of 2026-11-24 over 40,573 names of kernels, operators, files and Python code: 64 pass, most of them texts of
     other encodings; of random ones of 40 characters 95 % (letters and digits), 90 % (base64), 80 % (base64url) do.
@@ -185,7 +185,7 @@ def _mixes(part: str) -> bool:
 
 
 def _hides(run: str) -> bool:
-    """True where a run is base64 of text with a secret in it."""
+    """True for base64 of text with a secret in it."""
     padded = run.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         text = base64.b64decode(padded + "=" * (-len(padded) % 4), validate=True).decode()

@@ -1,6 +1,6 @@
-"""Stores behind fsspec URLs: the driver of one, what it tells of a file, and its errors.
+"""Stores behind fsspec URLs: driver, file metadata, and errors.
 
-A store's driver raises whatever the libraries below it do; here all of it becomes an OSError that says the reason.
+Drivers raise whatever their libraries raise; here all of it becomes an OSError with the reason.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _refusals = 0
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that a store lists: its whole URL, its size in bytes, and when it was written, unix s (0: not told).
+    """A file listed by a store: full URL, size in bytes, and time of writing, unix s (0: unknown).
 
-    `stamp` changes with the content; "" where the store tells neither a digest nor a time.
+    `stamp` changes with the content; "" where the store has neither a digest nor a time.
     """
 
     url: str
@@ -39,9 +39,9 @@ class RemoteFile:
 
 @contextmanager
 def store_at(url: str) -> Iterator[tuple[Any, str]]:
-    """The driver of a URL, and the path that it knows it by.
+    """The driver of a URL, and the path in its store.
 
-    Raises ImportError where a package is missing; what is raised meanwhile becomes an OSError, if it is none.
+    Raises ImportError where a package is missing; other errors inside the block become OSErrors.
     """
     with reasons():
         import fsspec  # a tenth of the start-up time of an analysis, for those who read from elsewhere
@@ -50,11 +50,10 @@ def store_at(url: str) -> Iterator[tuple[Any, str]]:
 
 
 def driver_options(url: str) -> dict[str, Any]:
-    """Fields: what the driver of a URL is to be made with, so that a store which does not answer is told within
-    seconds.
+    """Driver options of a URL with which an unresponsive store fails within seconds.
 
-    botocore by itself waits for a minute to be connected, and asks five times. What the user has set for it, in
-    fsspec's configuration, in AWS_MAX_ATTEMPTS and AWS_RETRY_MODE or in ~/.aws/config, stays as it is.
+    botocore by default waits a minute to connect and retries five times. User settings (fsspec's configuration,
+    AWS_MAX_ATTEMPTS, AWS_RETRY_MODE, ~/.aws/config) take precedence.
     """
     if not url.startswith(_S3):
         return {}
@@ -74,7 +73,7 @@ def driver_options(url: str) -> dict[str, Any]:
 
 @contextmanager
 def reasons() -> Iterator[None]:
-    """Turns what a driver raises into OSErrors of one line."""
+    """Turn errors of a driver into OSErrors of one line."""
     global _refusals
     try:
         yield
@@ -86,12 +85,12 @@ def reasons() -> Iterator[None]:
 
 
 def refusals() -> int:
-    """Times that a store has not given what this process asked for: what was made meanwhile may lack it."""
+    """Number of requests of this process that a store refused; results made meanwhile may lack their data."""
     return _refusals
 
 
 def remote_file(system: Any, info: Mapping[str, Any]) -> RemoteFile:
-    """A file, from what its driver lists of it."""
+    """A file, from its driver's listing."""
     tag, written = _first(info, _TAGS), _first(info, _TIMES)
     size_bytes = int(info.get("size") or 0)
     stamp = "" if tag is None and written is None else f"{size_bytes} {tag} {written}"
@@ -103,7 +102,7 @@ def _first(info: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _unix_s(written: Any) -> float:
-    """Seconds of a time as drivers tell it: a number, a datetime, or the text of one."""
+    """Seconds of a driver's time value: a number, a datetime, or its text."""
     try:
         if isinstance(written, str):
             written = datetime.fromisoformat(written.replace("Z", "+00:00"))

@@ -1,4 +1,4 @@
-"""The word that was meant: for an error line about a name that there is none of."""
+"""The probable intended word, for an error line about an unknown name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ ALIKE = 0.75  # of difflib's ratio: two letters exchanged or one missing, no oth
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """ " (did you mean num_workers?)" for "numworkers", of the known words; "" where none is like it."""
+    """ " (did you mean num_workers?)" for "numworkers", from the known words; "" where none is similar."""
     plain = {_letters(name): name for name in known}
     found = get_close_matches(_letters(word), plain, n=1, cutoff=ALIKE)
     return f" (did you mean {plain[found[0]]}?)" if found else ""
 
 
 def _letters(word: str) -> str:
-    """A name without what is easily forgotten in it: its case and what separates its words."""
+    """A name in lower case without separators, which are easily mistyped."""
     return "".join(letter for letter in word.lower() if letter.isalnum())

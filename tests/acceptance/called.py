@@ -11,7 +11,7 @@ TIMEOUT_S = 900  # beside other work a machine takes minutes to import a framewo
 
 
 def call(command: list[str]) -> str:
-    """What a command prints; it must end in order."""
+    """Output of a command, which must end without an error."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DDPROF_")}
     environment = {**kept, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
     done = subprocess.run(

@@ -110,7 +110,7 @@ def test_no_rank_of_a_healthy_run_is_accused(tmp_path: Path, script: str, is_bes
 
 
 def _report(out: Path, folder: str, command: str) -> dict[str, Any]:
-    """What `ddprof analyze` says of a run of two ranks."""
+    """Report of `ddprof analyze` on a run of two ranks."""
     script, *arguments = command.split()
     run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "run"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]

@@ -1,4 +1,4 @@
-"""What a job that stood still leaves behind, however it was ended: the right rank and line, or nobody's."""
+"""Files of a hung job, however it was ended, name the right rank and line, or nobody's."""
 
 import json
 import os

@@ -48,7 +48,7 @@ def cpu_loop(
 
 
 def sampled(facts: RankFacts, times_ns: dict[str, int], samples: int = 50) -> RankFacts:
-    """The same rank as if its stacks had been sampled: the whole run beside the phases found it in these functions."""
+    """The rank as if its stacks had been sampled: the whole run beside the phases found it in these functions."""
     function = facts.script_frames["function"].astype(str)
     stack = [int(np.flatnonzero(function[facts.script_stacks["frame"]] == name)[0]) for name in times_ns]
     count = len(stack)

@@ -62,7 +62,7 @@ def cut(files: Files, _: Files, rng: random.Random) -> Texts:
 
 
 def _calls_last(events: list[Any]) -> list[Any]:
-    """What Kineto writes: the operators, and then runtime calls and device work interleaved."""
+    """Events in Kineto's order: the operators, and then runtime calls and device work interleaved."""
     late = ("cuda_runtime", "cuda_driver", "ac2g", *_ON_DEVICE)
     return sorted(events, key=lambda e: (e.get("cat") in late, _start(e)))
 

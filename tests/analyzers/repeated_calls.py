@@ -17,7 +17,7 @@ ELEMENTS = 2**18
 
 @dataclass(frozen=True)
 class Loop:
-    """How a loop trains. `reduced`: backward passes of a step that reduce, the last ones; `buffers`: sent before each
+    """A training loop. `reduced`: backward passes of a step that reduce, the last ones; `buffers`: sent before each
     forward pass; `used`: parameters that get a gradient, where it is searched for others; `norms`, `values`: scalars
     reduced before and after the optimizer; `gathered`: elements gathered after it; `marked`: backward has a range.
     """

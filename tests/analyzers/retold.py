@@ -1,4 +1,4 @@
-"""The same run told differently: changes to trace files that change nothing of what happened, or lose a part of it."""
+"""One run in other trace files: changes to them that change nothing of what happened, or lose a part of it."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What is kept is used for the same files only, and lies in the user's cache or where it was told to."""
+"""Cached facts are used for unchanged files only, and lie in the user's cache or in the named place."""
 
 import os
 import uuid

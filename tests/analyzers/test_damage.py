@@ -54,7 +54,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Healthy:
 
 
 def accusations(mutation: str, case: int, healthy: Healthy, folder: Path) -> list[str]:
-    """What is said above "info" of one damaged healthy run, with what it takes to make it again."""
+    """Findings above "info" of one damaged healthy run, with what reproduces it."""
     rng = random.Random(f"{mutation} {case}")
     name = list(RUNS)[case % len(RUNS)]
     others = healthy(name, SEEDS[1]) if mutation in ("mixed", "both") else {}

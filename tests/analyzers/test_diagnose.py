@@ -1,4 +1,4 @@
-"""How findings are ordered and give way to one another."""
+"""Order of findings, and findings that give way to others."""
 
 import pytest
 from labelled_runs import Labelled, Runs
@@ -40,7 +40,7 @@ LARGER, SMALLER = (Change("scale_compute", (2,), (factor,)) for factor in (1.3, 
 
 
 def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two candidates that remove the same time only the larger stays, though each alone would be told."""
+    """Only the larger of two candidates that remove one time stays, though each alone would be reported."""
     run = labelled("straggler.compute")
     both: Said = {"larger": ((), LARGER, 0.0), "same time": ((), SMALLER, 0.0)}
     for names, left in ((["larger"], "larger"), (["same time"], "same time"), (list(both), "larger")):

@@ -1,4 +1,4 @@
-"""What leads: a cause before the waiting that it makes, else the largest gain."""
+"""The leading finding: a cause before the waiting that it makes, else the largest gain."""
 
 import pytest
 from labelled_runs import Runs

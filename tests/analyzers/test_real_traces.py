@@ -1,4 +1,4 @@
-"""What is true of the real traces, measured from the files by hand: who, what, and what must not be said."""
+"""Truth about the real traces, measured from the files by hand: ranks, causes, and forbidden findings."""
 
 from functools import cache
 from pathlib import Path

@@ -79,7 +79,7 @@ def test_without_runtime_calls_no_host_is_accused(fault: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("fault,finding", [("no_overlap", "comm.no_overlap"), ("small_buckets", "comm.latency_bound")])
 def test_without_runtime_calls_a_fix_of_communication_wins_as_much(fault: str, finding: str, tmp_path: Path) -> None:
-    """Which step an operation belongs to, and what a backward pass takes, is then read off the device's own times."""
+    """Steps of operations, and lengths of backward passes, are then read off the device's own times."""
     source = SAMPLES / fault / "traces"
     told = retold.retell(source, tmp_path / "traces", retold.without_calls)
     found = [f for traces in (source, told) for f in _analyzed(traces)["findings"] if f["id"] == finding]

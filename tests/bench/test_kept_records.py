@@ -1,4 +1,4 @@
-"""What stays of the records of a job that took turns."""
+"""Records that remain of a job that ran in turns."""
 
 import json
 from pathlib import Path

@@ -78,7 +78,7 @@ def test_the_quick_matrix(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.torch
 def test_faults_of_a_real_pipeline(tmp_path: Path) -> None:
-    """What they cost depends on how many cores the two stages have, so only causes and the replay are judged."""
+    """Their cost depends on how many cores the two stages have, so only causes and the replay are judged."""
     wanted = ("pipeline_1f1b.stage-imbalance.even", "pipeline_1f1b.few-microbatches.microbatches")
     done, told = bench(tmp_path, *(part for name in wanted for part in ("--only", name)))
     assert [pair["said"] for pair in told["pairs"] if not pair["found"]] == [], done.stderr

@@ -1,4 +1,4 @@
-"""How processes end: no thread of capture outlives the interpreter, whatever became of capture."""
+"""End of processes: no thread of capture outlives the interpreter, whatever became of capture."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What capture rests on: its guard, who the process is, the import hook, and a journal that is bounded."""
+"""Foundations of capture: its guard, the process's identity, the import hook, and a bounded journal."""
 
 import importlib
 import sys

@@ -84,7 +84,7 @@ def test_on_one_host_nothing_listens(store: Store, monkeypatch: pytest.MonkeyPat
 
 
 def test_one_address_is_listened_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of MASTER_ADDR before others, none that is another host's, loopback only where there is nothing else."""
+    """MASTER_ADDR comes first; never another host's address, and loopback only as the last resort."""
     known = {"master": ["127.0.1.1", "192.0.2.7", "127.0.0.2"], socket.gethostname(): ["127.0.0.3"], "route": []}
     monkeypatch.setenv("MASTER_ADDR", "master")
     monkeypatch.setattr(clock, "_default_route", lambda: "route")

@@ -20,7 +20,7 @@ PER_WINDOW = {"data": 6, "forward": 6, "backward": 6, "optimizer": 3}  # three s
 
 @pytest.fixture(scope="module")
 def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where DeepSpeed compiles: in the user's folder the lock of a killed build holds all later ones for ever."""
+    """Build folder of DeepSpeed's extensions: in the user's, a killed build's lock blocks all later ones for ever."""
     return str(tmp_path_factory.mktemp("extensions"))
 
 

@@ -47,7 +47,7 @@ def test_forty_kinds_of_secrets_are_nowhere(tmp_path: Path, ddprof: Callable[...
 
 
 def _text(path: Path) -> str:
-    """What a file holds, with what is packed in it."""
+    """Content of a file, unpacked."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8", "replace")
     packed = re.findall(r"[A-Za-z0-9+/]{40,}={0,2}", text)

@@ -1,4 +1,4 @@
-"""What is installed and published is what pyproject.toml says: lock file, licences, conda recipe, table of extras."""
+"""Installed and published packages agree with pyproject.toml: lock file, licences, conda recipe, table of extras."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Where the screens of one run disagree: each check yields a sentence per disagreement, and nothing where all agree."""
+"""Disagreements between the screens of one run: each check yields a sentence per disagreement."""
 
 import json
 import math
@@ -83,7 +83,7 @@ def culprits(s: Screens) -> Iterator[str]:
 
 
 def reconciled(s: Screens) -> Iterator[str]:
-    """Where a finding's fix saves more or less than it costs, one line says why, alike on every screen."""
+    """One line, alike on every screen, says why a finding's fix saves more or less than it costs."""
     for number, finding in enumerate(s.report.ranked_findings()):
         words = one_line(phrases.cost_words(s.report, finding))
         cost_us, gain_us = finding.waited_us or finding.lost_us, (finding.alone_us or finding.recoverable_us).value
@@ -98,7 +98,7 @@ def reconciled(s: Screens) -> Iterator[str]:
 
 
 def offered(s: Screens) -> Iterator[str]:
-    """What is offered to explain is the first finding."""
+    """The finding offered for an explanation is the first one."""
     explained = [c.rpartition(" ")[2] for c in s.commands if c.startswith("ddprof explain")]
     wanted = [s.lead.id] if s.lead else []
     if explained != wanted:
@@ -140,7 +140,7 @@ def gains(s: Screens) -> Iterator[str]:
 
 
 def regimes(s: Screens) -> Iterator[str]:
-    """Where a step without the profiler is another, the headline says of which the gain is; gains say both."""
+    """The headline says which step its gain is of where unprofiled steps differ; gains state both."""
     lead = s.lead
     if lead and phrases.unprofiled_words(s.report, lead) and "traced step" not in s.report.verdict.headline:
         yield f"the headline does not say that the gain is of a traced step: {s.report.verdict.headline!r}"
@@ -181,7 +181,7 @@ def settings(s: Screens) -> Iterator[str]:
 
 
 def plans(s: Screens) -> Iterator[str]:
-    """What a plan promises of its advice is what the what-if says of that value."""
+    """A plan's promise equals the what-if's prediction for its value."""
     if not s.opened.has_traces or s.opened.pricer.error is None:
         return
     prices, now = s.opened.pricer, present(s.opened.measures, {})
@@ -199,7 +199,7 @@ def plans(s: Screens) -> Iterator[str]:
 
 
 def ranges(s: Screens) -> Iterator[str]:
-    """The same change has the same range as a finding and as a what-if, and no range reaches below compute."""
+    """One change has one range as a finding and as a what-if, and no range reaches below compute."""
     if not s.opened.has_traces or s.opened.pricer.error is None:
         return
     prices, now, step_us = s.opened.pricer, present(s.opened.measures, {}), s.report.steps.wall_us
@@ -256,7 +256,7 @@ def onefile(s: Screens) -> Iterator[str]:
 
 
 def blame(s: Screens) -> Iterator[str]:
-    """What a rank costs the others is no less than what fixing it saves; who costs much is named, or words say why."""
+    """A rank costs the others no less than its fix saves; costly ranks are named, or words say why."""
     found = s.exhibits.get("/ranks blame")
     if found is None:
         return
@@ -371,7 +371,7 @@ def pace(s: Screens) -> Iterator[str]:
 
 
 def unknowns(s: Screens) -> Iterator[str]:
-    """What was not recorded is never shown as an amount."""
+    """Unrecorded values are never shown as an amount."""
     for path, text in {**s.pages, "terminal": s.terminal, "markdown": s.markdown}.items():
         for wrong in (r"gain 0 µs", r"\bnan\b", r"\binf\b", r"(?<!\()None\b(?! of)"):
             if at := re.search(wrong, text):

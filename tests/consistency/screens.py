@@ -1,4 +1,4 @@
-"""What every screen says of one run: terminal, Markdown, JSON, the pages of the dashboard, the HTML file."""
+"""All screens of one run: terminal, Markdown, JSON, the pages of the dashboard, the HTML file."""
 
 import html
 import json
@@ -45,7 +45,7 @@ class Screens:
 
     @cached_property
     def commands(self) -> list[str]:
-        """What the terminal offers to type next."""
+        """Next commands that the terminal offers."""
         return next_commands(("RUN",), self.report, True)
 
     @cached_property

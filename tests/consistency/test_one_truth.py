@@ -17,7 +17,7 @@ ScreensOf = Callable[[Path], Iterator[Screens]]
 
 
 def disagreements(screens: Screens) -> list[str]:
-    """What every check found, with its name."""
+    """Disagreements by check."""
     return [f"{name}: {words}" for name, check in CHECKS.items() for words in check(screens)]
 
 

@@ -28,7 +28,7 @@ def engine() -> str:
 
 
 def serious(page: Page, rows: int = 10) -> list[tuple[str, str]]:
-    """What axe-core calls serious or critical, of so many rows of each table: (rule, the first element)."""
+    """Serious or critical findings of axe-core, with so many rows of each table: (rule, the first element)."""
     page.js(engine())
     found = page.browser.execute_async_script(_RUN, rows)
     return [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]

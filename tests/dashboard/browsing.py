@@ -21,13 +21,13 @@ def one_in(many: int, names: Sequence[str]) -> list[Any]:
 
 
 class Page:
-    """What a reader sees of the server or the file at `address`, and does there."""
+    """A page of the server or the file at `address`, as a reader sees and uses it."""
 
     def __init__(self, browser: Any, address: str) -> None:
         self.browser, self.address = browser, address
 
     def js(self, script: str, *given: Any) -> Any:
-        """What a script returns; awaited, where that is a promise."""
+        """Result of a script, awaited where it is a promise."""
         return self.browser.execute_script(script, *given)
 
     def wait(self, script: str, *given: Any) -> Any:
@@ -51,7 +51,7 @@ class Page:
 
     @property
     def said(self) -> str:
-        """What the timeline says below its bar."""
+        """Text of the timeline below its bar."""
         return str(self.js(_SAID))
 
     def keys(self, *pressed: str) -> None:
@@ -85,7 +85,7 @@ class Page:
         return self.trouble()
 
     def menu(self) -> Any:
-        """What is behind "More" of the timeline, opened."""
+        """Menu "More" of the timeline, opened."""
         menu = self.css(".tl-menu")
         if not menu.is_displayed():
             self.css(".tl-more").click()

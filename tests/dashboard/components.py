@@ -1,4 +1,4 @@
-"""What a tree of Dash components says."""
+"""Text of a tree of Dash components."""
 
 import json
 from collections.abc import Iterator
@@ -20,5 +20,5 @@ def texts(component: object) -> Iterator[str]:
 
 
 def serialised(content: list[Component]) -> str:
-    """What Dash sends to the browser."""
+    """JSON that Dash sends to the browser."""
     return json.dumps([c.to_plotly_json() for c in content], default=lambda c: c.to_plotly_json())

@@ -42,7 +42,7 @@ def generate(folder: Path, kind: str) -> Path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes the browser is marked so."""
+    """Mark tests that use the browser."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
@@ -141,7 +141,7 @@ def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) ->
 
 @pytest.fixture
 def page(chromium: Any, address: str) -> Iterator[Page]:
-    """What a reader sees of that server."""
+    """Page of that server, as a reader sees it."""
     yield Page(chromium, address)
     chromium.delete_all_cookies()
 
@@ -161,7 +161,7 @@ def straggler_text(straggler: OpenRun) -> str:
 
 @pytest.fixture(scope="session")
 def straggler_file(straggler_text: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where that lies, as an address."""
+    """Address of that file."""
     file = tmp_path_factory.mktemp("file") / "x.html"
     file.write_text(straggler_text, encoding="utf-8")
     return file.as_uri()
@@ -169,7 +169,7 @@ def straggler_file(straggler_text: str, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def file_page(chromium: Any, straggler_file: str) -> Page:
-    """What a reader sees of that file."""
+    """Page of that file, as a reader sees it."""
     return Page(chromium, straggler_file)
 
 

@@ -1,4 +1,4 @@
-"""What a reader does with the dashboard in a real Chromium, and that no name of a trace does anything there."""
+"""Use of the dashboard in a real Chromium, in which no name of a trace does anything."""
 
 from collections.abc import Callable
 from dataclasses import replace

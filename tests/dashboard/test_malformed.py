@@ -37,7 +37,7 @@ class Served:
 
     @property
     def headers(self) -> str:
-        """Of a request that is let in."""
+        """Headers of an admitted request."""
         return f"Host: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
 
     def ask(self, request: bytes) -> bytes:
@@ -100,7 +100,7 @@ def served(straggler_traces: Path) -> Iterator[Served]:
 
 
 def statuses(served: Served, seed: int, count: int) -> Counter[str]:
-    """How often each status was answered to so many malformed requests; "" without one (closed, HTTP/0.9)."""
+    """Number of answers by status to so many malformed requests; "" without one (closed, HTTP/0.9)."""
     supply = Malformed(seed, served.headers)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = pool.map(served.ask, (supply.next() for _ in range(count)))
@@ -109,7 +109,7 @@ def statuses(served: Served, seed: int, count: int) -> Counter[str]:
 
 
 def is_sound(served: Served) -> bool:
-    """Whether sound requests are answered as ever, and nothing stands on the terminal."""
+    """True where sound requests are answered as before, and the terminal is empty."""
     shown = served.get("/data/report.json").startswith(b"HTTP/1.1 200")
     drawn = all(served.draw(page.path).startswith(b"HTTP/1.1 200") for page in PAGES)
     return shown and drawn and not any("Traceback" in line for line in served.said)

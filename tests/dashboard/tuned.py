@@ -68,7 +68,7 @@ ANSWER = TuningAnswer(
 
 
 def state() -> TuneState:
-    """Of a tuning that has made three runs."""
+    """State of a tuning that has made three runs."""
     held = [
         Trial("diagnosis", (), "000-diagnosis", 20.0, 50, 101_000.0),
         Trial("baseline", (), "001-baseline", 14.0, 50, 100_000.0, (100_000.0,) * 40),
@@ -100,7 +100,7 @@ def run_of_command(folder: Path) -> Path:
 
 
 def manifest(run: Path, command: str, cwd: str = CWD) -> None:
-    """Of a run folder."""
+    """Manifest of a run folder."""
     (run / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "command": command, "cwd": cwd}))
 
 

@@ -31,7 +31,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
 
 @pytest.fixture(scope="session")
 def stored(scratch: Scratch, s3_server: str) -> Iterator[Scratch]:
-    """The same, beside a store that has the run as `s3://bucket/run` and another."""
+    """The scratch folder beside a store that has the run as `s3://bucket/run` and another."""
     import s3fs
 
     known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}

@@ -1,4 +1,4 @@
-"""What a command line of the documentation stands for in the scratch folder of these tests, and which are not run."""
+"""Substitutes for the documentation's command lines in these tests' scratch folder, and lines that are not run."""
 
 import re
 
@@ -107,21 +107,21 @@ def ends(line: str) -> tuple[str, ...]:
 
 
 def trains(line: str) -> bool:
-    """Whether the line starts a training job, which takes a while."""
+    """True where the line starts a training job, which takes a while."""
     return re.search(r"\bddprof (run|tune|verify) .*-- *\S", line) is not None
 
 
 def takes_long(line: str) -> bool:
-    """Whether the line asks a store, a cluster, a tracker or pytest: seconds each, and other tests hold the parts."""
+    """True for a line with a store, a cluster, a tracker or pytest: seconds each, and other tests hold the parts."""
     return re.search(r"s3://|dask|--to wandb|^pytest ", line) is not None
 
 
 def has_to_train(line: str) -> bool:
-    """Whether the line says nothing of use unless the job really runs."""
+    """True where the line's output is useless unless the job really runs."""
     return re.search(r"\bddprof (tune|verify) .*-- *\S", line) is not None
 
 
 def shape(line: str) -> tuple[str, ...]:
-    """What tells one `ddprof run` from another while its job does nothing: its options and the launcher."""
+    """Features that distinguish one `ddprof run` line from another while its job does nothing: options and launcher."""
     before, _, job = line.partition(" -- ")
     return (*sorted({word.split("=")[0] for word in before.split() if word.startswith("-")}), job.split()[0])

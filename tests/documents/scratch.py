@@ -61,7 +61,7 @@ sys.exit(str([name for name in asked if name and name not in KNOWN]) if set(aske
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command line ended, and what it said."""
+    """End of a command line: exit code and output."""
 
     code: str
     said: str

@@ -1,4 +1,4 @@
-"""What README and docs tell a reader to type: command lines, Python, YAML, each with the page it stands on."""
+"""Commands in README and docs: command lines, Python, YAML, each with its page."""
 
 import re
 import textwrap
@@ -64,7 +64,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _of_yaml(value: object) -> Iterator[str]:
-    """What a forge or a cluster would start: `script:` and `run:` lines, and `command:` as a list."""
+    """Commands that a forge or a cluster would start: `script:` and `run:` lines, and `command:` as a list."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "with":

@@ -154,7 +154,7 @@ def test_the_tables_of_gates_and_of_what_is_not_run_are_of_the_documents() -> No
 
 
 def test_every_line_has_a_command_and_options_that_there_are() -> None:
-    """Those that are not run, or in the slow tests alone, included."""
+    """Also lines that are never run, or only by slow tests."""
     parts = [part.strip() for line in PAGE_OF for part in re.split(r"[;|]|&&", filled(line))]
     lines = [part for part in parts if re.match(r"ddprof [a-z]", part) and not part.count('"') % 2]
     assert len(lines) > 150

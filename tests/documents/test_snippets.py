@@ -1,4 +1,4 @@
-"""What README and docs show beside command lines: Python runs; YAML, JSON and TOML can be read and mean something."""
+"""Snippets of README and docs other than command lines: Python runs; YAML, JSON and TOML are valid and meaningful."""
 
 import ast
 import importlib.util

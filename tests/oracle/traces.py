@@ -45,7 +45,7 @@ def marks(events: list[dict[str, Any]]) -> list[float]:
 
 
 def occupants(events: list[dict[str, Any]]) -> list[Occupant]:
-    """What kept host threads busy, by the names the trace shows."""
+    """Activities of host threads, by the names in the trace."""
     named = {"Python GC": "gc", "save_checkpoint": "checkpoint", "cudaStreamSynchronize": "host_sync"}
     found = []
     for e in events:
@@ -60,7 +60,7 @@ def occupants(events: list[dict[str, Any]]) -> list[Occupant]:
 
 
 def ranks_from(label: dict[str, Any], events: dict[int, list[dict[str, Any]]]) -> list[Any]:
-    """What `ledger.booked` needs of each rank, in true time, with collectives met across ranks."""
+    """Input of `ledger.booked` for each rank, in true time, with collectives matched across ranks."""
     met: dict[tuple[Any, ...], Collective] = {}
     result = []
     for rank, rows in sorted(events.items()):

@@ -1,4 +1,4 @@
-"""What lists and notes say in a sentence: counts in place of lists that nobody reads, names without their folders."""
+"""Sentences for lists and notes: counts in place of lists that nobody reads, names without their folders."""
 
 from dataclasses import replace
 

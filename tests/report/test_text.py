@@ -58,7 +58,7 @@ def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
         assert "the job could not be judged" in words, place
     judged = dataclasses.replace(unjudged, verdict=Verdict("healthy", "nothing is wrong"), ledger=_ledger(compute=0.93))
     for place, text in _every_rendering(judged).items():
-        assert "Nothing that was checked costs this job time." in " ".join(text.split()), place
+        assert "No cause that was checked costs this job time." in " ".join(text.split()), place
 
 
 @pytest.mark.parametrize("compute", [0.89, 0.4])

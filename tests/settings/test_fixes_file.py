@@ -25,7 +25,7 @@ def test_what_is_written_is_read_back() -> None:
     ("text", "words"),
     [
         *(("", "schema"), ("schema = 1", "schema"), (HEAD + "[fix]\nset = {}", "schema and")),
-        *((HEAD + "[[fix]]\nat = 'a.py:1'", "wants set"), (HEAD + "[[fix]]\nset = {}", "sets nothing")),
+        *((HEAD + "[[fix]]\nat = 'a.py:1'", "needs set"), (HEAD + "[[fix]]\nset = {}", "sets nothing")),
         (HEAD + "[[fix]]\nset = { num_workers = 2 }\nwho = 1", "has who"),
         (HEAD + "[[fix]]\nset = { num_workers = 2 }\nat = 1", "are text"),
         (HEAD + "[[fix]]\nset = { num_workers = 1979-05-27 }", "whole number"),

@@ -1,4 +1,4 @@
-"""What may be wanted, where, and together with what."""
+"""Valid fixes, their places, and valid combinations."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_a_place_is_meant_by_its_line_and_the_stated_path(at: str, file: str, li
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        (["num_workers=2", "num_workers=4"], "as 2 and as 4"),
+        (["num_workers=2", "num_workers=4"], "to 2 and to 4"),
         (["num_workers=0", "persistent_workers=true"], "exclude each other"),
         (["num_workers=0@a.py:1", "prefetch_factor=2"], "exclude each other"),
         (["fused=true", "foreach=true"], "exclude each other"),

@@ -35,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Elements(HTMLParser):
-    """What a page loads, and where it leads."""
+    """Links of a page, and files that it loads."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How the driver of a store is made: what the user has set stays, and a store that does not answer is told soon."""
+"""Drivers of stores: user settings stay, and an unresponsive store is reported soon."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""Facts of a rank that are kept for the next analysis: one file a rank, in a folder that has a bound."""
+"""The cache of facts: one file per rank in a folder of bounded size."""

@@ -1,8 +1,8 @@
-"""Facts as the content of a kept file, and back. What is not exactly what was written is not believed.
+"""Facts encoded as a cache file and decoded; content that differs from what was written is rejected.
 
-A file is a head (JSON: what of the facts is no table, and how many bytes each column has), the columns one behind the
-other, each from a multiple of 8 bytes on, and a seal. numpy has them where they lie. pyarrow.ipc would keep them in
-Arrow's own format, and costs each process that reads traces 26 MB and 27 ms (three imports, 2026-11-24).
+A file is a JSON head (everything but tables, and the byte size of each column), the columns, each aligned to 8 bytes,
+and a checksum. numpy maps them in place. pyarrow.ipc would cost each process that reads traces 26 MB and 27 ms (three
+imports, 2026-11-24).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COLUMNS = [(name, column.name, column.dtype) for name, schema in TABLES.items()
 
 
 class _Head(msgspec.Struct):
-    """Record of what of the facts is no table; `sizes`: bytes of each column of the tables."""
+    """Everything of the facts that is not a table; `sizes`: bytes of each column of the tables."""
 
     sizes: tuple[int, ...]
     identity: Identity
@@ -54,7 +54,7 @@ def _decoder() -> msgspec.json.Decoder[_Head]:
 
 
 def encode(facts: RankFacts, key: str) -> list[Chunk]:
-    """Chunks of what is kept under a key. Raises ValueError where a text of the facts cannot be written."""
+    """Chunks of the cache file under `key`. Raises ValueError where a text of the facts cannot be encoded."""
     columns = [_bytes_of(getattr(facts, table)[name], dtype) for table, name, dtype in _COLUMNS]
     fields = {field: _plain(getattr(facts, field)) for field in _Head.__struct_fields__ if field != "sizes"}
     head = msgspec.json.encode(_Head(sizes=tuple(map(len, columns)), **fields), enc_hook=str)
@@ -65,7 +65,7 @@ def encode(facts: RankFacts, key: str) -> list[Chunk]:
 
 
 def decode(content: bytes, key: str) -> RankFacts | None:
-    """The facts that `encode` made this content of under this key; None where it did not."""
+    """The facts in `content` if `encode` made it under this key, else None."""
     sealed = memoryview(content)[:-_SEAL_DIGITS]
     if content[-_SEAL_DIGITS:] != _seal(key, [sealed]):
         return None
@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 
 def _seal(key: str, chunks: Iterable[Chunk]) -> bytes:
-    """Checksum of a content under its key: a disk that errs must not change a report. A gigabyte a second."""
+    """Checksum of content and key, against disk errors; about 1 GB/s."""
     digest = hashlib.blake2b(key.encode(), digest_size=_SEAL_DIGITS // 2)
     for chunk in chunks:
         digest.update(chunk)

@@ -1,4 +1,4 @@
-"""Places where facts are kept: what the engine asks of a place, and the place that everybody has, a folder."""
+"""Places that keep facts: the interface that the engine uses, and the default one, a folder."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.(?:facts|arrow)"), re.compile(r"\.[0-9
 
 
 class Place(Protocol):
-    """Keeps contents by key. Several processes, of several machines too, may use one at the same time."""
+    """Keeps contents by key; processes on several machines may use one at once."""
 
     at_once: ClassVar[int]  # how many entries are asked for, or sent, side by side
 
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
-        """The content that was kept under a key, no more of it than an entry may have.
+        """The content kept under a key, no longer than an entry may be.
 
-        None where there is none, or, where a place tells who wrote what, none of these users wrote it. Raises OSError
+        None where there is none, or where a place that knows owners has none of `believed` as its owner. Raises OSError
         or ImportError where the place does not answer.
         """
 
     def save(self, key: str, chunks: Iterable[Chunk]) -> None:
-        """Keep a content, whole or not at all. Raises OSError or ImportError where that cannot be done."""
+        """Keep a content atomically. Raises OSError or ImportError where that fails."""
 
     def prune(self) -> None:
-        """Remove what was not used for the longest time, until what is kept is no larger than the place allows."""
+        """Remove the least recently used contents until the rest fits the allowed size."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A file per key in one folder, which is made when something is kept."""
+    """One file per key in a folder, which is created on the first write."""
 
     path: str
     most_bytes: int = MOST_BYTES
     at_once: ClassVar[int] = 1
 
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
-        """The content that was kept under a key; None where there is none, or none of these users wrote it."""
+        """The content under a key; None where there is none or no believed user wrote it."""
         with suppress(OSError), open_regular(self._file(key)) as file:
             if os.fstat(file.fileno()).st_uid not in believed:
                 return None
@@ -62,7 +62,7 @@ class Folder:
         return None
 
     def save(self, key: str, chunks: Iterable[Chunk]) -> None:
-        """Keep a content, whole or not at all: written aside, then renamed. Raises OSError."""
+        """Keep a content atomically, by a temporary file and a rename. Raises OSError."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         aside = os.path.join(self.path, f".{key}.{secrets.token_hex(8)}.part")
         try:
@@ -75,7 +75,7 @@ class Folder:
                 os.unlink(aside)
 
     def prune(self) -> None:
-        """Remove what was not used for the longest time, and what killed processes left; nothing else."""
+        """Remove the least recently used files and the leftovers of killed processes."""
         entries = []
         now_s = time.time()
         with suppress(OSError), os.scandir(self.path) as found:
@@ -99,7 +99,7 @@ class Folder:
 
 
 def users_folder() -> Folder | None:
-    """`ddprof/facts` in the user's cache; None where it cannot be written, or is another user's folder or link."""
+    """`ddprof/facts` in the user's cache; None where it is not writable or is another user's folder or link."""
     stated = os.environ.get("XDG_CACHE_HOME", "")
     base = stated if os.path.isabs(stated) else os.path.join(os.path.expanduser("~"), ".cache")
     path = os.path.join(base, "ddprof", "facts")
@@ -112,7 +112,7 @@ def users_folder() -> Folder | None:
 
 
 def _is_ours(path: str) -> bool:
-    """True where nobody else decides what lies there: it is not there yet, or this user's or root's folder or link."""
+    """True where nobody else controls the path: it does not exist yet, or is this user's or root's folder or link."""
     try:
         status = os.lstat(path)
     except OSError:

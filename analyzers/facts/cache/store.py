@@ -1,4 +1,4 @@
-"""Facts that are kept in a store, so that a team reads each trace once."""
+"""The facts cache in a shared store, so that a team reads each trace once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from ddprof.untrusted.stores import AT_ONCE, RemoteFile, remote_file, store_at
 
 @dataclass(frozen=True)
 class Store:
-    """An object per key below an fsspec URL. Whoever may write there is believed: a store tells no owner.
+    """One object per key below an fsspec URL. Every writer is trusted, as a store names no owner.
 
-    Buckets are never made. An object store has an object whole or not at all; of what another kind of store keeps of a
-    write that broke off, the seal is missing.
+    Buckets are never created. Object stores write atomically; in others an interrupted write lacks its checksum.
     """
 
     url: str
@@ -25,7 +24,7 @@ class Store:
     at_once: ClassVar[int] = AT_ONCE
 
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
-        """The content that was kept under a key; None where there is none. Raises OSError, ImportError."""
+        """The content under a key; None where there is none. Raises OSError or ImportError."""
         try:
             with store_at(self._at(f"{key}.facts")) as (system, path):
                 return bytes(system.cat_file(path, start=0, end=MAX_ENTRY_BYTES))
@@ -39,7 +38,7 @@ class Store:
             system.pipe_file(path, content)
 
     def prune(self) -> None:
-        """Remove what was written the longest time ago: a store does not tell what was read."""
+        """Remove the oldest contents by time of writing, as a store does not record reads."""
         with suppress(OSError, ImportError):
             entries = self._entries()
             excess_bytes = sum(entry.size_bytes for entry in entries) - self.most_bytes

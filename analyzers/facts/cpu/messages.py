@@ -1,4 +1,4 @@
-"""Messages between CPU ranks: the peer of each send and receive, and when it blocked its thread.
+"""Messages between CPU ranks: the peer of each send and receive, and the time it blocked its thread.
 
 An operator of c10d starts the transfer and returns. The backend's range ("gloo:send") lasts until the work object has
 been waited for, which may be long after the message arrived. So a message holds its rank during the call, and from the
@@ -17,9 +17,9 @@ from ddprof.tables import NULL, Array, Table
 
 
 def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, Table]:
-    """COMMS with the group of messages filled in, and MESSAGES.
+    """COMMS with the groups of messages, and MESSAGES.
 
-    `calls`: event row of each communication's call, -1 where unknown. A call whose peer is unknown (receipt from any
+    `calls`: event row of each communication's call, -1 where unknown. A call with an unknown peer (receive from any
     rank, inputs not recorded) gives no message.
     """
     rows = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
@@ -47,10 +47,10 @@ def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, T
 
 
 def _group_of(trace: RankTrace, peer: Array) -> int:
-    """The process group that messages go through; NO_STRING for the world.
+    """The process group of the messages; NO_STRING for the world.
 
-    Calls do not name it: it is the only group that holds this rank and all peers, or of several the one that is named
-    for pipelines.
+    Calls do not name it: it is the group that holds this rank and all peers; among several, the one named for
+    pipelines.
     """
     needed = int(peer.max(initial=-1)) + 1
     groups = [g for g, group in enumerate(trace.process_groups) if _may_carry(group, trace.identity.rank, needed)]
@@ -69,7 +69,7 @@ def _text(group: ProcessGroup) -> str:
 
 
 def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
-    """World ranks of places in a group; unchanged where the group's members are not known."""
+    """World ranks of positions in a group; unchanged where the group's members are unknown."""
     if not members:
         return place
     known = place != NULL
@@ -79,10 +79,10 @@ def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
 
 
 def holding(comms: Table, work: Intervals) -> tuple[Table, Array]:
-    """COMMS with the stretches in which each communication holds its rank, and for each the row of `comms` it is of.
+    """COMMS with the stretches in which each communication blocks its rank, and the row of `comms` of each stretch.
 
-    A collective holds its rank throughout. A message holds it during its call, and from the last operator (`work`) or
-    message call before its end to that end.
+    A collective blocks throughout. A message blocks during its call, and from the last operator (`work`) or message
+    call before its end to that end.
     """
     message = np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL)
     rows = np.flatnonzero(message)
@@ -108,7 +108,7 @@ def _last_before(instants: Array, at_ns: Array) -> Array:
 
 
 def _idle_since(work: Intervals, at_ns: Array) -> Array:
-    """For each instant since when none of `work` has run; the instant itself where some does."""
+    """For each instant, the time since when no `work` has run; the instant itself during work."""
     since = _last_before(work[1], at_ns)
     begun = _last_before(work[0], at_ns - 1)
     return np.where(begun > since, at_ns, since)

@@ -1,4 +1,4 @@
-"""Work that a CPU rank computes: its outermost operators with their shapes, to be compared with those of its peers.
+"""The outermost operators of a CPU rank with their shapes, for comparison with those of its peers.
 
 A training thread also waits for a communication inside an operator, which lasts as long as the wait and computes
 nothing meanwhile (autograd functions of tensor-parallel layers, compiled graphs, DTensor). Three forms are recognised:
@@ -34,8 +34,8 @@ _MIN_SHARE = 0.5  # of the communication after the call, in which the thread run
 
 
 def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals, python: Intervals) -> Table:
-    """HOST_OPERATORS of the training threads, in time order, without communication and what runs while the host is
-    `occupied` with something else than training (loading, saving). How long each takes is without the Python in it.
+    """HOST_OPERATORS of the training threads in time order, without communication and without what runs while the host
+    is `occupied` (loading, saving). Durations exclude Python inside.
     """
     events = trace.events
     wanted = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
@@ -65,7 +65,7 @@ def _outermost(events: Table, rows: Array) -> Array:
 
 
 def first_elements(shapes: str) -> int | None:
-    """Elements of the first argument in a text of shapes, a tensor ("[[35, 2], []]") or a list of them ("[[[70]]]")."""
+    """Elements of the first argument in a text of shapes: a tensor ("[[35, 2], []]") or a list ("[[[70]]]")."""
     try:
         dims = json.loads(shapes)
         first = dims[0]
@@ -76,7 +76,7 @@ def first_elements(shapes: str) -> int | None:
 
 
 def shapes_of(trace: RankTrace, rows: Array) -> Array:
-    """The recorded shapes of some events, as a number of a string."""
+    """String index of the recorded shapes of some events."""
     operators = trace.operators
     if not len(operators):
         return np.full(len(rows), NO_STRING)
@@ -86,7 +86,7 @@ def shapes_of(trace: RankTrace, rows: Array) -> Array:
 
 
 def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Intervals:
-    """When `thread` waits for a communication. `call`: event row of each communication's call, -1 where unknown."""
+    """Intervals in which `thread` waits for a communication. `call`: event row of each one's call, -1 if unknown."""
     events = trace.events
     start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
     mine = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)
@@ -102,7 +102,7 @@ def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Interv
 def _idle_after(
     returned_ns: Array, ended_ns: Array, mine: Array, waiting: Array, start: Array, end: Array
 ) -> tuple[Array, Array]:
-    """(from, to) of waits after calls that returned at once: from the return to the end of the communication."""
+    """(from, to) of waits after non-blocking calls: from the return to the end of the communication."""
     bounds = np.concatenate([start[mine], end[mine]])
     explicit = np.concatenate([waiting[mine], np.zeros(int(mine.sum()), bool)])
     order = np.argsort(bounds, kind="stable")

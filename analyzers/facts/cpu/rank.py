@@ -1,8 +1,8 @@
 """Facts of a CPU rank: its training thread and its backward thread are the device.
 
 Operators are compute, but for Python in them. A communication lasts from its call (the rank's arrival) to the end of
-its execution on the backend's own thread. Fetching a batch in the training process is loading, whatever operators it
-runs. The rest of the thread's time is Python between operators.
+its execution on the backend's thread. Fetching a batch in the training process is loading, whatever operators it runs.
+The rest of the thread's time is Python between operators.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
 
 
 def training_threads(trace: RankTrace, main: int) -> Array:
-    """The thread with the step marks, and every other that runs at least BUSY_SHARE of the operators; no backend's."""
+    """The thread with the step marks, and others that run at least BUSY_SHARE of the operators; none of a backend."""
     events = trace.events
     operators = events["kind"] == Kind.CPU_OP
     tracks, counts = np.unique(events["track"][operators], return_counts=True)
@@ -75,10 +75,10 @@ def training_threads(trace: RankTrace, main: int) -> Array:
 
 
 def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> Intervals:
-    """When an operator computes on a training thread.
+    """Intervals in which an operator computes on a training thread.
 
-    Not while it waits in a call into the communication library, except for operators that the library itself runs on
-    the thread meanwhile, such as copies.
+    Waits inside calls of the communication library are excluded, but not operators that the library runs meanwhile,
+    such as copies.
     """
     events = trace.events
     operators = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
@@ -96,7 +96,7 @@ def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> I
 
 
 def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
-    """COMMS, and for each communication the event row of its call; -1 where no call was recorded."""
+    """COMMS, and the event row of each communication's call; -1 where no call was recorded."""
     events, code = trace.events, np.array([collective_op(s) for s in trace.strings], np.int64)
     spans = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
     executed = np.flatnonzero(spans & (code[events["name"]] > 0))
@@ -138,8 +138,7 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
-    """Flags of operations that waited for the backend's thread to finish an earlier one: they arrive when it begins
-    them."""
+    """Mask of operations queued behind an earlier one on the backend's thread; they arrive when it starts them."""
     track, begun = trace.events["track"][executed], trace.events["ts_ns"][executed]
     order = np.lexsort((begun, track))
     busy_until = np.full(len(executed), NULL)
@@ -150,11 +149,10 @@ def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) 
 
 
 def _pair(ts_ns: Array, code: Array, called: Array, executed: Array, of_called: Array, of_executed: Array) -> Array:
-    """For each execution the event row of its call, first in, first out per operation; -1 where there is none.
+    """Event row of the call of each execution, first in, first out per operation; -1 for none.
 
-    `of_called`, `of_executed`: elements of their tensors, NULL where these are not recorded. A backend with several
-    threads may begin a small collective before a large one that was called earlier: where all are known, what is first
-    in and first out is told among those of one size.
+    `of_called`, `of_executed`: elements of their tensors, NULL where not recorded. As a backend with several threads
+    may run a small collective before an earlier large one, calls pair within one size where all sizes are known.
     """
     result = np.full(len(executed), -1, np.int64)
     shown = set(np.unique(code[executed]).tolist())
@@ -171,7 +169,7 @@ def _pair(ts_ns: Array, code: Array, called: Array, executed: Array, of_called: 
 
 
 def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, mine: Array) -> None:
-    """Pair some executions (`mine`: rows of `result`) with calls (event rows), first in, first out."""
+    """Pair some executions (`mine`: rows of `result`) with calls (event rows) in FIFO order."""
     calls = calls[np.argsort(ts_ns[calls], kind="stable")]
     following = 0
     for row in mine[np.argsort(ts_ns[executed[mine]], kind="stable")].tolist():
@@ -181,7 +179,7 @@ def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, mine: A
 
 
 def _elements(trace: RankTrace, rows: Array) -> Array:
-    """Elements of the first tensors that some events were given; NULL where shapes were not recorded."""
+    """Elements of the first tensor of some events; NULL where shapes were not recorded."""
     shape = shapes_of(trace, rows)
     found = np.full(len(rows), NULL)
     for number in np.unique(shape[shape != NO_STRING]).tolist():
@@ -202,7 +200,7 @@ def _bytes(trace: RankTrace, executed: Array) -> Array:
 
 
 def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array]:
-    """Process group and sequence number of each call, from the flight-recorder entry that was created inside it."""
+    """Process group and sequence number of each call, from the flight-recorder entry created inside it."""
     group, seq = np.full(len(call), NO_STRING, np.int64), np.full(len(call), NULL)
     found = [(e.time_created_ns, e) for e in trace.flight_recorder if e.time_created_ns and not e.is_p2p]
     entries = [entry for _, entry in sorted(found, key=lambda item: item[0])]
@@ -224,11 +222,10 @@ def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array
 
 
 def python_inside(trace: RankTrace, thread: int) -> Intervals:
-    """When the innermost operator of a thread is a node of autograd for longer than calling the next one takes.
+    """Intervals in which the innermost operator is an autograd node for longer than a dispatch takes: Python.
 
-    That is a hook of the backward pass, or a function of autograd that is the script's: what computes is called through
-    the dispatcher and named "library::operator", and a node by itself takes the engine a few microseconds. A compiled
-    region computes by itself.
+    That is a backward hook or a custom autograd function: computing operators are named "library::operator", and a node
+    by itself takes the engine a few microseconds. Compiled regions compute by themselves.
     """
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == thread) & (events["dur_ns"] > 0))

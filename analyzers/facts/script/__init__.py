@@ -1,1 +1,1 @@
-"""The stacks of a rank's host threads as a tree of calls, and what in it occupies the host."""
+"""The stacks of a rank's host threads as a call tree, and the calls in it that occupy the host."""

@@ -1,4 +1,4 @@
-"""Calls by which a script makes its ranks meet: barriers, and collectives of Python objects.
+"""Blocking calls that synchronise ranks: barriers, and collectives of Python objects.
 
 Both block the host until every rank has come. An object is pickled and sent as bytes, after a collective for its size,
 and read back from the device (`torch.distributed.all_gather_object`, notes of its documentation).
@@ -24,7 +24,7 @@ _MEETING = re.compile(rf"^(?:ddprof::collective\.|c10d::)({'|'.join(_CALLS)})$")
 
 
 def meeting_calls(trace: RankTrace, threads: Array) -> Table:
-    """MEETINGS of the training threads (`threads`: host tracks), by start: the outermost calls."""
+    """MEETINGS of the training threads (`threads`: host tracks), by start; outermost calls only."""
     events = trace.events
     named = matches(_MEETING, trace.strings)
     if not named.any():
@@ -47,13 +47,13 @@ def meeting_calls(trace: RankTrace, threads: Array) -> Table:
 
 
 def called_name(event: str) -> str:
-    """The function of torch.distributed that an event of MEETINGS stands for."""
+    """The torch.distributed function behind an event of MEETINGS."""
     found = _MEETING.match(event)
     return found.group(1) if found else event
 
 
 def is_meeting(facts: RankFacts) -> Array:
-    """Flags of communications that are barriers or part of a collective of objects; bool, shape (comms,)."""
+    """Mask of communications that are barriers or part of a collective of objects; shape (comms,)."""
     comms = facts.comms
     spans = intervals.union(*facts.meetings.bounds)
     return np.asarray((comms["op"] == OP_CODE["barrier"]) | intervals.contains(spans, comms["launch_ns"]))

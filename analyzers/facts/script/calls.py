@@ -1,4 +1,4 @@
-"""Collectives of tensors that the script, or a library for it, calls by a function of torch.distributed.
+"""Collectives of tensors called through torch.distributed functions by the script or a library.
 
 DDP and autograd issue theirs from C++, past these functions.
 """
@@ -24,7 +24,7 @@ _FRAME = re.compile(rf"^torch/distributed/distributed_c10d\.py ({'|'.join(CALLS)
 
 
 def script_calls(trace: RankTrace, threads: Array) -> Table:
-    """SCRIPT_CALLS of the training threads (`threads`: host tracks), by start: the outermost calls.
+    """SCRIPT_CALLS of the training threads (`threads`: host tracks), by start; outermost calls only.
 
     From the ranges that capture leaves, else from the Python frames of a trace; samples would miss the short ones.
     """
@@ -75,6 +75,6 @@ def _from_frames(trace: RankTrace, threads: Array) -> Table:
 
 
 def _code(pattern: re.Pattern[str], text: str) -> int:
-    """Number in CALLS that a name stands for; -1 for none."""
+    """Index in CALLS of a name; -1 for none."""
     found = pattern.match(text)
     return CALLS.index(found.group(1)) if found else -1

@@ -1,4 +1,4 @@
-"""Python communication hooks of DistributedDataParallel, by the ranges that capture leaves around them."""
+"""Python communication hooks of DistributedDataParallel, from the ranges that capture records around them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANGE = re.compile(r"^ddprof::comm_hook (.+)$")
 
 
 def comm_hooks(trace: RankTrace) -> Table:
-    """COMM_HOOKS of all threads, by start: with a device, autograd's own thread calls them."""
+    """COMM_HOOKS of all threads, by start; with a device, autograd's thread calls them."""
     events = trace.events
     rows = np.flatnonzero(matches(_RANGE, trace.strings)[events["name"]] & (events["kind"] == Kind.ANNOTATION))
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
@@ -29,6 +29,6 @@ def comm_hooks(trace: RankTrace) -> Table:
 
 
 def hook_name(facts: RankFacts, name: int) -> str:
-    """The function that a row of COMM_HOOKS names: "train.py:88 compress()"."""
+    """The function of a row of COMM_HOOKS: "train.py:88 compress()"."""
     found = _RANGE.match(facts.strings[name])
     return found.group(1) if found else facts.strings[name]

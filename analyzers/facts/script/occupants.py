@@ -1,6 +1,6 @@
-"""Work: what the script does that idle time is booked to: preparing data outside a loader, saving, evaluating, logging.
+"""Script work that occupies the host: data preparation outside a loader, saving, evaluating, logging.
 
-Such calls are host spans like a loader's fetch, whatever runs inside them; they are told by the names of the functions.
+Such calls are recognised by function name and become host spans like a loader's fetch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SAVING_LIBRARY = re.compile(
 
 
 def with_named_frames(trace: RankTrace) -> RankTrace:
-    """The trace whose strings hold the words of the frames that occupy the host, as names of host spans."""
+    """The trace with the labels of host-occupying frames added to its strings, as names of host spans."""
     if not len(trace.script_stacks):
         return trace
     tree = CallTree(trace.script_stacks, trace.script_frames)
@@ -100,13 +100,13 @@ def _data_frames(tree: CallTree) -> Array:
 
 
 def saving_frames(tree: CallTree) -> Array:
-    """Flags of frames that save, evaluate or log; bool, by row of the frames table."""
+    """Mask of frames that save, evaluate or log, by row of the frames table."""
     named = matches(_SAVES, tree.frames["function"].tolist()) & tree.is_user
     return np.asarray(named | tree.matching(_SAVING_LIBRARY))
 
 
 def saving_around(tree: CallTree) -> Array:
-    """The outermost stack (row) around each that saves, evaluates or logs; -1 where none does. Shape (stacks,).
+    """The outermost saving, evaluating or logging stack (row) around each stack; -1 for none. Shape (stacks,).
 
     What a loader's fetch calls reads data, whatever its name: a pickled sample is loaded by torch.load.
     """
@@ -116,7 +116,7 @@ def saving_around(tree: CallTree) -> Array:
 
 
 def _without_training(found: Intervals, trains: Intervals, marks_ns: Array) -> Intervals:
-    """The calls that reach over no step mark and run no backward pass."""
+    """Calls that cross no step mark and run no backward pass."""
     start, end = found
     marks = np.searchsorted(marks_ns, end, side="left") - np.searchsorted(marks_ns, start, side="right")
     keep = (marks <= 0) & (intervals.overlap(trains, start, end) == 0)

@@ -1,4 +1,4 @@
-"""Operators that the training thread calls beside the phases of the step, and in the optimizer's, by stack."""
+"""Operators that the training thread calls outside the phases of the step and in the optimizer, by stack."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def script_operators(
 ) -> Table:
     """SCRIPT_OPERATORS of one thread. `spans`: its SCRIPT_SPANS, sorted; `marks`: its host's time of the steps.
 
-    Nobody knows when, between two samples, the thread went from one call of the loop to the next: operators within half
-    a sample's time of that have no stack.
+    Between two samples the moment of change from one call of the loop to the next is unknown: operators within half a
+    sampling interval of it get no stack.
     """
     rows = _outermost(trace, track)
     events = trace.events
@@ -42,7 +42,7 @@ def script_operators(
 
 
 def _stack_at(spans: Table, tree: CallTree, at_ns: Array, in_optimizer: Array) -> Array:
-    """The stack (row) of a thread at each moment; NULL where it is not certain."""
+    """The stack (row) of a thread at each moment; NULL where uncertain."""
     if not len(spans):
         return np.full(len(at_ns), NULL)
     row = np.searchsorted(spans["start_ns"], at_ns, side="right") - 1
@@ -55,8 +55,9 @@ def _stack_at(spans: Table, tree: CallTree, at_ns: Array, in_optimizer: Array) -
 
 
 def call_of(tree: CallTree) -> Array:
-    """A number for what the training loop calls: of each stack its function beside the phases, or the line of the loop
-    itself; -1 where no frame is the user's. Shape (stacks,)."""
+    """One number per stack for the call of the training loop that it is in: its function outside the phases, or the
+    line of the loop itself; -1 without a user frame. Shape (stacks,).
+    """
     if not len(tree):
         return np.empty(0, np.int64)
     frame = tree.frame[np.maximum(tree.aside, 0)]
@@ -65,7 +66,7 @@ def call_of(tree: CallTree) -> Array:
 
 
 def certain(spans: Table, called: Array) -> Intervals:
-    """When it is certain that the thread was in the call to which its span belongs (`called`, shape (spans,))."""
+    """Intervals in which the thread certainly was in its span's call (`called`, shape (spans,))."""
     start, end = spans.bounds
     first = np.flatnonzero(np.append(True, (called[1:] != called[:-1]) | (start[1:] != end[:-1])))
     last = np.append(first[1:], len(spans)) - 1
@@ -74,7 +75,7 @@ def certain(spans: Table, called: Array) -> Intervals:
 
 
 def _outermost(trace: RankTrace, track: int) -> Array:
-    """Rows of the operators of a thread that no other operator called, by start."""
+    """Rows of a thread's outermost operators, by start."""
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track) & (events["dur_ns"] >= 0))
     start = events["ts_ns"][rows]

@@ -1,4 +1,4 @@
-"""When a host thread is in the phases of the step, by the frames of PyTorch in its stacks or by annotated ranges."""
+"""Phases of a host thread's steps, by PyTorch frames in its stacks or by annotated ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddprof.tables import Array, Table
 
 
 class HostPhases(NamedTuple):
-    """The phases of one thread; all empty where the recording says of no Python that it is between them."""
+    """The phases of one thread; all empty where the recording cannot show Python between them."""
 
     forward: Intervals = EMPTY
     backward: Intervals = EMPTY
@@ -23,18 +23,18 @@ class HostPhases(NamedTuple):
 
     @property
     def every(self) -> Intervals:
-        """All of them."""
+        """All phases together."""
         return intervals.merge(self.forward, self.backward, self.optimizer)
 
     def beside(self, marks: Intervals) -> Intervals:
-        """The rest of the steps: before forward, and from the backward pass to the optimizer and after it."""
+        """The remaining time of the steps: before forward, between backward and optimizer, and after."""
         if not len(self.every[0]):
             return EMPTY
         return intervals.subtract(intervals.union(*marks), intervals.merge(self.every, self.loss))
 
     @property
     def loss(self) -> Intervals:
-        """From the last forward pass before a backward pass to that: the loss is made there."""
+        """Time from the last forward pass to the backward pass, in which the loss is computed."""
         (start, end), forward = self.backward, self.forward[1]
         if not len(start) or not len(forward):
             return EMPTY
@@ -46,7 +46,7 @@ class HostPhases(NamedTuple):
 
     @property
     def feeding(self) -> Intervals:
-        """From the end of one step's phases to the first forward pass of the next: batches are made there."""
+        """Time from the end of a step's phases to the next forward pass, in which batches are made."""
         updates, start = intervals.merge(self.backward, self.optimizer), self.forward[0]
         if not len(start) or not len(updates[0]):
             return EMPTY
@@ -58,9 +58,8 @@ class HostPhases(NamedTuple):
 def host_phases(spans: Table, tree: CallTree, annotated: Mapping[Phase, Intervals]) -> HostPhases:
     """The phases by frames (`spans`: SCRIPT_SPANS of one thread) and by `annotated` ranges.
 
-    Samples say where the thread was at some moments, and not until when: where ranges of a phase were recorded, they
-    alone say when it was. A recording without backward passes has them between the forward passes and the optimizer;
-    one in which these two are not seen says of no Python that it is between phases.
+    Recorded ranges outrank samples, which do not tell when a phase ended. Without backward passes, the time between
+    forward and optimizer is taken for them; where these two are not seen either, no Python counts as between phases.
     """
 
     is_sampled = bool((spans["resolution_ns"] > 0).any()) or not len(spans)

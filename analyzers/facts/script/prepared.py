@@ -1,10 +1,9 @@
-"""Batches that the training thread of a CPU rank makes itself, in functions of any name: told by what they call.
+"""Batches prepared by the training thread of a CPU rank in functions of any name, recognised by their operators.
 
-Between one step's update and the next forward pass, calls that draw random numbers, transform images, or make tensors
-of Python values prepare a batch: nothing else there does (a moving average reads parameters, a log reads values). What
-a function does around those calls (cutting texts, reading files) belongs to it. Once the last of them is done the batch
-is there: Python between that and the model prepares nothing, nor do calls inside the fetch of a loader, which has a
-name of its own.
+Between one step's update and the next forward pass, only batch preparation draws random numbers, transforms images, or
+makes tensors from Python values (a moving average reads parameters, a log reads values). The rest of such a function
+(tokenising, reading files) counts too. After the last of these operators the batch is complete; calls inside a loader's
+fetch are the loader's.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ MIN_SHARE = 0.03  # of the time of the steps: less is no finding of its own (doc
 
 
 def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
-    """HOST_SPANS of cause "dataloader" of the training thread. `annotated`: its ranges of phases.
+    """HOST_SPANS of cause "dataloader" on the training thread. `annotated`: its phase ranges.
 
-    Where a window was sampled too seldom for its steps, the whole run's samples say how much of the time before the
-    forward pass is in the call that prepares: all ranks run one script, whichever was sampled often.
+    Where a window has too few samples, those of the whole run give the preparing call's share of the time before the
+    forward pass.
     """
     track = _training_track(trace, threads)
     if track is None or len(marks_ns) < 2:
@@ -81,8 +80,9 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:
-    """The one of some threads with most of the frames; without any in the windows, with most of the operators that make
-    batches. None where no stack is known, or no such operator."""
+    """The thread with most frames or, without any in the windows, with most batch-making operators. None where no stack
+    or no such operator is known.
+    """
     tracks = trace.script_spans["track"][np.isin(trace.script_spans["track"], threads)]
     if not len(tracks) and len(trace.script_totals):
         events = trace.events
@@ -92,9 +92,8 @@ def _training_track(trace: RankTrace, threads: Array) -> int | None:
 
 
 def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPhases) -> tuple[Intervals, Intervals]:
-    """From the first operator that makes a batch to the forward pass, in each step, and from it to the end of the last
-    such operator; both from the end of the step before, where tensors are made of Python values: what made those came
-    earlier.
+    """From the first batch-making operator to the forward pass, and from it to the end of the last such operator, in
+    each step; both from the end of the previous step where tensors are made from Python values.
     """
     if not len(feeding[0]):
         return intervals.EMPTY, intervals.EMPTY
@@ -115,15 +114,14 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
 
 
 def _fetches(trace: RankTrace, track: int) -> Intervals:
-    """When a thread fetches from a loader."""
+    """Intervals in which a thread fetches from a loader."""
     events = trace.events
     rows = np.flatnonzero((events["track"] == track) & is_dataloader(trace.strings)[events["name"]])
     return intervals.union(events["ts_ns"][rows], events["ts_ns"][rows] + np.maximum(events["dur_ns"][rows], 0))
 
 
 def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
-    """Time in each stack that may prepare batches: within some stretches, or as the whole run was sampled where the
-    windows were not."""
+    """Time in each stack that may prepare batches, from the windows' samples or else the whole run's."""
     weight = np.zeros(len(tree))
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
     np.add.at(weight, spans["stack"][row], end - start)
@@ -134,8 +132,7 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
 
 
 def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:
-    """Function that prepares the batches, of what the loop calls: the call that makes them, or the longest of all where
-    the operators by which they are made lie between two samples."""
+    """The function that prepares batches: the loop's call with the operators that make them, else its longest call."""
     own = own.take(~matches(_CARRIES, trace.strings)[own["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[own["name"]]
     if not len(own) or any(own[of][is_making].sum() < MAKING_SHARE * own[of].sum() for of in ("count", "time_ns")):

@@ -1,4 +1,4 @@
-"""The stacks of one rank as a tree of calls: what lies around a frame, and whose line a stack is of."""
+"""The stacks of one rank as a call tree: callers of a frame, and the script line of a stack."""
 
 from __future__ import annotations
 
@@ -49,14 +49,13 @@ class CallTree:
 
     @cached_property
     def names(self) -> list[str]:
-        """ "file function" of each frame: what patterns are matched against. Row of the frames table."""
+        """ "file function" of each frame, for matching patterns; row of the frames table."""
         pairs = zip(self.frames["file"].tolist(), self.frames["function"].tolist(), strict=True)
         return [f"{file} {function}" for file, function in pairs]
 
     @cached_property
     def is_user(self) -> Array:
-        """Flags of frames that are functions of the user's; bool, row of the frames table. A comprehension is part of
-        one."""
+        """Mask of frames of the user's functions, by row of the frames table; comprehensions count as part of one."""
         return self.frames["is_user"].astype(bool) & ~np.isin(self.frames["function"].astype(str), _INNER)
 
     @cached_property
@@ -65,12 +64,12 @@ class CallTree:
         return list(zip(*(self.frames[name].tolist() for name in ("file", "line", "function")), strict=True))
 
     def words(self, frame: int) -> str:
-        """A frame as people write it: "train.py:88 evaluate()"."""
+        """A frame for people: "train.py:88 evaluate()"."""
         return written(*self.written[frame])
 
     @cached_property
     def folded(self) -> Array:
-        """The stack that ends in the innermost user frame of each stack; -1 where no frame is the user's."""
+        """The stack that ends in each stack's innermost user frame; -1 without a user frame."""
         is_user = self.is_user
         at = np.arange(len(self))
         pending = np.flatnonzero(~is_user[self.frame])
@@ -82,64 +81,62 @@ class CallTree:
 
     @cached_property
     def outermost(self) -> Array:
-        """The outermost stack of each."""
+        """The root stack of each stack."""
         return self.around(np.ones(len(self.frames), bool))
 
     @cached_property
     def function(self) -> Array:
-        """A number for each frame that is the same for all lines of one function. Row of the frames table."""
+        """One number per function for each frame, the same for all its lines. Row of the frames table."""
         return np.unique(self.names, return_inverse=True)[1] if self.names else np.empty(0, np.int64)
 
     @cached_property
     def is_profiler(self) -> Array:
-        """True where a stack is inside the profiler itself, or this tool, and not in a function of the user's that one
-        of these calls: passes run inside this tool's timers. Bool."""
+        """Mask of stacks inside the profiler or this tool, except in user functions inside its timers."""
         return self._below_user(_PROFILER_FRAME)
 
     @cached_property
     def in_phase(self) -> Array:
-        """True where a stack is inside a module's call, a backward pass or an optimizer; bool."""
+        """Mask of stacks inside a module's call, a backward pass or an optimizer."""
         return self._inside(self.matching(_PHASE_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_forward(self) -> Array:
-        """True where a stack is inside a module's call; bool."""
+        """Mask of stacks inside a module's call."""
         return self._inside(self.matching(_FORWARD_FRAME)[self.frame] & ~self._is_uncompiled)
 
     @cached_property
     def is_loss(self) -> Array:
-        """True where a stack is inside one of PyTorch's functions that make a loss; bool."""
+        """Mask of stacks inside a PyTorch loss function."""
         return self.within(self.matching(_LOSS_FRAME))
 
     @cached_property
     def is_zeroing(self) -> Array:
-        """True where a stack is inside an optimizer's or a model's `zero_grad`; bool."""
+        """Mask of stacks inside an optimizer's or a model's `zero_grad`."""
         return self.within(self.matching(_ZEROING_FRAME))
 
     @cached_property
     def in_torch(self) -> Array:
-        """True where a stack is in what the innermost user frame calls of torch; bool."""
+        """Mask of stacks inside a torch call of the innermost user frame."""
         return self._below_user(_TORCH)
 
     @cached_property
     def meets(self) -> Array:
-        """Flags of stacks where ranks wait for one another, in what the innermost user frame calls; bool."""
+        """Mask of stacks in which the innermost user frame calls something that waits for other ranks."""
         return self._below_user(_MEETING)
 
     @cached_property
     def is_optimizer(self) -> Array:
-        """True where a stack is inside an optimizer; bool."""
+        """Mask of stacks inside an optimizer."""
         return self.within(self.matching(_OPTIMIZER_FRAME))
 
     @cached_property
     def is_backward(self) -> Array:
-        """True where a stack is inside a backward pass; bool."""
+        """Mask of stacks inside a backward pass."""
         return self.within(self.matching(_BACKWARD_FRAME))
 
     @cached_property
     def trains(self) -> Array:
-        """Flags of frames that are of functions that run a phase of the step (a loop, `main`); bool, by row of the
-        frames table."""
+        """Mask of frames whose function runs a phase of the step (a loop, `main`), by row of the frames table."""
         runs_phase = np.zeros(len(self), bool)
         for level in reversed(self._levels):
             runs_phase[self.outer[level[runs_phase[level] | self.in_phase[level]]]] = True
@@ -147,27 +144,26 @@ class CallTree:
 
     @cached_property
     def aside(self) -> Array:
-        """The stack that ends in the outermost of the user's functions on the way to each that runs no phase: what the
-        training loop calls beside them. Where the loop itself is the innermost, its line; -1 where no frame is the
-        user's.
+        """The stack that ends in the outermost user function that runs no phase: the loop's call outside the phases.
+        The loop's own line where the loop is innermost; -1 without a user frame.
         """
         outermost = self.around(self.is_user & ~self.trains)
         return np.where(outermost >= 0, outermost, self.folded)
 
     def matching(self, pattern: re.Pattern[str]) -> Array:
-        """Flags of frames that are of this name ("file function"); bool, by row of the frames table."""
+        """Mask of frames whose "file function" matches, by row of the frames table."""
         return np.array([pattern.search(name) is not None for name in self.names], bool)
 
     def within(self, is_frame: Array) -> Array:
-        """Flags of stacks that have one of these frames in them (bool, by row of the frames table); bool."""
+        """Mask of stacks that contain one of these frames (bool, by row of the frames table)."""
         return self.around(is_frame) >= 0
 
     def around(self, is_frame: Array) -> Array:
-        """The outermost stack on the way to each stack that ends in one of these frames; -1 for none."""
+        """The outermost ancestor of each stack that ends in one of these frames; -1 for none."""
         return self._outermost_in(is_frame[self.frame])
 
     def inclusive(self, own_ns: Array) -> Array:
-        """Time in each stack and all that it calls, from the time in each stack alone."""
+        """Inclusive time of each stack from the self times."""
         total = own_ns.astype(float)
         for level in reversed(self._levels):
             np.add.at(total, self.outer[level], total[level])
@@ -175,13 +171,13 @@ class CallTree:
 
     @cached_property
     def _is_uncompiled(self) -> Array:
-        """Flags of stacks that end in the compiler's frame around what it is kept out of; bool."""
+        """Mask of stacks that end in the compiler's frame around code excluded from compilation."""
         caller = self.frame[np.maximum(self.outer, 0)]
         by_wrapper = (self.outer >= 0) & self.matching(_DISABLED_BY)[caller]
         return np.asarray(self.matching(_COMPILED_FRAME)[self.frame] & by_wrapper)
 
     def _below_user(self, pattern: re.Pattern[str]) -> Array:
-        """Flags of stacks that are in a frame of this name, called from their innermost user frame; bool."""
+        """Mask of stacks inside a frame of this name that their innermost user frame called."""
         found, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
         found[self.outer < 0] = is_named[self.outer < 0]
         for level in self._levels:
@@ -189,11 +185,11 @@ class CallTree:
         return found
 
     def _inside(self, is_stack: Array) -> Array:
-        """Flags of stacks that are one of these (bool) or are called by one; bool."""
+        """Mask of stacks that are, or are called by, one of these stacks (bool)."""
         return self._outermost_in(is_stack) >= 0
 
     def _outermost_in(self, is_stack: Array) -> Array:
-        """The outermost of these stacks (bool) on the way to each; -1 for none."""
+        """The outermost ancestor of each stack among these stacks (bool); -1 for none."""
         found = np.where(is_stack, np.arange(len(self)), -1)
         for level in self._levels:
             outer = found[self.outer[level]]
@@ -215,11 +211,11 @@ class CallTree:
 
 
 def spans_of(spans: Table, is_stack: Array) -> Intervals:
-    """When a thread is in one of these stacks (bool, by row); `spans`: SCRIPT_SPANS of one thread or several."""
+    """Intervals of a thread in one of these stacks (bool, by row); `spans`: SCRIPT_SPANS of one or more threads."""
     return union(*spans.take(is_stack[spans["stack"]]).bounds)
 
 
 def written(file: str, line: int | None, function: str) -> str:
-    """A function as people write it: "train.py:88 evaluate()"; one that has no file by its name alone."""
+    """A function for people: "train.py:88 evaluate()"; its name alone where it has no file."""
     call = function if function.startswith("<") else f"{function}()"
     return f"{file}:{line} {call}" if file else call

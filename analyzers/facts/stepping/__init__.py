@@ -1,1 +1,1 @@
-"""Places where the steps of a rank begin and end: marks, repetition, the time of the device, and what occurs once."""
+"""Step boundaries of a rank: marks, repetition, device time, and one-off work."""

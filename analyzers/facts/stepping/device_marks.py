@@ -1,9 +1,9 @@
-"""Steps of a trace whose marks are on the device alone: when did the host pass each mark?
+"""Host marks of steps recovered from a trace with marks on the device alone.
 
-The profiler draws a host's range on every stream that ran work launched within it, from that work's first start to its
-last end. So the host passed a mark after it had launched the last work under the mark before, and before it launched
-the first under this one. What it launched in between, on streams that carry no marks, belongs to the step on whose side
-of the host's longest pause it lies: the host pauses between steps, for its next batch or for the device.
+The profiler draws a host range on every stream that ran work launched within it, from that work's first start to its
+last end. So the host passed a mark after launching the last work under the previous mark and before launching the first
+under this one. Launches in between on streams without marks are divided at the host's longest pause, since a host
+pauses between steps, for its next batch or for the device.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def steps_of_device_marks(trace: RankTrace) -> Table | None:
 
 
 def _after_what_precedes(trace: RankTrace, called: Array, calls: Array) -> Array:
-    """`called` moved to where the host's pause before each step begins; ns, shape (steps,).
+    """`called` moved to the start of the host's pause before each step; ns, shape (steps,).
 
-    The batch that a step waits for, or that its host makes, is that step's; the optimizer's range is of the step
-    before it. The first step begins with the recording of the threads that launch.
+    A batch that is waited for or made belongs to the step that uses it; the optimizer's range to the step before. The
+    first step begins with the recording of the threads that launch.
     """
     events = trace.events
     host = of_kinds(events["kind"], (Kind.ANNOTATION, Kind.CPU_OP))
@@ -81,8 +81,8 @@ def _after_what_precedes(trace: RankTrace, called: Array, calls: Array) -> Array
 def _before_what_follows(called: Array, last: Array, loose: Array) -> Array:
     """`called` moved before the launches in `loose` that belong to the same step; ns, shape (steps,).
 
-    `last`: the last launch that is known to be of each step. As many launches are moved across every mark as across
-    most: a step of a program begins with the same work.
+    `last`: the last launch known to belong to each step. Every mark moves across the same number of launches, the most
+    frequent one, as steps begin with the same work.
     """
     between = [
         loose[np.searchsorted(loose, end, side="right") : np.searchsorted(loose, begin)]
@@ -105,7 +105,7 @@ def _before_what_follows(called: Array, last: Array, loose: Array) -> Array:
 
 
 def numbers_of(strings: Sequence[str], names: Array) -> Array:
-    """The numbers of marks; one that no counter reaches is that of the mark before and one."""
+    """The step numbers in marks; a mark whose number cannot be parsed gets its predecessor's plus one."""
     numbers: list[int] = []
     for name in names.tolist():
         found = PROFILER_STEP.match(strings[name])
@@ -115,7 +115,7 @@ def numbers_of(strings: Sequence[str], names: Array) -> Array:
 
 
 def host_steps(index: Array, start_ns: Array, end_ns: Array) -> Table:
-    """STEPS that last from one host mark to the next; device_time.py moves them to the device's time."""
+    """STEPS from one host mark to the next; device_time.py converts them to device time."""
     return STEPS.table(
         {"index": index, "start_ns": start_ns, "end_ns": end_ns, "mark_ns": start_ns, "mark_end_ns": end_ns}
     )

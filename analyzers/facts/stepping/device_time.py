@@ -1,9 +1,9 @@
 """Steps in device time: work belongs to the step that launched it.
 
-A host that runs ahead of its device has passed its step mark long before the device begins that step's work: the normal
-state of a healthy job. A step of the device begins where an event recorded at the mark would complete (CUDA programming
-guide, "Events"): when everything launched before the mark has ended. Where a job waits for its device at the end of
-every step, that is the mark itself.
+A host that runs ahead passes its step mark long before the device begins that step's work; in a healthy job this is
+normal. A device step begins when an event recorded at the mark would complete (CUDA programming guide, "Events"): when
+everything launched before the mark has ended. Where the job synchronises at the end of every step, that is the mark
+itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ ALWAYS, NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
-    """STEPS whose start and end are those of the device's work; unchanged where no launch is known.
+    """STEPS with the start and end of the device's work; unchanged where no launch is known.
 
-    `steps`: with the host's marks as start and end; not `are_marked`: one step that is the whole window, which begins
-    when the device is done with what is not in the recording. A step in which the device had nothing to do, and whose
-    host did not wait for it, has no time of its own and is dropped.
+    `steps`: start and end at host marks. Without marks (`are_marked` False) the window is one step, which begins when
+    the device has finished unrecorded work. A step without device work whose host did not wait is dropped.
     """
     launched = ops["launch_ns"] != NULL
     if not len(steps) or not launched.any():
@@ -50,33 +49,33 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
 
 
 def _with_work(steps: Table, launch_ns: Array) -> Table:
-    """The steps without those at either end into which nothing was launched: marks of a profiler that was stopping."""
+    """Steps without those at either end that launch nothing: marks of a stopping profiler."""
     begin, end = (np.searchsorted(np.sort(launch_ns), at) for at in (steps["mark_ns"], steps["mark_end_ns"]))
     filled = np.flatnonzero(end > begin)
     return steps.take(np.arange(filled[0], filled[-1] + 1)) if len(filled) else steps
 
 
 def _last_end(launch_ns: Array, end_ns: Array, before_ns: Array) -> Array:
-    """The latest end of all that was launched before each instant; ALWAYS where nothing was."""
+    """Latest end of everything launched before each instant; ALWAYS where nothing was."""
     order = np.argsort(launch_ns, kind="stable")
     reach = np.concatenate(([ALWAYS], np.maximum.accumulate(end_ns[order]))) if len(order) else np.array([ALWAYS])
     return np.asarray(reach[np.searchsorted(launch_ns[order], before_ns)])
 
 
 def _first_start(launch_ns: Array, start_ns: Array, from_ns: Array) -> Array:
-    """The earliest start of all that is launched at or after each instant; NEVER where nothing is."""
+    """Earliest start of everything launched at or after each instant; NEVER where nothing is."""
     order = np.argsort(launch_ns, kind="stable")
     first = np.minimum.accumulate(start_ns[order][::-1])[::-1] if len(order) else start_ns
     return np.asarray(np.append(first, NEVER)[np.searchsorted(launch_ns[order], from_ns)])
 
 
 def _queue_free_ns(ops: Table, mark_ns: int) -> int:
-    """Until when the device was busy with work that was launched before the recording and is not in it; ALWAYS if it
-    was not. `mark_ns`: the first step mark.
+    """End of the device's unrecorded work launched before the recording; ALWAYS where there was none. `mark_ns`: the
+    first step mark.
 
-    The first operation of the stream that computes most shows it: it had been launched, and started far later than a
-    launch takes, though nothing recorded ran before it on its stream. If it started when an operation of another stream
-    ended, that stream was the one that was held up.
+    The first operation of the stream that computes most shows it: it started long after its launch although nothing
+    recorded ran before it on the stream. If it started as an operation of another stream ended, that stream was the
+    delayed one.
     """
     computed = (ops["work"] == Work.COMPUTE) & (ops["end_ns"] > ops["start_ns"])
     if not computed.any():
@@ -97,10 +96,9 @@ def _first_of(ops: Table, track: int) -> int:
 
 
 def _is_held_up(ops: Table, row: int, mark_ns: int) -> bool:
-    """True where the operation was in the queue for longer than a launch takes, and for most of the time since the
-    mark.
+    """True where the operation was queued for longer than a launch takes, and for most of the time since the mark.
 
-    It is in the queue once its call has returned: what happens inside (loading code, staging a copy) is the host's.
+    Queueing begins when its call has returned; time inside the call (loading code, staging a copy) is the host's.
     """
     start, returned = int(ops["start_ns"][row]), int(ops["launch_end_ns"][row])
     return returned != NULL and start - returned > max(MAX_LAUNCH_LATENCY_NS, returned - mark_ns)

@@ -1,9 +1,9 @@
-"""Work that a process does once: it creates its context and loads its modules, and the profiler starts and stops.
+"""One-off work of a process: context creation, module loading, profiler start and stop.
 
-CUDA creates the context in the first call that needs it, whichever that is, and loads a module when its first kernel
-is launched (CUDA programming guide, "Initialization" and "Lazy Loading"); cuDNN and cuBLAS allocate when their handles
-are made. The profiler starts before the first work of its first step and flushes its buffers after the last work of its
-last. Whether such a call belongs to every step after all is for the job to say, by comparing steps.
+CUDA creates the context in the first call that needs it, and loads a module at its first kernel's launch (CUDA
+programming guide, "Initialization" and "Lazy Loading"); cuDNN and cuBLAS allocate when their handles are made. The
+profiler starts before the first work of its first step and flushes its buffers after the last work of its last. Whether
+such a call recurs in every step is decided later, by comparing steps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _STEP_MARK = re.compile(r"^ProfilerStep[#*]")  # an operator in traces of PyTorc
 
 
 def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
-    """ONCE, by start. `tables`: the rank's device_ops and host_spans; `threads`: the host tracks that train."""
+    """ONCE, by start. `tables`: the rank's device_ops and host_spans; `threads`: the training host tracks."""
     ops, spans = tables["device_ops"], tables["host_spans"]
     events, strings = trace.events, trace.strings
     creation = np.flatnonzero((events["kind"] == Kind.RUNTIME) & matches(_CREATION, strings)[events["name"]])
@@ -74,12 +74,12 @@ def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Tabl
 
 
 def _held(steps: Table) -> Intervals:
-    """When the device was still busy with work from before the recording: calls wait for it then, and load nothing."""
+    """Intervals in which the device still ran earlier work: calls that wait for it load nothing."""
     return intervals.union(steps["mark_ns"][:1], steps["start_ns"][:1])
 
 
 def _loads(ops: Table, held: Intervals) -> Table:
-    """The launch of each kernel's first occurrence, where it took long though nothing was computed meanwhile.
+    """Launches of each kernel's first occurrence that took long while nothing was computed.
 
     A copy loads no code, but the first call of all creates the context.
     """
@@ -99,9 +99,8 @@ def _loads(ops: Table, held: Intervals) -> Table:
 
 
 def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
-    """From the first mark to the first work, and from the last work to the last mark: the profiler starts and stops
-    there. Work is what the training threads do, marks of steps and waits for the whole device excepted, and what the
-    device does.
+    """From the first mark to the first work and from the last work to the last mark, where the profiler starts and
+    stops. Work is any event of the training threads, except step marks and device synchronisation, and of the device.
     """
     events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
     idle = matches(_DEVICE_SYNC, trace.strings) | matches(_STEP_MARK, trace.strings)
@@ -126,12 +125,10 @@ def _one(start_ns: int, end_ns: int) -> Intervals:
 
 
 def start_up(once: Table, steps: Table) -> Intervals:
-    """When a rank of which one step was recorded was starting up, or its profiler started and stopped: nothing in such
-    a recording is known to recur.
+    """Start-up and profiler edges of a rank with a single step, where nothing is known to recur.
 
-    Of the allocations those count that take longer than all shorter ones together: what is allocated step by step is
-    not. Batches count where the rest of start-up is worth saying: workers start with the process. Nothing where there
-    are several steps: those are compared (job/steps/steady.py).
+    Of allocations, those count that are longer than all shorter ones together. Batches count only beside other start-up
+    work, as workers start with the process. Empty for several steps, which are compared instead (job/steps/steady.py).
     """
     if len(steps) != 1:
         return intervals.EMPTY
@@ -151,7 +148,7 @@ def start_up(once: Table, steps: Table) -> Intervals:
 
 
 def book_start_up(gaps: Table, starting: Intervals) -> Table:
-    """GAPS in which idle time while the rank was starting up is of cause "other"."""
+    """GAPS with idle time during start-up booked to "other"."""
     if not len(starting[0]) or not len(gaps):
         return gaps
     whole = gaps.take(~np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))

@@ -1,5 +1,5 @@
-"""Steps of a rank: from ProfilerStep marks of the host, else of the device; else from annotations of training; else by
-what the device repeats; else the whole window as one step.
+"""Steps of a rank from the first source that shows them: ProfilerStep marks of the host, marks of the device, training
+annotations, repetition on the device, else the window as one step.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
 
 
 def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
-    """A step begins with the first loader fetch, else the first forward, after an optimizer step; where neither is
-    annotated, where the script says so by a range of its own, else with an optimizer step. None where nothing repeats.
+    """Steps from the first loader fetch (else the first forward) after an optimizer step; without these from a range
+    that the script draws per step, else from optimizer steps. None where nothing repeats.
     """
     events = trace.events
     optimizer_ns = _outermost_starts(trace, host & matches(OPTIMIZER, trace.strings)[events["name"]])
@@ -102,8 +102,8 @@ def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
 
 
 def _from_names(trace: RankTrace, host: Array) -> tuple[Array, int]:
-    """Starts of the ranges that the script draws around its steps ("train_step 12", "epoch_0_batch_3"), and the end of
-    the last: of such names, numbers apart, of the one whose ranges last longest in all.
+    """Starts of the script's own step ranges ("train_step 12", "epoch_0_batch_3"), and the end of the last; of several
+    such names, numbers aside, the one whose ranges last longest in total.
     """
     events = trace.events
     named = matches(_OWN_STEP, trace.strings) & ~matches(_NO_STEP, trace.strings)
@@ -148,7 +148,7 @@ def _steps_from_boundaries(boundaries: Array) -> Table:
 
 
 def _window(trace: RankTrace) -> tuple[int, int]:
-    """First start and last end of host and device work (ns), without the profiler's own."""
+    """First start and last end of host and device work (ns), without the profiler's own work."""
     events = trace.events
     keep = ~of_kinds(events["kind"], (Kind.OVERHEAD, Kind.OTHER, Kind.GPU_ANNOTATION))
     if not keep.any():
@@ -158,8 +158,8 @@ def _window(trace: RankTrace) -> tuple[int, int]:
 
 
 def _host_end(trace: RankTrace, host: Array) -> int:
-    """End of the host's last step (ns): of its last event, but for the device synchronisation with which the profiler
-    stops. A host that runs ahead spends several steps' time in that.
+    """End of the host's last event (ns), ignoring the profiler's final device synchronisation, in which a host that
+    runs ahead spends several steps' time.
     """
     events = trace.events
     rows = np.flatnonzero(host | (events["kind"] == Kind.RUNTIME))
@@ -179,7 +179,7 @@ def _whole_window(trace: RankTrace) -> tuple[Table, str]:
 
 
 def _main_thread(trace: RankTrace, host: Array) -> int | None:
-    """The host track that launches most device work, else the one with most host time."""
+    """The host track that launches most device work, else the one with most host time; None without any."""
     events = trace.events
     runtime = events["kind"] == Kind.RUNTIME
     device = of_kinds(events["kind"], DEVICE_KINDS)
@@ -196,11 +196,10 @@ def step_marks(steps: Table) -> Array:
 
 
 def _repeated_steps(trace: RankTrace) -> Array | None:
-    """Event rows of the first operation of every period, on the stream that computes longest; None without a period.
+    """Event rows of the first operation of every period on the stream that computes longest; None without a period.
 
-    The device runs the same kernels in the same order again and again. If a window holds n whole steps, every kernel
-    occurs a multiple of n times, and the kernel a step's length further on is the same one. A window that is cut inside
-    a step, or whose steps differ, shows no such period, and is left whole.
+    If a window holds n whole steps of equal kernels, every kernel occurs a multiple of n times, and one step further on
+    the kernel is the same. A window cut inside a step, or with unequal steps, has no such period and stays whole.
     """
     events = trace.events
     rows = np.flatnonzero(events["kind"] == Kind.KERNEL)

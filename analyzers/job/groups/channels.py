@@ -45,10 +45,10 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
 
 
 def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
-    """(track, ends in order, number of the step of each) of every stream that carries nameless collectives: by kinds of
-    operations and by how many it carries in the usual step, then by stream order.
+    """(track, sorted ends, step number of each) of every stream with nameless collectives, sorted by kinds of
+    operations, their number in the usual step, and stream order.
 
-    The number is NULL outside of all steps and where the profiler has not numbered them.
+    Numbers are NULL outside all steps and where the profiler has not numbered them.
     """
     comms = facts.comms
     nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
@@ -63,13 +63,13 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
 
 
 def _usual_count(step: Array) -> float:
-    """Operations of a stream in the usual one of its numbered steps; 0 without any."""
+    """Operations of a stream in its most usual numbered step; 0 without any."""
     counts = np.unique(step[step != NULL], return_counts=True)[1]
     return float(np.median(counts)) if len(counts) else 0.0
 
 
 def _numbers(facts: RankFacts, rows: Array) -> Array:
-    """Number of the step that launched each communication; NULL where it is not known."""
+    """Number of the step that launched each communication; NULL where unknown."""
     if facts.step_source != "profiler_step" or not len(facts.steps):
         return np.full(len(rows), NULL)
     launch, (start, end) = facts.comms["launch_ns"][rows], facts.marks
@@ -79,8 +79,8 @@ def _numbers(facts: RankFacts, rows: Array) -> Array:
 
 
 def _shared(channels: Sequence[tuple[Array, Array]]) -> list[Array]:
-    """Ends of the operations of one channel, (ends, steps) of each rank, in the steps in which all ranks have as many;
-    all of them where there is no such step.
+    """Ends of one channel's operations, (ends, steps) per rank, in the steps with equal counts on all ranks; all
+    operations where there is no such step.
     """
     counts = [dict(zip(*np.unique(step[step != NULL], return_counts=True), strict=True)) for _, step in channels]
     alike = [n for n, count in counts[0].items() if all(other.get(n) == count for other in counts[1:])]
@@ -90,10 +90,10 @@ def _shared(channels: Sequence[tuple[Array, Array]]) -> list[Array]:
 
 
 def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
-    """Ranks whose ends (shape (ranks, operations)) differ by a constant: by none where they share a host's clock.
+    """Clusters of ranks whose ends (shape (ranks, operations)) differ by a constant, 0 on one host.
 
-    The closest join first, and every member must be together with every other: of two ranks of another host that both
-    keep a constant distance, only one leaves at the same time.
+    The closest join first, and every member must fit every other: of two ranks on another host at a constant distance,
+    only one leaves at the same time.
     """
     left = list(range(len(ends)))
     clusters = []
@@ -113,8 +113,8 @@ def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
 
 
 def _of_one_size(clusters: list[list[int]]) -> list[list[int]]:
-    """Groups of a channel are rows of one mesh: where some coincide only as another dimension keeps them in step,
-    the smallest tells the size, and rows of a mesh are strided.
+    """Clusters made rows of one mesh: where some coincide only as another dimension keeps them in step, the smallest
+    gives the size, and rows of a mesh are strided.
     """
     size = min(len(c) for c in clusters)
     if size < 2 or any(len(c) % size for c in clusters):

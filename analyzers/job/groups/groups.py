@@ -31,8 +31,7 @@ _ROLE_BY_NAME = (
 def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
     """For each rank, the job-wide key of each of its process groups (by the rank's own group index).
 
-    Members identify a group; where ranks run several groups over the same members, the name tells them apart if all
-    agree on it.
+    Members identify a group; several groups over the same members differ by name if all ranks agree on it.
     """
     everyone = tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
     alike = {id(f.process_groups): f.process_groups for f in ranks}  # ranks of the same groups hold one tuple of them
@@ -64,7 +63,7 @@ def _keys_of(
 def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
     """For each rank, the job-wide group id of every row of its comms table (shape (rows,)), and the key of each id.
 
-    A communication without a named group is taken to be of the whole world (old traces carry no arguments).
+    A communication without a named group counts as the world's (old traces carry no arguments).
     """
     keys = group_keys(ranks)
     everyone: GroupKey = (tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None)), "world")
@@ -109,7 +108,7 @@ def _nameless(
 def groups_table(
     keys: Sequence[GroupKey], ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], world_size: int
 ) -> Table:
-    """GROUPS, one row per id, with the role read off the name, else off what the group is used for."""
+    """GROUPS, one row per id, with the role from the group's name, else from its use."""
     used: dict[int, Counter[str]] = defaultdict(Counter)
     for facts, column in zip(ranks, ids, strict=True):
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
@@ -133,7 +132,7 @@ def groups_table(
 
 
 def role_by_name(text: str) -> str | None:
-    """The parallelism that a group's name or description states; None where it states none."""
+    """The parallelism that a group's name or description states; None where there is none."""
     return next((role for role, pattern in _ROLE_BY_NAME if pattern.search(text)), None)
 
 

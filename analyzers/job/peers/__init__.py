@@ -1,1 +1,1 @@
-"""Ranks held against their peers: the same kernels, operators, hot shards and stops of the CPU."""
+"""Comparison of ranks with their peers: equal kernels and operators, hot shards, stops of the CPU."""

@@ -1,9 +1,9 @@
-"""Moments in which CPU ranks were kept from running, from the recording alone.
+"""Interruptions of CPU ranks, from the recording alone.
 
-Ranks of one program run the same operators, in the same order, in every step. An operator that takes a slice of the
-scheduler longer than the same one of the other steps and ranks was interrupted; so was the Python between two
-operators. Interruptions fall anywhere: what takes longer in most steps of a rank is its program or its machine, and
-none. What holds the Python of a rank for longer than any operator of the job was held is its program as well.
+Ranks of one program run the same operators in the same order in every step. An operator that takes a scheduler slice
+longer than in other steps and ranks was interrupted; so was Python between two operators. Interruptions fall anywhere:
+what takes longer in most steps of a rank is its program or machine. Python that delays a rank for longer than any
+operator of the job was interrupted is its program too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Operator = tuple[str, ...]  # name and shapes, "" where they were not recorded
 
 @dataclass(frozen=True)
 class CpuStops:
-    """For how long each rank was stopped in each step, ns, shape (ranks, steps)."""
+    """Stopped time of each rank in each step, ns, shape (ranks, steps)."""
 
     per_step_ns: Array
     noise_ns: Array  # (ranks,), standard deviation of each sum, where stops come by chance: root of the sum of squares
@@ -42,10 +42,10 @@ class CpuStops:
         return np.asarray(self.per_step_ns.sum(axis=1))
 
     def waited_ns(self, meetings: float) -> float:
-        """Time that ranks wait for those that are stopped, mean over ranks and steps.
+        """Time that ranks wait for stopped ones, mean over ranks and steps.
 
-        `meetings`: how often they wait for one another in a step. Ranks that meet as often as any is stopped wait for
-        each stop; ranks that meet once, for the one that was stopped longest in all.
+        `meetings`: synchronisations per step. Ranks that meet as often as any is stopped wait for each stop; ranks that
+        meet once wait for the longest total.
         """
         ranks, steps = self.per_step_ns.shape
         for_each = float(self.per_step_ns.sum(axis=0).mean()) * (ranks - 1) / ranks
@@ -80,8 +80,9 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
 
 
 def _pace(pool: Pool) -> Array:
-    """Excess over the usual time that the typical operator of the same rank and step takes, relative, for each piece:
-    all operators of a step take longer for a larger batch, and only some of them are stopped."""
+    """Excess of the typical operator of the rank and step over its usual time, relative, for each piece: a larger batch
+    prolongs all operators of a step, a stop only some.
+    """
     pace = np.ones(len(pool.dur_ns))
     group = pool.rank * (int(pool.step.max(initial=0)) + 1) + pool.step
     usual_ns = np.maximum(pool.usual_ns, 1)
@@ -93,7 +94,7 @@ def _pace(pool: Pool) -> Array:
 
 
 def _stops(pool: Pool, expected_ns: Array, ranks: int) -> tuple[Array, Array]:
-    """For how long each piece was stopped, ns as floats, 0 where it was not; and whether that could be judged."""
+    """Stopped time of each piece, ns as floats, 0 without a stop; and a mask of those that could be judged."""
     more_ns = (pool.dur_ns - expected_ns).astype(float)
     is_long = more_ns >= MIN_STOP_NS
     here = pool.place * ranks + pool.rank
@@ -103,9 +104,10 @@ def _stops(pool: Pool, expected_ns: Array, ranks: int) -> tuple[Array, Array]:
 
 
 def held_between(ranks: Sequence[RankFacts], position: int, stops: CpuStops | None) -> tuple[str, str, float] | None:
-    """Between which two operators a CPU rank stays longest beyond its peers, and by how much, us per step; None where
-    there is no such place. What comes back at one place, in most steps or for longer than the rank was ever stopped
-    inside an operator, is what the rank runs there."""
+    """The two operators between which a CPU rank stays longest beyond its peers, and the excess, us per step; None
+    without such a place. Time at one place in most steps, or longer than any stop inside an operator, is the rank's
+    program.
+    """
     if stops is None:
         return None
     pieces = step_pieces(ranks)
@@ -125,7 +127,7 @@ def held_between(ranks: Sequence[RankFacts], position: int, stops: CpuStops | No
 
 @dataclass(frozen=True)
 class Pieces:
-    """Some pieces of a rank: kind and which one of its kind in the step, shape (n, 2); step and duration of each."""
+    """Pieces of a rank: kind and ordinal of the kind in the step, shape (n, 2); step and duration of each."""
 
     key: Array
     step: Array
@@ -134,8 +136,9 @@ class Pieces:
 
 @dataclass(frozen=True)
 class StepPieces:
-    """The pieces of all ranks. The kind of an operator is its row of `names`; that of Python between two operators
-    the two rows, the first one in the upper half."""
+    """The pieces of all ranks. An operator's kind is its row of `names`; the kind of Python between two operators holds
+    both rows, the first in the upper half.
+    """
 
     operators: tuple[Pieces, ...]
     between: tuple[Pieces, ...]
@@ -147,7 +150,7 @@ class StepPieces:
 
 
 def step_pieces(ranks: Sequence[RankFacts]) -> StepPieces:
-    """The pieces that lie in steps."""
+    """The pieces inside steps."""
     codes: dict[Operator, int] = {}
     found = [_pieces(facts, codes) for facts in ranks]
     operators, between = tuple(own for own, _ in found), tuple(python for _, python in found)
@@ -174,7 +177,7 @@ def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Piece
 
 
 def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> Pieces:
-    """Pieces: what lies in steps, by kind."""
+    """Pieces inside steps, numbered by kind."""
     steps = facts.steps
     step = np.searchsorted(steps["start_ns"], start_ns, side="right") - 1
     inside = np.flatnonzero((step >= 0) & (start_ns < np.append(steps["end_ns"], 0)[step]))
@@ -186,8 +189,7 @@ def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> 
 
 @dataclass(frozen=True)
 class Pool:
-    """Pieces of all ranks, one after the other: rank, step, place (a number of kind and number in the step), duration,
-    and the typical duration at that place."""
+    """Pieces of all ranks: rank, step, place (kind and ordinal), duration, and the typical duration at that place."""
 
     rank: Array
     step: Array
@@ -198,7 +200,7 @@ class Pool:
 
 
 def pooled(ranks: Sequence[Pieces]) -> Pool:
-    """The pieces of all ranks, to be compared."""
+    """The pieces of all ranks for comparison."""
     dur_ns = np.concatenate([own.dur_ns for own in ranks])
     keys, place = distinct(*np.concatenate([own.key for own in ranks]).T)
     return Pool(

@@ -1,8 +1,8 @@
-"""Experts and embedding tables that one rank holds and all ranks ask for: who is asked for more than the others.
+"""Experts and embedding tables held by one rank and used by all: ranks with more requests than others.
 
-Ranks that exchange tokens or vectors (all-to-all) run one program with unequal amounts of work in it. What a rank
-computes between two collectives, operator by operator, is compared with the same place on its peers: a hot shard takes
-longer in places that follow from the exchange, a slow device wherever the same operators run.
+Ranks that exchange tokens or vectors (all-to-all) run one program with unequal work. Compute between two collectives,
+operator by operator, is compared with the same place on peers: a hot shard takes longer at places that follow the
+exchange, a slow device wherever the same operators run.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ MOST = 0.5  # of what a rank computes longer than its peers
 
 @dataclass(frozen=True)
 class HotShard:
-    """Record of what one rank is asked for more than its peers, us per step. `received`: its bytes of all-to-alls over
-    theirs."""
+    """One rank's extra work for its shard against its peers, us per step. `received`: all-to-all bytes over theirs."""
 
     position: int
     kind: str  # "experts" | "embedding tables"
@@ -40,7 +39,7 @@ class HotShard:
 
 
 def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
-    """The ranks with a hot shard, most first; () where no tokens or vectors are exchanged."""
+    """The ranks with a hot shard, the hottest first; () where no tokens or vectors are exchanged."""
     if len(ranks) < 2 or not all(_exchanges(facts) and len(facts.steps) for facts in ranks):
         return ()
     tables = [_by_place(facts) for facts in ranks]
@@ -99,8 +98,8 @@ def _exchanges(facts: RankFacts) -> bool:
 
 
 def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
-    """Compute per step, ns, by place: how many collectives of the step were launched before, and the operator (where it
-    is not known: the kernel).
+    """Compute per step, ns, by place: number of the step's collectives launched before, and the operator (else the
+    kernel).
     """
     ops, steps = facts.device_ops, len(facts.steps)
     step = step_of_launch(facts)
@@ -119,7 +118,7 @@ def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
 
 
 def _received(ranks: Sequence[RankFacts], position: int) -> float | None:
-    """Bytes that a rank gets from or gives to all-to-alls over what the typical peer does; None where not recorded."""
+    """Bytes of a rank's all-to-alls over the typical peer's; None where not recorded."""
     sizes = []
     for facts in ranks:
         mine = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)

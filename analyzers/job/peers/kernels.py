@@ -1,4 +1,4 @@
-"""Like kernels on ranks that run one program: paired by their places in it.
+"""Equal kernels of ranks that run one program, paired by their places in it.
 
 Kernels of one name do other work at other places: the matrix products of a block differ in size, and where shapes were
 not recorded nothing else tells them apart. So the third launch of a kernel in a step is compared with the third of the
@@ -29,7 +29,7 @@ COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more
 
 @dataclass(frozen=True)
 class Kernels:
-    """A rank's compute kernels by name and shapes, each launch in the order of its step; arrays of shape (launches,).
+    """A rank's compute kernels by name and shapes, launches in the order of the step; arrays of shape (launches,).
 
     A kernel belongs to the step that launched it.
     """
@@ -55,9 +55,9 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Compared:
-    """Record of what a rank's kernels took, and what those of its typical peer take at the same places; ns per step.
+    """Times of a rank's kernels and of its typical peer's at the same places; ns per step.
 
-    Rows: names, those beside communication apart; both arrays of shape (rows, steps), 0 where nothing was compared.
+    Rows are names, with separate rows beside communication; both arrays have shape (rows, steps), 0 where not compared.
     """
 
     took_ns: Array
@@ -84,11 +84,11 @@ def kernels_by_place(facts: RankFacts, steps: int) -> Kernels:
 
 
 def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
-    """Each rank's kernels against those of its typical peer (lower median over ranks of the mean over steps), where
-    most ranks, and two at least, ran them in the same way.
+    """Each rank's kernels against its typical peer's (lower median over ranks of the mean over steps), where most
+    ranks, at least two, ran them alike.
 
-    Where a rank launches a kernel more or less often than most do in a step, its places are not theirs: it is compared
-    by name if it runs all of the step so many times as often. Where most do not launch it equally often, nobody is.
+    A rank whose launches of a kernel differ in number from most ranks' has other places: it is compared by name if its
+    whole step repeats that many times. Where most ranks differ among themselves, none is compared.
     """
     numbers = {name: at for at, name in enumerate(dict.fromkeys(name for own in ranks for name in own.names))}
     names = [np.array([numbers[name] for name in own.names], np.int64)[own.name] for own in ranks]
@@ -123,11 +123,10 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
 
 
 def _in_each_step(found: Sequence[Compared]) -> list[Compared]:
-    """Times: what is expected of each kernel in a step, brought to what it took the typical rank in that very step.
+    """Comparisons with the expected time of each kernel scaled to the typical rank's time in the same step.
 
-    Batches of one step are longer than those of another on all ranks, and where shapes were not recorded nothing else
-    says so. And of two ranks that each lack the record of another launch, every place after it holds other work, of
-    which the shorter is called typical: both seem slow.
+    Some steps' batches are longer on all ranks, which only shapes would show. And where two ranks each lack another
+    launch record, all places after it hold other work, of which the shorter passes for typical: both would seem slow.
     """
     if not found:
         return []
@@ -142,7 +141,7 @@ def _in_each_step(found: Sequence[Compared]) -> list[Compared]:
 
 
 def _median_of_those_with_any(launches: Array) -> Array:
-    """Lower median over the ranks that launch a kernel at all, of how often in each step; shape (names, steps)."""
+    """Lower median over the ranks that launch a kernel at all, of its launches per step; shape (names, steps)."""
     runs = launches.any(axis=2, keepdims=True)
     ordered = np.sort(np.where(runs, launches, np.iinfo(np.int64).max), axis=0)
     middle = np.maximum(runs.sum(axis=0, keepdims=True) - 1, 0) // 2
@@ -150,8 +149,8 @@ def _median_of_those_with_any(launches: Array) -> Array:
 
 
 def _repeats(count: Array, usual: Array) -> Array:
-    """Flags of where a rank launches a kernel a whole number of times as often as usual, or the usual number is so many
-    times its own: the number that most of its launches in the step have in common. `count`, `usual`: (names, steps).
+    """Mask of launches whose count is a whole multiple or fraction of the usual one, by the factor that most launches
+    in the step share. `count`, `usual`: (names, steps).
     """
     least, most = np.minimum(count, usual), np.maximum(count, usual)
     times = np.where(least > 0, most / np.maximum(least, 1), 0.0) * np.where(count < usual, -1, 1)
@@ -163,7 +162,7 @@ def _repeats(count: Array, usual: Array) -> Array:
 
 
 def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Array:
-    """Lower median of each cell over ranks of a kernel's mean time, ns; NaN where not most ranks have it."""
+    """Lower median over ranks of a kernel's mean time per cell, ns; NaN where most ranks lack it."""
     mean = np.full((count, len(ranks)), np.nan, np.float32)
     for position, (cell, own) in enumerate(zip(cells, ranks, strict=True)):
         known = cell >= 0
@@ -177,5 +176,5 @@ def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Ar
 
 
 def _half(ranks: Sequence[Kernels]) -> int:
-    """More of the ranks are most of them, and two at least."""
+    """Least number of ranks that is a majority, at least two."""
     return max(1, len(ranks) // 2)

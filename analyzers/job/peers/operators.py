@@ -1,4 +1,4 @@
-"""Operators of CPU ranks, rank against rank: which a rank runs more of, and how much larger its tensors are."""
+"""Operators of CPU ranks, rank against rank: how many each runs, and the sizes of their tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how o
 
 @remembered
 def operators_run(facts: RankFacts, steps: int) -> Ran:
-    """Operators that a rank ran in its first `steps` steps. Shapes are "" where they were not recorded."""
+    """Operators of a rank's first `steps` steps. Shapes are "" where not recorded."""
     ops = facts.host_operators
     if not len(ops):
         return {}
@@ -40,11 +40,11 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
 
 
 def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
-    """Elements of the tensors that the operators were given in each step, of those tensors that not all ranks give to
-    the operator, float, shape (ranks, steps). Weights, which all ranks have alike, count nowhere.
+    """Elements of operators' tensors per step, without tensors that all ranks have (weights); float, shape (ranks,
+    steps).
 
-    None where ranks run operators of a good part of their time more often than others do, or all of them have the same
-    shapes. What makes a batch larger may be an operator more.
+    None where ranks differ clearly in the operators they run, or all have equal shapes. Enlarging a batch may add an
+    operator.
     """
     steps = min((len(facts.steps) for facts in ranks), default=0)
     ran = [operators_run(facts, steps) for facts in ranks]
@@ -73,7 +73,7 @@ def _by_name(ran: Ran) -> dict[str, float]:
 
 
 def _tensors_given(ran: Ran) -> set[tuple[str, Tensor]]:
-    """Tensors that each operator was given."""
+    """(operator, tensor) pairs of a rank."""
     return {(name, tensor) for name, shape in ran for tensor in tensors(shape)}
 
 
@@ -91,7 +91,7 @@ def _elements_by_step(facts: RankFacts, shared: set[tuple[str, Tensor]], steps: 
 
 @lru_cache(maxsize=4096)
 def tensors(shapes: str) -> tuple[Tensor, ...]:
-    """The tensors in a text of shapes ("[[8, 120], []]"); none in what is no such text."""
+    """The tensors in a text of shapes ("[[8, 120], []]"); none in any other text."""
     try:
         dims = json.loads(shapes)
     except ValueError:

@@ -1,1 +1,1 @@
-"""Pipelines: their stages, how often these pass forward and backward, the bubble, and how fast their devices are."""
+"""Pipelines: stages, passes per step, the bubble, and the pace of their devices."""

@@ -1,4 +1,4 @@
-"""The wait that the schedule of a pipeline makes unavoidable.
+"""The wait that a pipeline's schedule makes unavoidable.
 
 The bubble of GPipe, 1F1B and forward passes alone is (p - 1) slots of what one microbatch takes a stage, (p - 1) / m of
 the ideal compute time; interleaving v chunks divides it by v (Megatron-LM section 2.2). Schedules that split the
@@ -21,7 +21,7 @@ from ddprof.tables import Array
 
 
 class NamedSchedule(NamedTuple):
-    """Name in words, bubble over that of 1F1B with as many chunks, and whether each rank has to hold two chunks."""
+    """A schedule's name, its bubble over 1F1B's with as many chunks, and whether each rank must hold two chunks."""
 
     words: str
     bubble: float
@@ -46,12 +46,12 @@ _UNNAMED = NamedSchedule("", 1.0)
 
 
 def schedule_of(pipeline: Pipeline) -> NamedSchedule:
-    """The schedule by name; words "" where the recording names none that is known."""
+    """The schedule that the recording names; words "" where it names none that is known."""
     return SCHEDULES.get(pipeline.schedule, _UNNAMED)
 
 
 def bubble_share(pipeline: Pipeline, microbatches: float, chunks: float) -> float:
-    """The unavoidable wait over the mean stage's work, with so many microbatches and chunks per stage."""
+    """Unavoidable wait over the mean stage's work, for these microbatches and chunks per stage."""
     return schedule_of(pipeline).bubble * (len(pipeline.stages) - 1) / (microbatches * chunks)
 
 

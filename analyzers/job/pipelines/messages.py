@@ -1,6 +1,6 @@
-"""The messages between ranks, as both ends recorded them: who sends to whom, and how often in each step.
+"""Messages between ranks as both ends recorded them: sender, receiver and number per step.
 
-Each end is counted by itself: a record that one end lost is there on the other.
+Ends are counted separately, since the other end has a record that one end lost.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def counts_by_link(messages: Messages) -> dict[Link, dict[int, Array]]:
 def confirmed(observed: Mapping[Link, Mapping[int, Array]], links: Sequence[Link]) -> tuple[int, int, bool]:
     """The least and the most messages per step on any of some links, and whether several ends recorded the most.
 
-    Records are lost, never made up: the most that more than one end recorded is how many there were.
+    Records may be lost but never invented: the largest count on more than one end is the true one.
     """
     ends = [counts for link in links for counts in observed.get(link, {}).values() if len(counts)]
     if not ends:

@@ -1,9 +1,9 @@
-"""The pace of each rank of a pipeline against those of other stages: what kernels take that most stages run.
+"""Pace of each pipeline rank against other stages, by kernels that most stages run.
 
-A stage with more layers launches more kernels, a slow device takes longer for each of them. Kernels of one name may
-still do other work on another stage (an output layer beside those of the blocks, a network that narrows): a slow device
-shows in all quartiles of nearly all kernels alike, other work does not. Wider layers take longer in matrix products, by
-the square of the width, than elsewhere: where shapes are not known both must be slow alike.
+A stage with more layers launches more kernels; a slow device takes longer for each. Kernels of one name may do other
+work on another stage (an output layer, a network that narrows): a slow device shows in all quartiles of nearly all
+kernels, other work does not. Wider layers slow matrix products, by the square of the width, more than the rest: where
+shapes are unknown both must be equally slow.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Kernels:
 
 
 def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """Time of each rank's kernels over that of the typical rank of all stages; NaN where that tells no device apart.
+    """Time of each rank's kernels over the typical rank's of all stages; NaN where it singles out no device.
 
     Factors below 1 + MIN_EXCESS are 1.
     """
@@ -62,7 +62,7 @@ def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdow
 
 
 def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Array], found: Slowdown) -> None:
-    """Fill in one rank."""
+    """Fill in the pace of one rank."""
     rows = [i for i, key in enumerate(own.keys) if key in reference]
     if not rows:
         return
@@ -85,9 +85,9 @@ def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Arra
 
 
 def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float) -> bool:
-    """True where kernels are slow alike; of those whose shapes are known, some may be as fast as elsewhere in all their
-    launches: a device that is short of power slows only those that keep its multiplying units busy. One of which some
-    launches are as fast as elsewhere and others are not does other work in these.
+    """True where kernels are equally slow. Kernels of known shapes may be as fast as elsewhere in all launches, since a
+    device short of power slows only those that load its multipliers; one that is fast in some launches does other work
+    in the rest.
     """
     reach = max(SCATTER, ALIKE * (factor - 1))
     alike = np.abs(ratio - factor) <= reach
@@ -96,7 +96,7 @@ def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float)
 
 
 def _in_both_kinds(keys: list[tuple[str, str]], ratio: Array, weight: Array, factor: float) -> bool:
-    """True where others are typically slow alike with matrix products, where the shapes of these are not known."""
+    """True where, without shapes, matrix products and other kernels are equally slow."""
     products = is_gemm([name for name, _ in keys])
     unknown = np.array([not shapes for _, shapes in keys])
     least = LEAST_KIND * weight.sum()
@@ -107,7 +107,7 @@ def _in_both_kinds(keys: list[tuple[str, str]], ratio: Array, weight: Array, fac
 
 
 def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[str, str], Array]:
-    """Quartiles on the typical rank, of the kernels that most stages run."""
+    """Kernel quartiles of the typical rank, for kernels that most stages run."""
     durations: dict[tuple[str, str], list[Array]] = defaultdict(list)
     stages: dict[tuple[str, str], set[int]] = defaultdict(set)
     for number, stage in enumerate(pipeline.stages):

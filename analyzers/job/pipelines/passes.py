@@ -1,7 +1,7 @@
 """Forward and backward passes of a pipeline stage: compute that its host launches between two messages.
 
-Messages bound a pass, and autograd launches the backward pass on a thread of its own. Both bounds survive lost records:
-passes are counted in damaged recordings where messages cannot be.
+Messages bound a pass, and autograd launches the backward pass on a thread of its own. Both bounds survive lost records,
+so that passes can be counted where messages cannot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEAST_PASS = 0.1
 class Passes:
     """Passes of one rank in the order of their launch; parallel arrays. `knows_backward`: two threads launch them.
 
-    `of_op`, shape (device_ops,): the pass that each device operation is part of, -1 for what is in none.
+    `of_op`, shape (device_ops,): the pass of each device operation, -1 for none.
     """
 
     step: Array
@@ -32,7 +32,7 @@ class Passes:
     of_op: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def per_step(self, is_forward: bool, steps: int) -> Array:
-        """Number of forward (or backward) passes that each step has."""
+        """Forward (or backward) passes per step."""
         return np.bincount(self.step[self.is_forward == is_forward], minlength=steps)
 
 
@@ -40,7 +40,7 @@ NO_PASSES = Passes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int6
 
 
 def passes_of(facts: RankFacts) -> Passes:
-    """The passes of a rank on a device; none of CPU ranks, whose facts do not tell operators apart."""
+    """The passes of a device rank; none of CPU ranks, whose facts do not separate operators."""
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return NO_PASSES

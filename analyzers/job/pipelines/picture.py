@@ -1,6 +1,7 @@
 """One step of a pipeline over time: forward and backward passes of each stage, other work, waiting for other stages.
 
-What is drawn is what the ledger books: filled is its compute, and the waiting is that of which it books the bubble.
+The drawing shows the ledger's times: its compute is filled, and waiting is the time it books to the bubble or
+comm_wait.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class StagePass:
 class StageStep:
     """One stage in one step, ns on the reference clock.
 
-    `other`: computing in no pass. `waiting`: for other stages, exposed. `start_ns`, `end_ns`: the rank's step.
+    `other`: compute outside passes. `waiting`: exposed waits for other stages. `start_ns`, `end_ns`: the rank's step.
     """
 
     position: int
@@ -70,7 +71,7 @@ def _stage_step(job: JobFacts, position: int, step: int) -> StageStep:
 
 
 def _numbered(facts: RankFacts, found: Passes, step: int, lo: int, hi: int) -> list[StagePass]:
-    """The passes that the step launches, numbered by direction; own clock."""
+    """The passes launched in the step, numbered by direction; own clock."""
     start, end = facts.device_ops.bounds
     counts = {True: 0, False: 0}
     passes = []

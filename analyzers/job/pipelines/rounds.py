@@ -1,4 +1,4 @@
-"""Times that the stages of a pipeline pass forward in a step: microbatches, and chunks of layers that each stage holds.
+"""Passes of a pipeline's stages per step: microbatches, and chunks of layers per stage.
 
 A stage of v chunks passes forward v times per microbatch, and sends to the next stage as often. From the last stage
 back to the first only the chunks but the last send: v - 1 times (Megatron-LM section 2.2). What the job's own schedule
@@ -26,7 +26,7 @@ LOST = 0.1  # of the messages of a step: buffers that overflow lose single recor
 
 @dataclass(frozen=True)
 class Rounds:
-    """Microbatches and chunks; `unsure`: why they cannot be relied on, "" where they can."""
+    """Microbatches and chunks; `unsure`: why they are uncertain, "" where they are not."""
 
     microbatches: int
     chunks: int
@@ -35,7 +35,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Seen:
-    """Record of what a pipeline was seen to do. `chains`: positions of its stages in order, one chain per replica."""
+    """Observations of a pipeline. `chains`: positions of its stages in order, one chain per replica."""
 
     chains: Sequence[Sequence[int]]
     links: Mapping[Link, Mapping[int, Array]]
@@ -80,7 +80,7 @@ def count_rounds(seen: Seen, ranks: Sequence[RankFacts]) -> Rounds:
 
 
 def _contradiction(seen: Seen, least: int, most: int) -> str:
-    """Words on what was counted, of messages and passes."""
+    """The contradicting counts of messages and passes, in words."""
     counts = [p.per_step(True, 1) for p in seen.passes.values()]
     fewest, largest = min(int(c.min()) for c in counts), max(int(c.max()) for c in counts)
     messages, passes = _range(least, most), _range(fewest, largest)
@@ -92,7 +92,7 @@ def _range(least: int, most: int) -> str:
 
 
 def _stated(ranks: Sequence[RankFacts]) -> Rounds | None:
-    """Rounds that the job's own schedule says, where all stages say the same."""
+    """Rounds stated by the job's own schedule, where all stages agree; else None."""
     said = {s for facts in ranks if (s := facts.sidecar.pipeline) is not None}
     counts = {(s.microbatches or 0, len(s.stage_indices)) for s in said}
     if len(counts) != 1 or not all(facts.sidecar.pipeline for facts in ranks):
@@ -102,7 +102,7 @@ def _stated(ranks: Sequence[RankFacts]) -> Rounds | None:
 
 
 def _agreed_passes(seen: Seen) -> int:
-    """Forward passes per step, where every stage has them in most of its steps; 0 where stages do not agree."""
+    """Forward passes per step, where every stage has that number in most of its steps; else 0."""
     found = set()
     for stage in zip(*seen.chains, strict=True):
         passes = [seen.passes[p] for p in stage]
@@ -117,7 +117,7 @@ def _agreed_passes(seen: Seen) -> int:
 
 
 def _returns(seen: Seen) -> bool:
-    """True where gradients come back: messages against the order of the stages, of more than two stages."""
+    """True where messages go against the order of more than two stages, as gradients do."""
     onward, back = confirmed(seen.links, seen.onward())[1], confirmed(seen.links, seen.back())[1]
     return back > (1 - LOST) * onward / MOST_TENSORS
 
@@ -145,6 +145,6 @@ def _chunks(depth: int, passed: int, most: int, around: int) -> int:
 
 
 def _is_whole(ratio: float) -> bool:
-    """True where a ratio is that of a few whole tensors per pass, but for lost records."""
+    """True where a ratio, lost records aside, is that of a few whole tensors per pass."""
     whole = np.ceil(ratio - 1e-9)
     return bool(1 <= whole <= MOST_TENSORS and ratio >= (1 - LOST) * whole)

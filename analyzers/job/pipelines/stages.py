@@ -1,8 +1,7 @@
-"""Pipelines found in the point-to-point traffic: which ranks are which stage.
+"""Pipelines found in point-to-point traffic, with the stage of each rank.
 
 Every stage but the first begins a step by receiving. Ranks that send and receive at once whenever they communicate, or
-as much from the last of them to the first as from each to the next, pass around what they hold (context parallelism, a
-halo): that is no pipeline.
+send as much from the last to the first as onward, rotate what they hold (context parallelism, a halo): not a pipeline.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
 
 
 def _components(links: Iterable[Link]) -> list[list[int]]:
-    """Ranks that messages connect, each set sorted."""
+    """Sets of ranks connected by messages, each sorted."""
     neighbours = _neighbours(links)
     found, seen = [], set[int]()
     for start in sorted(neighbours):
@@ -90,7 +89,7 @@ def _one_way(messages: Messages) -> set[int]:
 
 
 def _begin_by_sending(messages: Messages) -> set[int]:
-    """Ranks whose first message of a step is one that they send, in most steps."""
+    """Ranks that send the first message of most steps."""
     order = np.lexsort((messages.when_ns, messages.step, messages.rank))
     rank, step = messages.rank[order], messages.step[order]
     new = np.ones(len(order), bool)
@@ -100,15 +99,14 @@ def _begin_by_sending(messages: Messages) -> set[int]:
 
 
 def _goes_around(chain: list[int], links: Mapping[Link, Mapping[int, Array]]) -> bool:
-    """True where as much goes from the last rank to the first as from each to the next; of two both are the same
-    link."""
+    """True where as much goes from the last rank to the first as onward; with two ranks both are one link."""
     around = confirmed(links, [(chain[-1], chain[0])])[1]
     return len(chain) > 2 and around >= AROUND * confirmed(links, list(itertools.pairwise(chain)))[1]
 
 
 def _in_order(component: list[int], links: Iterable[Link], first: set[int]) -> list[int]:
-    """The ranks of a component from the first stage to the last: along their links, from the one that begins by
-    sending; by rank where that does not tell.
+    """Ranks of a component from the first stage to the last, along the links from the rank that begins by sending; by
+    number where links do not tell.
     """
     neighbours = _neighbours(link for link in links if link[0] in component)
     ends = [p for p in component if len(neighbours[p]) == 1]

@@ -1,1 +1,1 @@
-"""Communication that every step repeats although the training would be the same, or nearly, without it."""
+"""Communication in every step without which training would be the same, or nearly so."""

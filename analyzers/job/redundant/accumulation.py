@@ -1,4 +1,4 @@
-"""Gradients that are reduced after every micro-batch although the optimizer steps once for several.
+"""Gradients reduced after every micro-batch although the optimizer steps once for several.
 
 The sum over micro-batches can be taken before the sum over ranks: `no_sync()` of DistributedDataParallel and
 `set_requires_gradient_sync` of FSDP reduce in the last backward pass only (their documentation). That is the same only
@@ -29,9 +29,9 @@ MIN_UPDATES = 0.5  # of the optimizer steps in the recording: what happens more 
 
 @dataclass(frozen=True)
 class Repeated:
-    """Communications of a rank (bool, shape (comms,)) that reduce gradients which a later pass of the same optimizer
-    step reduces again. `passes`: backward passes per optimizer step, 0 where none is needless. `is_kept`: gradients
-    were seen to be added up from pass to pass, and touched by nothing else.
+    """Communications of a rank (mask, shape (comms,)) that reduce gradients which a later pass of the same optimizer
+    step reduces again. `passes`: backward passes per optimizer step, 0 where none is avoidable. `is_kept`: gradients
+    were seen to accumulate from pass to pass, touched by nothing else.
     """
 
     comms: Array
@@ -40,8 +40,8 @@ class Repeated:
 
 
 def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> Repeated:
-    """Communication that a rank reduces again. `roles`: of the group of each communication, shape (comms,). `models`:
-    data-parallel models of the job, of which each has a last pass of its own.
+    """Communication of gradients that the rank reduces again. `roles`: of each communication's group, shape (comms,).
+    `models`: data-parallel models of the job, each of which has a last pass.
     """
     none = Repeated(np.zeros(len(facts.comms), bool))
     backward, updates = passes_of(facts, Phase.BACKWARD), passes_of(facts, Phase.OPTIMIZER)
@@ -77,10 +77,10 @@ _UNKNOWN, _FRESH, _ADDED = range(3)
 
 
 def _kept(facts: RankFacts, backward: HostPasses, is_whole: bool) -> Array:
-    """Values: what became of the gradients of earlier passes when each pass brought its own, shape (passes,): zeroed
-    (_FRESH), or added to and left alone in between (_ADDED).
+    """State of earlier passes' gradients when each pass brought its own, shape (passes,): zeroed (_FRESH), or
+    accumulated and untouched in between (_ADDED).
 
-    `is_whole`: parameters hold what autograd brings; those of FSDP are gathered anew for each pass.
+    `is_whole`: parameters hold their gradients, unlike FSDP's, which are gathered anew for each pass.
     """
     start, end = backward.spans
     acts = {act: facts.gradients.take(facts.gradients["act"] == act) for act in GradientAct}
@@ -104,7 +104,7 @@ def _whole_gradients(facts: RankFacts, caller: Array, roles: Array) -> bool:
 
 
 def _reduces(facts: RankFacts, roles: Array) -> Array:
-    """Flags of communications that may reduce gradients.
+    """Mask of communications that may reduce gradients.
 
     Layers that are split over ranks reduce activations in both passes, and need them for every micro-batch: operations
     of a group that the forward pass calls as well are not of gradients.
@@ -119,7 +119,7 @@ def _reduces(facts: RankFacts, roles: Array) -> Array:
 
 
 def _volume(facts: RankFacts, caller: Array, passes: int) -> Array:
-    """Values: what each pass reduces: bytes, or where sizes are not recorded the number of calls; shape (passes,)."""
+    """Volume that each pass reduces: bytes, or calls where sizes are not recorded; shape (passes,)."""
     size = facts.comms["in_bytes"]
     known = bool((size[caller >= 0] != NULL).all())
     weights = np.where(size == NULL, 0, size) if known else np.ones(len(size))
@@ -127,7 +127,7 @@ def _volume(facts: RankFacts, caller: Array, passes: int) -> Array:
 
 
 def _alike(volume: Array, passes: Array, kept: int) -> Array:
-    """Flags of the passes before one update that reduce what one of the last `kept` reduces again."""
+    """Mask of passes before one update whose volume equals that of one of the last `kept` passes."""
     if len(passes) <= kept:
         return passes[:0]
     earlier, last = volume[passes[:-kept]], volume[passes[-kept:]]

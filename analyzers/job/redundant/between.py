@@ -1,8 +1,8 @@
 """Collectives that the script calls outside the passes: values gathered in every step, and norms reduced one by one.
 
-Told by what comes before and after. Between forward and backward a collective may be part of the loss, unless a library
-of metrics makes it. Between backward and optimizer the step may depend on it, but many small ones can be one. After the
-optimizer, and after a backward pass that no optimizer follows, no pass needs what it brings.
+Recognised by what comes before and after. Between forward and backward a collective may be part of the loss, unless a
+library of metrics makes it. Between backward and optimizer the step may depend on it, but many small ones can be one.
+After the optimizer, and after a backward pass that no optimizer follows, no pass needs what it brings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOTED_NS = 20_000_000
 
 
 def gathered_values(facts: RankFacts) -> Array:
-    """Flags of rows of the rank's script_calls that bring values that no pass needs; bool, shape (script_calls,)."""
+    """Mask of the rank's script_calls that gather values which no pass needs; shape (script_calls,)."""
     calls = facts.script_calls
     if not len(calls):
         return np.zeros(0, bool)
@@ -60,9 +60,8 @@ def gathered_values(facts: RankFacts) -> Array:
 
 
 def one_by_one(facts: RankFacts) -> Array:
-    """Flags of rows of the rank's script_calls that reduce small values between backward pass and optimizer, each by
-    itself, where there are FEWEST and more in a step; bool, shape (script_calls,). The last one of each step is not
-    among them.
+    """Mask of the rank's script_calls that reduce small values one by one between backward pass and optimizer, FEWEST
+    or more in a step; shape (script_calls,). Excludes the last one of each step.
     """
     calls, none = facts.script_calls, np.zeros(len(facts.script_calls), bool)
     if not len(calls):
@@ -84,7 +83,7 @@ _INSIDE, _ELSEWHERE, _AFTER_OPTIMIZER, _AFTER_MICRO_BATCH, _BEFORE_OPTIMIZER = r
 
 
 def _places(facts: RankFacts) -> Array:
-    """Place: where between the passes each row of script_calls is."""
+    """Place of each row of script_calls between the passes."""
     at_ns = facts.script_calls["start_ns"]
     spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
     start = np.concatenate([span[0] for span in spans.values()])
@@ -102,7 +101,7 @@ def _places(facts: RankFacts) -> Array:
 
 
 def _bytes(facts: RankFacts) -> Array:
-    """Bytes that each call moves from this rank; -1 where it is not known, or no communication was recorded inside."""
+    """Bytes that each call moves from this rank; -1 where unknown or nothing was recorded inside."""
     calls, comms = facts.script_calls, facts.comms
     of_call = call_of(facts)
     mine = of_call >= 0
@@ -123,8 +122,8 @@ def call_of(facts: RankFacts) -> Array:
 
 
 def _is_no_model(facts: RankFacts, size: Array) -> Array:
-    """True where a call gathers what cannot be the model's parameters: of all ranks together less than half of them in
-    16 bit, or of each rank more than all of them in 32 bit.
+    """Mask of calls whose data cannot be the model's parameters: less than half of them in 16 bit over all ranks, or
+    more than all of them in 32 bit per rank.
     """
     parameters = facts.sidecar.parameters.count
     if parameters is None:
@@ -135,13 +134,13 @@ def _is_no_model(facts: RankFacts, size: Array) -> Array:
 
 
 def _is_usual(facts: RankFacts, calls: Array) -> bool:
-    """True where there are such calls in most of the optimizer's steps."""
+    """True where most optimizer steps have such calls."""
     updates = len(passes_of(facts, Phase.OPTIMIZER))
     return bool(updates and calls.any() and len(np.unique(_steps(facts)[calls])) >= MIN_STEPS * updates)
 
 
 def _steps(facts: RankFacts) -> Array:
-    """By how many steps of the optimizer each row of script_calls is preceded."""
+    """Number of optimizer steps before each row of script_calls."""
     return np.searchsorted(passes_of(facts, Phase.OPTIMIZER).spans[0], facts.script_calls["start_ns"])
 
 
@@ -151,15 +150,14 @@ def _is(call: Array, names: tuple[str, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Caller:
-    """A line that calls: "train.py:88 evaluate()", with the function of a library that it calls, if it calls one."""
+    """A line that calls, such as "train.py:88 evaluate()", and the library function that it calls, if any."""
 
     words: str
     calls: int
 
 
 def noted_calls(facts: RankFacts, op: str, start_ns: Array) -> list[ScriptCall | None]:
-    """Note: what capture noted of each call of a function that begins at `start_ns` (sorted); None where it noted
-    nothing."""
+    """Capture's note on each call of a function that begins at `start_ns` (sorted); None where it has none."""
     noted = sorted((call for call in facts.sidecar.window_calls if call.op == op), key=lambda call: call.entered_ns)
     entered = np.array([call.entered_ns for call in noted], np.int64)
     at = np.searchsorted(entered, start_ns, side="right") - 1
@@ -180,8 +178,7 @@ def noted_of_script(facts: RankFacts) -> list[ScriptCall | None]:
 
 
 def through_of(facts: RankFacts) -> list[str]:
-    """For each row of script_calls the library's function that the script calls for it, "package function"; "" where it
-    calls the collective itself, or that is not known."""
+    """Library function through which the script makes each call, "package function"; "" if direct or unknown."""
     return ["" if call is None else call.through for call in noted_of_script(facts)]
 
 

@@ -1,4 +1,4 @@
-"""Time: what communication that could go costs the ranks by the ledger."""
+"""Cost of avoidable communication by the ledger."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ddprof.tables import Array
 
 
 def needless_us(job: JobFacts, kind: Needless | None, waits: bool) -> Array:
-    """Time of each rank in some communication alone, while nothing computes, us per step, shape (ranks,).
+    """Time of each rank in some communication alone, with nothing computing, us per step, shape (ranks,).
 
-    `waits`: with waiting for late ranks. On a CPU rank, whose host computes, with the host's calls.
+    `waits`: include waits for late ranks. On a CPU rank, whose host computes, it includes the host's calls.
     """
     if kind is None:
         return np.zeros(len(job.ranks))

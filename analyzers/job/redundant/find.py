@@ -1,4 +1,4 @@
-"""All communication of a job that could go, kind by kind; a call is of one kind at most."""
+"""Avoidable communication of a job by kind; a call has at most one kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BYTES = 4  # of the map, per parameter
 
 
 def find_needless(job: JobFacts) -> Mapping[str, Needless]:
-    """Calls: what could go, by kind, where most ranks have it."""
+    """Avoidable communication by kind, where most ranks have it."""
     if job.pipeline is not None:
         return {}  # a schedule reduces after its last microbatch, and calls passes in an order of its own
     told = job.instances["members"] > 1
@@ -80,7 +80,7 @@ def _of_calls(kind: str, job: JobFacts, select: Callable[[RankFacts], Array]) ->
 
 
 def sent_buffers(facts: RankFacts, roles: Array) -> Array:
-    """Flags of communications of a rank that carry buffers of its model before a forward pass; bool, shape (comms,).
+    """Mask of a rank's communications that send buffers of its model before a forward pass; shape (comms,).
 
     `roles`: of the group of each communication, shape (comms,). Broadcasts that the script calls are its own.
     """
@@ -98,9 +98,8 @@ def sent_buffers(facts: RankFacts, roles: Array) -> Array:
 
 
 def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
-    """Flags of communications of a rank that reduce the map of used parameters, and how many parameters there are,
-    where all of them are used in every pass of the recording; no communication, and 0, where one is not, or nothing is
-    searched.
+    """Mask of a rank's communications that reduce the map of used parameters, and the number of parameters, where every
+    recorded pass uses all of them; else an empty mask and 0.
 
     The first element is bool of shape (comms,). With `find_unused_parameters=True` DistributedDataParallel walks the
     graph after each forward pass and reduces a map of one 32-bit integer per parameter after each backward pass
@@ -127,5 +126,5 @@ def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
 
 
 def search_time(facts: RankFacts) -> Intervals:
-    """When the host looks for unused parameters."""
+    """Intervals in which the host searches for unused parameters."""
     return intervals.union(*facts.unused_searches.bounds)

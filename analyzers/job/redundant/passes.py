@@ -1,4 +1,4 @@
-"""Forward and backward passes and optimizer steps of a rank's host, and which of them called a communication."""
+"""Forward and backward passes and optimizer steps of a rank's host, and the communications each called."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HostPasses:
         return len(self.spans[0])
 
     def of(self, at_ns: Array) -> Array:
-        """Number of the pass that each moment lies in; -1 for none."""
+        """Index of the pass around each moment; -1 for none."""
         start, end = self.spans
         if not len(start):
             return np.full(len(at_ns), -1)
@@ -32,12 +32,12 @@ class HostPasses:
         return np.where(inside, found, -1)
 
     def calling(self, facts: RankFacts) -> Array:
-        """Number of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
+        """Index of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
         return self.of(issued_ns(facts.comms))
 
 
 def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
-    """The passes of a phase that are no part of another pass of it; backward passes also from autograd's engine."""
+    """The outermost passes of a phase; backward passes also from autograd's engine."""
     marked = facts.phases.take(facts.phases["phase"] == phase)
     if phase == Phase.BACKWARD and not len(marked):
         return HostPasses(facts.engine_passes.bounds)
@@ -45,7 +45,7 @@ def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
 
 
 def called_by_host(facts: RankFacts, rows: Array) -> Intervals:
-    """When the host is in the calls that launch some communications (bool, shape (comms,))."""
+    """Intervals of the host in calls that launch some communications (mask, shape (comms,))."""
     comms = facts.comms.take(rows)
     known = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
     return intervals.union(comms["launch_ns"][known], comms["launch_end_ns"][known])

@@ -1,1 +1,1 @@
-"""Rendezvous that left no collective in the trace, inferred from ranks that stand still and resume together."""
+"""Rendezvous without a collective in the trace, inferred from ranks that stand still and resume together."""

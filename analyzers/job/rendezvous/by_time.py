@@ -1,9 +1,9 @@
-"""Matching: which collectives are one, where neither sequence numbers nor their order in the files say so.
+"""Matching of collectives by their ends, where sequence numbers are missing and order is unreliable.
 
 Without sequence numbers the k-th collective of one file is taken for the k-th of another. One record that was lost, or
-a window without marks that opened a step later, moves all that follow. But all members leave a collective together: the
-ends of those that are one differ by the same time on all, by which the two clocks differ, and no others' do. So files
-whose counts disagree are laid over one another where most ends meet.
+a window without marks that opened a step later, moves all that follow. But members leave a collective together: ends of
+equal instances all differ by the difference of the two clocks, others do not. So files whose counts disagree are
+shifted to where most ends meet.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Rows:
 
 
 def numbered_by_ends(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> tuple[RankFacts, ...]:
-    """The ranks, with sequence numbers for the collectives of groups whose order tells nothing."""
+    """The ranks with sequence numbers for the collectives of groups whose order is unreliable."""
     seq = [facts.comms["seq"].copy() for facts in ranks]
     found = False
     for members in _groups(ranks, group_ids):
@@ -85,8 +85,8 @@ def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list
 
 
 def _is_in_order(members: Sequence[_Rows]) -> bool:
-    """True where the order says which is which: as many of each kind in every step that both have, or in
-    all, and most end together.
+    """True where order identifies instances: equal counts per kind in every common step, or in total, and most end
+    together.
     """
     first = members[0]
     near_ns = _near_ns(first)
@@ -107,7 +107,7 @@ def _is_in_order(members: Sequence[_Rows]) -> bool:
 
 
 def _near_ns(rows: _Rows) -> int:
-    """Within what time ends are together: far less than from one collective to the next."""
+    """Tolerance within which ends are together: far below the time between two collectives."""
     if len(rows.end_ns) < 2:
         return RESOLUTION_NS
     spacing = float(np.median(np.diff(np.sort(rows.end_ns))))
@@ -115,7 +115,7 @@ def _near_ns(rows: _Rows) -> int:
 
 
 def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
-    """The number of each collective of each member: equal where they are one. None where some member fits nowhere."""
+    """Number of each collective of each member, equal for one instance; None where some member fits nowhere."""
     longest = max(range(len(members)), key=lambda at: len(members[at].row))
     near_ns = _near_ns(members[longest])
     kind, end_ns = members[longest].kind, members[longest].end_ns  # of all that are known, on one clock
@@ -137,7 +137,7 @@ def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
 
 
 def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int | None:
-    """By how much the clock of `rows` is ahead of that of the known collectives; None where too few meet."""
+    """Lead of the clock of `rows` over the known collectives'; None where too few ends meet."""
     chosen = np.unique(np.linspace(0, len(rows.row) - 1, SAMPLES).round().astype(np.int64))
     same = rows.kind[chosen][:, None] == kind[None, :]
     difference = np.sort((rows.end_ns[chosen][:, None] - end_ns[None, :])[same])
@@ -152,8 +152,8 @@ def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int
 
 
 def _closest(difference: Array, meet: Array, near_ns: int) -> int:
-    """Value where most differences meet, and over the shortest time; of equals where clocks differ least, as clocks are
-    set.
+    """Difference at which most others follow within `near_ns` (`meet`: how many, by sorted difference), the shortest
+    span among equals, then the smallest, as clocks are set.
 
     `meet`: how many of the sorted differences follow each within `near_ns`.
     """
@@ -167,8 +167,8 @@ def _closest(difference: Array, meet: Array, near_ns: int) -> int:
 
 
 def _nearest(kind: Array, end_ns: Array, other_kind: Array, other_ns: Array, within_ns: int) -> Array:
-    """For each of the others the known collective of its kind that ends nearest; -1 where none does, or another of the
-    others is nearer to it.
+    """For each of the others the known collective of its kind with the nearest end; -1 where none is within reach, or
+    another one is nearer to it.
     """
     found, apart = np.full(len(other_ns), -1), np.full(len(other_ns), within_ns + 1)
     for each in np.unique(other_kind).tolist():

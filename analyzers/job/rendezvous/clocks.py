@@ -1,8 +1,8 @@
-"""By what clock standstills of different ranks are compared.
+"""Clocks for comparing standstills of different ranks.
 
-Ranks that share recorded operations have one. Where nothing recorded connects two hosts, what their ranks do at one
-place of the program does: if they meet there, the difference of their clocks is the same each time, and how far it
-scatters is its error. Ranks that do not meet there drift apart, step by step, and the error shows it.
+Ranks that share recorded operations have one clock. Between two hosts without any, work at one place of the program
+serves: if their ranks meet there, the clock difference is the same each time, and its scatter is the error. Ranks that
+do not meet there drift apart step by step, which the error shows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PlaceClocks:
         self._by_domain = cache(self._differences)
 
     def _at(self, position: int, place: int) -> tuple[int, int] | None:
-        """None where the clocks cannot be compared."""
+        """Offset and error of a rank's clock at a place; None where the clocks cannot be compared."""
         name = self._clock.domain_of[position]
         domain = self._clock.domains[name]
         if domain.error_ns is not None:
@@ -36,7 +36,7 @@ class PlaceClocks:
         return self._by_domain(self._clock.domain_of.index(name), place)
 
     def _differences(self, position: int, place: int) -> tuple[int, int] | None:
-        """Difference of a domain's first rank against the first rank of all: the typical difference of the events that
+        """Offset and error of a domain's first rank against the job's first rank: the typical difference of events that
         are nearest if steps begin together.
         """
         own, first = self._ranks[position], self._ranks[0]

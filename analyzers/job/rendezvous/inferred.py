@@ -1,10 +1,9 @@
-"""Matching: which standstills of the ranks are one rendezvous: they began apart and end together, when the last rank
-came.
+"""Matching of standstills into rendezvous: they begin apart and end together, when the last rank arrives.
 
-What normal collectives explain is no evidence: ranks that leave one together also stand still together. Evidence is
-that the members arrive apart and resume together, at one place of the program, again and again: resumes differ by no
-more than RATIO of what arrivals differ by, clock errors included. One of them arrives right before all resume, and the
-others wait for it. Where nobody who was recorded does, the late rank is one that was not.
+Standstills that collectives explain are no evidence, as ranks that leave one together also stand still together.
+Evidence is that the members arrive apart and resume together, at one place of the program, again and again: resumes
+differ by no more than RATIO of what arrivals differ by, clock errors included. One of them arrives right before all
+resume, and the others wait for it. Where no recorded rank does, the late rank is an unrecorded one.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A meeting that a standstill may be part of, and how well it shows."""
+    """A possible meeting of a standstill, with the strength of its evidence."""
 
     meeting: Meeting
     together: int  # members that resume together
@@ -76,7 +75,7 @@ class _Search:
         self._groups = dict(sorted(groups.items(), key=lambda item: -len(item[0])))
 
     def meet_at(self, place: int, worth_ns: float) -> list[Meeting]:
-        """The meetings at a place; [] where it is no place to meet."""
+        """The meetings at a place; [] where ranks do not meet there."""
         seeds = sorted(
             ((int(p.idle_ns[row]), position, row) for position, p in enumerate(self._standstills)
              for row in np.flatnonzero(p.events.place[p.event] == place).tolist()),
@@ -99,7 +98,7 @@ class _Search:
     def _of_group(
         self, place: int, group: tuple[int, ...], members: tuple[int, ...], seeds: Sequence[tuple[int, int]]
     ) -> list[_Seen]:
-        """The meetings of a group at a place, [] where there is not enough evidence of any."""
+        """The meetings of a group at a place, [] without enough evidence."""
         strict = [seen for seen in self._each(place, group, members, seeds, SCATTER_NS, TRIES) if seen.is_strict]
         if sum(seen.together - 1 for seen in strict) < FEWEST:
             return []
@@ -118,7 +117,7 @@ class _Search:
         scatter_ns: int,
         tries: int,
     ) -> list[_Seen]:
-        """The meetings of some standstills, each once; [] where the first `tries` met nobody."""
+        """The meetings of some standstills without duplicates; [] where the first `tries` met no one."""
         found: list[_Seen] = []
         used: set[tuple[int, int]] = set()
         for tried, seed in enumerate(seeds):
@@ -133,7 +132,7 @@ class _Search:
     def _meet(
         self, place: int, group: tuple[int, ...], members: tuple[int, ...], seed: tuple[int, int], scatter_ns: int
     ) -> _Seen | None:
-        """Whom a standstill met; None where a member was doing something else when it ended."""
+        """The meeting of a standstill; None where a member was busy with something else when it ended."""
         position, row = seed
         own, clock = self._standstills[position], self._clocks.at(position, place)
         if clock is None:
@@ -173,10 +172,9 @@ class _Search:
     def _member(
         self, place: int, position: int, at_ns: int, after_ns: int, within_ns: float, on_host: bool
     ) -> _Member | None:
-        """Standstill: what a rank did when others resumed and came to the place at `at_ns` (reference clock),
-        `after_ns` later.
+        """A rank's part when others resumed and reached the place at `at_ns` (reference clock), `after_ns` later.
 
-        It resumed with them, or, of operations on devices, it had ended before and stood still. None for all else.
+        It resumed with them or, for device operations, had ended earlier and stood still; otherwise None.
         """
         own, clock = self._standstills[position], self._clocks.at(position, place)
         if clock is None:
@@ -219,6 +217,6 @@ def find_meetings(
 
 
 def _worth(standstills: Sequence[Standstills], worth_ns: float) -> list[int]:
-    """The places where some rank stands still for long."""
+    """Places where some rank stands still for long."""
     long = [np.unique(p.events.place[p.event[p.idle_ns >= worth_ns]]) for p in standstills]
     return np.unique(np.concatenate(long)).tolist() if long else []

@@ -1,8 +1,8 @@
-"""Can what was matched be one operation? Nobody leaves a collective before its last member has arrived.
+"""Test of matched operations: nobody leaves a collective before its last member has arrived.
 
-Whatever two clocks differ by, and however they drift, it is true of every operation that two ranks share. Where events
-were sampled or filtered, or a file is of another run, the k-th collectives of two files are not the same one, and it is
-not. Then nothing follows from them: no wait, no clock, no late rank.
+That holds for every operation that two ranks share, whatever their clocks' offset and drift. Where events were sampled
+or filtered, or a file is of another run, the k-th collectives of two files differ and it fails. Then nothing may be
+concluded: no wait, no clock, no late rank.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_THE_SAME = "the collectives of these files do not match: events are missing,
 
 
 def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
-    """Positions of ranks whose operations cannot be those of most ranks they are matched with."""
+    """Positions of ranks whose operations cannot be the ones they are matched with on most ranks."""
     shared = SharedOperations(ranks, matched)
     partners = range(len(ranks))[:: -(-len(ranks) // PARTNERS)]
     found = []
@@ -39,9 +39,9 @@ def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
 
 
 def _is_impossible(compared: ClockDifference) -> bool:
-    """True where no offset and drift of the clocks lets every member have arrived before anybody left.
+    """True where no offset and drift of the clocks lets every member arrive before any left.
 
-    Of operations whose length both ranks know: a flight recorder may know no end.
+    Uses operations whose length both ranks know, as a flight recorder may know no end.
     """
     known = (compared.most_ns > compared.difference_ns) & (compared.difference_ns > compared.least_ns)
     if not known.any():
@@ -53,7 +53,7 @@ def _is_impossible(compared: ClockDifference) -> bool:
 
 
 def _most_at_once(low: Array, high: Array) -> int:
-    """Number of the intervals [low, high] that the best single value lies in."""
+    """Largest number of intervals [low, high] that share one value."""
     bounds = np.concatenate((low, high))
     opens = np.repeat([1, -1], (len(low), len(high)))
     order = np.lexsort((-opens, bounds))  # where one ends as another begins, the value is in both
@@ -61,7 +61,7 @@ def _most_at_once(low: Array, high: Array) -> int:
 
 
 def unmatched(matched: Matched) -> Matched:
-    """Every row on its own: an operation of which one member is known."""
+    """Every row as an operation with one known member."""
     of_row = matched.instance
     return replace(
         matched,
@@ -74,11 +74,11 @@ def unmatched(matched: Matched) -> Matched:
 
 
 def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
-    """Notes on what is said of ranks that disagree with the others, and are left out."""
+    """Note on ranks that contradict the others and are left out."""
     named = format_ranks(tuple(r for f in ranks if (r := f.identity.rank) is not None))
     return HealthNote(f"the collectives of {named} are not those of the other ranks", f"left out: {NOT_THE_SAME}")
 
 
 def not_matched_note() -> HealthNote:
-    """Notes on what is said where nothing was matched."""
+    """Note for a job in which no operation was matched."""
     return HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")

@@ -1,7 +1,7 @@
-"""Rendezvous that were inferred, written into the facts of their ranks as communication that nobody recorded.
+"""Inferred rendezvous, written into the facts of their ranks as communication.
 
 A member communicates from its arrival until it resumes, on a stream of its own: waits, blame, ledger, replay and pages
-then treat it as any collective, under the name INFERRED. What the rank idled meanwhile is no idle time any longer.
+then treat it as any collective, under the name INFERRED. The rank's idle time inside it is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ddprof.tables import NULL, Array, Table, concat
 
 
 def inferred_note(meetings: Sequence[Meeting]) -> HealthNote:
-    """That ranks met without a trace of it."""
+    """Note on ranks that met without a trace of it."""
     return HealthNote(
         f"{len(meetings)} times ranks stopped and resumed together without a recorded event",
         "counted as inferred rendezvous, where ranks wait for the last one",
@@ -110,7 +110,7 @@ def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array
 
 
 def _by_start(table: Table) -> tuple[Table, Array]:
-    """The table in the order of start, and where each of its rows went."""
+    """The table in the order of start, and the new position of each row."""
     order = np.argsort(table["start_ns"], kind="stable")
     return table.take(order), np.argsort(order)
 
@@ -120,7 +120,7 @@ def _moved(rows: Array, to: Array) -> Array:
 
 
 def _booked(facts: RankFacts) -> RankFacts:
-    """The rank with the time that it idled in a rendezvous as exposed communication instead of gaps."""
+    """The rank with its idle time in a rendezvous booked as exposed communication instead of gaps."""
     mine = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
     spans = facts.comms.take(mine).bounds
     gaps = facts.gaps

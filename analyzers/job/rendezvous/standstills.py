@@ -1,4 +1,4 @@
-"""When a rank stood still without a recorded reason, and what it did next: where it may have waited for another rank.
+"""Standstills of a rank without a recorded reason, in which it may have waited for another rank, and what follows each.
 
 A rank stands still where its device idles and either its host does nothing that is recorded (a barrier over sockets, a
 store, objects that are gathered), or the operation that ends the idle stretch had long been launched (a collective that
@@ -27,18 +27,18 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Events:
-    """Record of what a rank does that other ranks do too, by place, then time. Times in ns on the rank's own clock."""
+    """Events of a rank that other ranks have too, by place, then time. Times in ns on the rank's own clock."""
 
     place: Array
     at_ns: Array
     launch_ns: Array  # of a device operation; NULL where unknown, and for what the host does
 
     def of(self, place: int) -> slice:
-        """The events of a place."""
+        """The events at a place."""
         return slice(*np.searchsorted(self.place, (place, place + 1)).tolist())
 
     def nearest(self, place: int, at_ns: int) -> int | None:
-        """The event of a place that is nearest to an instant (row); None where there is none."""
+        """Row of the event at a place that is nearest to an instant; None where there is none."""
         here = self.of(place)
         if here.start == here.stop:
             return None
@@ -47,7 +47,7 @@ class Events:
         return int(min(near, key=lambda row: abs(int(self.at_ns[row]) - at_ns)))
 
     def apart_ns(self, row: int) -> int:
-        """Distance by which the nearest other event of the same place is from an event."""
+        """Distance from an event to the nearest other one at the same place."""
         here = self.of(int(self.place[row]))
         near = [abs(int(self.at_ns[row] - self.at_ns[at])) for at in (row - 1, row + 1) if here.start <= at < here.stop]
         return min(near, default=np.iinfo(np.int64).max)
@@ -55,7 +55,7 @@ class Events:
 
 @dataclass(frozen=True)
 class Standstills:
-    """The standstills of one rank, own clock, ns; shape (standstills,) where not said otherwise."""
+    """The standstills of one rank, own clock, ns; shape (standstills,) unless stated."""
 
     arrived_ns: Array  # the rank stands still from here
     resumed_ns: Array  # to here
@@ -72,19 +72,19 @@ class Standstills:
         return int(found[0]) if len(found) else None
 
     def idle_around(self, at_ns: int) -> int | None:
-        """Since when the device had been idle at an instant; None where it ran something then, or before anything."""
+        """Start of the device's idle time around an instant; None where it ran something then, or before anything."""
         row = int(np.searchsorted(self.busy[0], at_ns, side="right")) - 1
         return int(self.busy[1][row]) if row >= 0 and self.busy[1][row] <= at_ns else None
 
     def last_end_ns(self, at_ns: int) -> int:
-        """When the rank was last seen doing something before an instant; that instant where it never was."""
+        """Last recorded activity of the rank before an instant; the instant itself where there is none."""
         row = int(np.searchsorted(self.ended_ns, at_ns, side="right")) - 1
         return int(self.ended_ns[row]) if row >= 0 else at_ns
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """When a rank did nothing: its host, or its device although the next operation had been launched."""
+    """Stretches without activity of the host, or of the device although its next operation was launched."""
 
     busy: Intervals
     idle: Intervals
@@ -92,13 +92,13 @@ class Stretches:
     held: Intervals
 
     def longest_ns(self) -> int:
-        """The most that the device idles in one of them."""
+        """The longest idle time in one stretch."""
         start, end = (np.concatenate(part) for part in zip(self.silent, self.held, strict=True))
         return int(intervals.overlap(self.idle, start, end).max(initial=0))
 
 
 def stretches(facts: RankFacts) -> Stretches:
-    """Stretches of a rank on a device, inside its steps."""
+    """Stretches of a device rank inside its steps."""
     busy = intervals.union(*facts.device_ops.bounds)
     idle = intervals.union(*facts.gaps.take(facts.gaps["cause"] != CAUSE_CODE["memcpy"]).bounds)
     silent = intervals.EMPTY
@@ -138,7 +138,7 @@ def find_standstills(facts: RankFacts, still: Stretches, places: Places) -> Stan
 
 
 def _held(facts: RankFacts, idle: Intervals, busy: Intervals) -> Intervals:
-    """Idle stretches that end with an operation which had long been launched, each from when it could have run.
+    """Idle stretches that end with an operation launched long before, each from the time it could have run.
 
     Without launch calls in the trace: all idle stretches between two operations.
     """
@@ -168,7 +168,7 @@ def _following(events: Events, at_ns: Array) -> Array:
 
 
 def _calls(facts: RankFacts, places: Places) -> Events:
-    """Events: what the host of a rank does: step marks, spans, phases and launches."""
+    """Host events of a rank: step marks, spans, phases and launches."""
     spans, phases, ops = facts.host_spans, facts.phases, facts.device_ops
     launches = ops.take(ops["launch_ns"] != NULL)
     marks = facts.steps["mark_ns"]
@@ -187,13 +187,13 @@ def _calls(facts: RankFacts, places: Places) -> Events:
 
 
 def _starts(facts: RankFacts, places: Places) -> Events:
-    """When operations start on the device of a rank."""
+    """Starts of operations on the device of a rank."""
     ops = facts.device_ops
     return Events(_numbered("start ", facts, ops["name"], places), ops["start_ns"], ops["launch_ns"])
 
 
 def _numbered(prefix: str, facts: RankFacts, names: Array, places: Places) -> Array:
-    """Numbers of the places of some names (string indices); numbers within names count steps, and tell nothing."""
+    """Place numbers of some names (string indices), ignoring digits in names, which count steps."""
     distinct, which = np.unique(names, return_inverse=True)
     known = [prefix + _NUMBER.sub("#", facts.strings[name]) for name in distinct.tolist()]
     return np.array([places.setdefault(name, len(places)) for name in known], np.int64)[which]

@@ -1,1 +1,1 @@
-"""Lines of the script that hold a rank's host, and which of them hold a late rank alone."""
+"""Script lines that occupy a rank's host, and those that a late rank alone runs."""

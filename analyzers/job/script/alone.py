@@ -1,4 +1,4 @@
-"""Code that a late rank runs and its peers do not: time by the user's functions, rank against rank, over the steps."""
+"""Code that a late rank runs and its peers do not: time by the user's functions, rank against rank."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LARGE_SHARE = 0.05  # of the step, that one rank was seen in alone: as much as m
 
 @dataclass(frozen=True)
 class Alone:
-    """A function or line of the script that holds one rank and not its peers; us per step.
+    """A function or line of the script that one rank runs and its peers do not; us per step.
 
-    `peers_us`: how long they are in it, waiting included, or at the most. `inside`: the innermost call of the user's in
-    which nearly all of that time is; "" if there is none. `samples`: of the whole run, where those of the windows do
-    not say it; else 0. `in_shared`: `line` is in a function that the peers run too, such as the training loop.
-    `of_the_run`: chance does not explain the samples, however little of the lateness in the traced steps it explains.
+    `peers_us`: the peers' time in it, waits included, or an upper bound. `inside`: the innermost user call with nearly
+    all of that time; "" for none. `samples`: of the whole run where windows have too few; else 0. `in_shared`: `line`
+    is in a function that peers run too, such as the training loop. `of_the_run`: the samples are beyond chance, however
+    little of the lateness in the traced steps they explain.
     """
 
     line: str
@@ -51,13 +51,14 @@ class Alone:
 
     @property
     def words(self) -> str:
-        """The line, and where in it the time is."""
+        """The line, and the call inside it that takes the time."""
         return f"{self.line}, in {self.inside}" if self.inside else self.line
 
     @property
     def held(self) -> str:
-        """The one place to open, after a rank's name: the function or the line that it runs alone, or where its time
-        goes: a helper that a loop of all ranks calls is told with the line that calls it."""
+        """The one place to open, after a rank's name: the function or line that it runs alone, or the innermost call
+        with its time; a helper that all ranks call is shown with the calling line.
+        """
         if self.peers_us < 1 and not self.line.endswith("<module>") and not (self.in_shared and self.inside):
             return f"alone runs {self.line}"
         if self.in_shared and self.inside:
@@ -73,12 +74,12 @@ def runs_alone(
     step_us: float = 0.0,
     script: Sequence[ScriptTime] = (),
 ) -> Alone | None:
-    """Code that makes rank `late` (a position) late by so much per step; None where no one function does, or the
-    recording does not say what the ranks ran. Samples of the whole run say it of a typical step (`step_us`) where those
-    of the windows do not, and where they are few, of the time beside the phases alone (`script`, by position).
+    """The code that makes rank `late` (a position) late by `lateness_us` per step; None where no single function does,
+    or the recording does not show what ranks ran. Whole-run samples stand in, per typical step (`step_us`), where
+    windows have too few, and within the time outside the phases (`script`, by position) where they are few too.
 
-    Of nested functions the outermost that the peers do not run, and in it the innermost that takes nearly all its time.
-    A peer that waits inside a function runs it: the loop that calls what the late rank runs alone is on all ranks.
+    Of nested functions it is the outermost that peers do not run, and in it the innermost with nearly all its time. A
+    peer that waits inside a function runs it, such as the common training loop.
     """
     return _alone(_seen(ranks, step_us, script), late, lateness_us)
 
@@ -107,7 +108,7 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
 
 
 def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By how often the ranks were seen where over the whole run."""
+    """The code by the shares of each rank's samples over the whole run."""
     mine, peers = late.over_the_run, [rank.over_the_run for rank in others]
     if not mine or not all(peers):
         return None
@@ -137,8 +138,8 @@ def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float,
 
 
 def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By the time beside the phases, which is recorded exactly: what the late rank does there for TIMES_PEERS as long
-    as its peers do anything there, they do not do. Its samples need only say which line that is.
+    """The code by the time outside the phases, which is recorded exactly: a late rank with TIMES_PEERS the peers' time
+    there runs something of its own. Samples only choose the line.
     """
     facts = late.facts
     if late.beside is None or not late.is_sampled or not len(facts.steps) or not late.sampled_beside:
@@ -161,8 +162,9 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """By the time between operators in one phase, which is recorded exactly: what holds the late rank there is what it
-    runs in it and no peer does. Its samples need only say which line that is."""
+    """The code by the time between operators in one phase, which is recorded exactly: what delays the late rank there
+    is code that no peer runs. Samples only choose the line.
+    """
     for phase in (BACKWARD, FORWARD, REST):
         held_us = late.held_us(phase) - float(np.median([rank.held_us(phase) for rank in others]))
         mine = late.called_in(phase)
@@ -179,8 +181,9 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
 
 
 def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, least_us: float) -> Alone | None:
-    """By the time of the whole run in which samples saw the late rank in what they saw no peer in: busy cores make any
-    rank late in a few traced steps, and put none where it never is."""
+    """The code by whole-run time in which the late rank alone was sampled: busy cores make any rank late in a few
+    traced steps, but put none in code that it never runs.
+    """
     total_ns, *theirs_ns = (sum(ns for path, ns in rank.seen_ns.items() if len(path) == 1) for rank in (late, *others))
     if not total_ns or not all(theirs_ns):
         return None
@@ -203,7 +206,7 @@ def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: fl
 
 
 def _times_apart(rank: RankPaths, path: Path) -> int:
-    """Count of times that samples saw a rank in a path, at moments of their own."""
+    """Number of separate moments at which samples saw a rank in a path."""
     return int(min(rank.seen.get(path, 0.0), rank.seen_ns.get(path, 0.0) // APART_NS))
 
 
@@ -213,8 +216,9 @@ def _apart(
     lateness_us: float,
     seen: dict[Path, float],
 ) -> Alone | None:
-    """The path of `mine` that makes the rank late: in a function that the peers run far shorter, what they do not run
-    of it, where that explains it. Its line is chosen from all that was `seen`, however rarely."""
+    """The path of `mine` that makes the rank late: in a function that peers run far shorter, the part they do not run,
+    where that is enough. Its line is chosen from all that was `seen`, however rarely.
+    """
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
     outer = _outermost(mine, theirs, lateness_us)
     if outer is None:
@@ -224,7 +228,7 @@ def _apart(
 
 
 def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:
-    """The outermost path that the late rank is in by most of its lateness longer than its peers, and many times."""
+    """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
     apart = [
         path
         for path, time in mine.items()
@@ -245,9 +249,10 @@ def alone_by_rank(
     script: Sequence[ScriptTime] = (),
     timed: tuple[Array, Array] | None = None,
 ) -> dict[int, Alone]:
-    """Fields: what makes ranks late and their peers do not run, by position: of ranks that others wait for clearly in
-    the traced steps, or by the timers of the whole run. `timed`: what these show of that (us, 0 for nothing), and what
-    each rank takes outside its backward passes, both of shape (ranks,)."""
+    """Position -> code that makes this rank alone late, for ranks that others clearly wait for in the traced steps or
+    by whole-run timers. `timed`: lateness by these (us, 0 for none) and time outside backward passes, both of shape
+    (ranks,).
+    """
     found = {}
     seen = _seen(ranks, step_us, script)
     every = all_lateness_us(ranks, blame)
@@ -267,7 +272,7 @@ def _without(seen: Sequence[RankPaths], late: int) -> list[RankPaths]:
 
 
 def lateness_us(ranks: Sequence[RankFacts], blame: Table, late: int) -> float:
-    """Time that each of the other ranks waits for a rank (a position), us per step."""
+    """Time that each other rank waits for a rank (a position), us per step."""
     return float(all_lateness_us(ranks, blame)[late])
 
 
@@ -281,7 +286,7 @@ def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
 
 
 def _hottest(mine: dict[Path, float], path: Path, share: float = HOT_SHARE) -> Path:
-    """The innermost path inside a path that takes nearly all of its time, or such a share of it."""
+    """The innermost path inside a path that takes nearly all of its time, or the given share of it."""
     enough = share * mine[path]
     while True:
         inner = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path and mine[p] >= enough]
@@ -291,7 +296,7 @@ def _hottest(mine: dict[Path, float], path: Path, share: float = HOT_SHARE) -> P
 
 
 def _often_enough(late: RankPaths, mine: dict[Path, float]) -> dict[Path, float]:
-    """Without what fewer samples of the windows than MIN_SAMPLES found, where the rank was sampled."""
+    """The paths with at least MIN_SAMPLES samples in the windows, where the rank was sampled."""
     facts = late.facts
     if not mine or not late.is_sampled:
         return mine
@@ -300,7 +305,7 @@ def _often_enough(late: RankPaths, mine: dict[Path, float]) -> dict[Path, float]
 
 
 def _words(mine: dict[Path, float], path: Path) -> str:
-    """The innermost function of a path, with its line, or the line that the rank was in most."""
+    """The innermost function of a path, with its line or the line seen most."""
     if path[-1][1] == ANY_LINE:
         lines = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path]
         path = max(lines, key=lambda p: mine[p])

@@ -1,7 +1,7 @@
-"""Time of a rank beside the phases by stack, by samples of the run or by traced frames.
+"""Time of a rank outside the phases by stack, from samples of the run or traced frames.
 
-A window holds a few samples of each step, the whole run hundreds. Between the phases, which are recorded exactly, the
-time is shared among the stacks as the whole run was sampled there; where frames were traced, as they were.
+A window holds a few samples of each step, the whole run hundreds. The time between the phases, which is recorded
+exactly, is shared among stacks by the whole run's samples there, or by traced frames.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ def phases_of(facts: RankFacts, tree: CallTree) -> HostPhases:
 
 
 def is_sampled(facts: RankFacts) -> bool:
-    """True where stacks were sampled, not traced."""
+    """True where stacks were sampled rather than traced."""
     return bool((facts.script_spans["resolution_ns"] > 0).any()) or not len(facts.script_spans)
 
 
 def run_samples(facts: RankFacts, phase: str | None = None, column: str = "samples") -> dict[int, float]:
-    """Times that the training thread was seen in each stack once the job had started; in one phase, or in all.
-    `column`: "time_ns" for the time that these samples stand for."""
+    """Samples of the training thread in each stack after start-up, in one phase or all. `column`: "time_ns" for the
+    time that these samples stand for.
+    """
     totals = facts.script_totals
     found: dict[int, float] = {}
     phases = totals["phase"].astype(str)
@@ -51,20 +52,19 @@ def run_samples(facts: RankFacts, phase: str | None = None, column: str = "sampl
 
 
 def sampled_beside(facts: RankFacts) -> int:
-    """Number of samples of the whole run that found the training thread beside its phases."""
+    """Samples of the whole run in which the training thread was outside its phases."""
     return int(sum(run_samples(facts, REST).values()))
 
 
 def times_seen(facts: RankFacts, stacks: Array) -> int | None:
-    """Times that the whole run's samples found the training thread in some stacks (rows); None where none were
-    taken."""
+    """Whole-run samples of the training thread in some stacks (rows); None without any samples."""
     totals = facts.script_totals
     mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
     return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
 
 
 def times_called(ranks: Sequence[RankFacts], file: str, function: str) -> int:
-    """Times that they found all ranks in a function of the script that a pass calls, but for what it calls of torch."""
+    """Whole-run samples, over all ranks, of a script function that a pass calls, without its torch calls."""
     count = 0.0
     for facts in ranks:
         tree = CallTree(facts.script_stacks, facts.script_frames)
@@ -112,8 +112,8 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
 
 
 def _of_closures(tree: CallTree) -> Array:
-    """Stacks in functions that an optimizer calls for the passes of the step (`optimizer.step(closure)`): the script
-    wrote them, and not the optimizer. Bool, shape (stacks,).
+    """Stacks in functions that an optimizer calls for the passes of the step (`optimizer.step(closure)`): the script's
+    time, not the optimizer's. Bool, shape (stacks,).
     """
     passes = tree.is_optimizer & (tree.is_forward | tree.is_backward)
     leads = (tree.inclusive(passes.astype(float)) > 0) & tree.is_optimizer
@@ -124,7 +124,7 @@ def _of_closures(tree: CallTree) -> Array:
 
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
-    """Flags of stacks that are in the user's code, but for calls that take what they have to; bool, shape (stacks,)."""
+    """Mask of stacks in the user's code, except calls whose time cannot be reduced; shape (stacks,)."""
     return np.asarray((tree.folded >= 0) & ~tree.is_profiler & ~LineKinds(facts).needed())
 
 

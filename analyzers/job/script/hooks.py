@@ -1,5 +1,4 @@
-"""Time that the Python of communication hooks costs a rank, by their ranges: without the communication that they
-start."""
+"""Cost of communication hooks' Python on a rank, from their ranges, without the communication they start."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from ddprof.intervals import Intervals
 
 
 def in_hooks(facts: RankFacts) -> Intervals:
-    """When the host is in hooks, and neither calls a collective nor waits in one; on the rank's own clock."""
+    """Intervals of the host in hooks outside calls of and waits in collectives; on the rank's own clock."""
     comms = facts.comms
     known = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
     calls = intervals.union(comms["launch_ns"][known], comms["launch_end_ns"][known])
@@ -21,8 +20,7 @@ def in_hooks(facts: RankFacts) -> Intervals:
 
 
 def held_by_hooks_us(facts: RankFacts) -> float:
-    """Time that a rank loses to them per step: all of that time on a CPU rank, else while the device idles for
-    launches."""
+    """Time that a rank loses to hooks per step: on a CPU rank all, else that in which the device idles for launches."""
     if not len(facts.steps) or not len(facts.comm_hooks):
         return 0.0
     held = in_hooks(facts)

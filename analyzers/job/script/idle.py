@@ -1,7 +1,7 @@
-"""When a rank waits for Python of the script: its device starves, or its training thread does it, between the phases.
+"""Waits of a rank for script Python between the phases: its device starves, or its training thread runs it.
 
 The phases (forward, backward, optimizer) issue the step's own work; Python between them does something else. Python
-inside them is the model's, and counts only where it holds the host far longer than launching does.
+inside them is the model's, and counts only where it delays the host far longer than launching does.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ MOST_SHARE = 0.5  # of the steps: what stops a thread (its core is taken) comes 
 
 @dataclass(frozen=True)
 class ScriptTime:
-    """Record of what a rank spends in Python of its script, on its own clock.
+    """Time of a rank in Python of its script, on its own clock.
 
-    `idle`: it waits for that, on a CPU rank all of it. `every`: that and what a device that is busy hides. Of both a
-    `share` is in the user's code; `stack_ns`: how much of `idle` in each stack of the user's, shape (stacks,).
+    `idle`: the rank waits for it (on a CPU rank all of it). `every`: with the part hidden by a busy device. A `share`
+    of both is in the user's code; `stack_ns`: part of `idle` in each stack of the user's, shape (stacks,).
     """
 
     idle: Intervals = EMPTY
@@ -55,8 +55,8 @@ class ScriptTime:
 
 
 def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
-    """The time of each rank. One that was sampled too seldom has the share of the rank that was sampled most often: all
-    run one script.
+    """Script time of each rank. A rank with too few samples gets the share of the best-sampled rank, as all run one
+    script.
     """
     times = [script_time(facts) for facts in ranks]
     seen = [sampled_beside(facts) for facts in ranks]
@@ -70,8 +70,8 @@ def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
 def script_time(facts: RankFacts) -> ScriptTime:
     """The time of a rank; none for one without frames.
 
-    A rank in none of whose stacks a phase can be told keeps only what holds the host for long: all of its Python may
-    be the step's own.
+    Where no phase is recognisable in any stack, only long delays of the host count, as all Python may be the step's
+    own.
     """
     if not has_frames(facts) or not len(facts.steps):
         return ScriptTime()
@@ -137,7 +137,7 @@ def _inside(facts: RankFacts, tree: CallTree, own: Array, phases: HostPhases) ->
 
 
 def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
-    """Idle time that only the host explains and no stall does, and those pieces of it that are far longer than a
+    """Idle time that only the host explains and no stall does, and the pieces of it that are far longer than a
     launch.
     """
     hungry, (start, end) = starved(facts), between_operators(facts)

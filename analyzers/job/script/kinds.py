@@ -1,8 +1,7 @@
-"""Kinds of line: what a line of the script does, by what it calls: library functions, and operators on the host.
+"""Kinds of script lines by what they call: library functions, and operators on the host.
 
-Each kind says what to do about it and what of its time is left then. Operators tell what a function is for more surely
-than its name: a moving average reads and writes every parameter and reduces none, statistics reduce every one, clipping
-does both.
+Each kind has a fix and the share of time that remains after it. Operators identify a function better than its name: a
+moving average reads and writes every parameter and reduces none, statistics reduce every one, clipping does both.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TUNING_GUIDE = "PyTorch performance tuning guide"
 
 @dataclass(frozen=True)
 class LineKind:
-    """Record of what to do about a kind of line. `suggested` "": nothing, it takes what it has to.
+    """The fix for a kind of line. `suggested` "": none, as its time cannot be reduced.
 
     `keeps_one`: one operator per tensor is left of its time; else nothing is.
     """
@@ -135,7 +134,7 @@ _NAMES = (
 
 
 class LineKinds:
-    """Record of what the training thread of one rank calls beside the phases, by kind."""
+    """Calls of one rank's training thread outside the phases, by kind."""
 
     def __init__(self, facts: RankFacts) -> None:
         self._tree = CallTree(facts.script_stacks, facts.script_frames)
@@ -148,7 +147,7 @@ class LineKinds:
         self._optimizes = bool(self._tree.is_optimizer.any()) or len(facts.phase_time(Phase.OPTIMIZER)[0]) > 0
 
     def of(self, stacks: Array, time_ns: Array) -> LineKind:
-        """The kind of a line, from the stacks (rows) in which it spends how long."""
+        """The kind of a line, from the stacks (rows) that its time is in."""
         rows = self._rows(stacks)
         by_call = self._by_call(stacks, time_ns)
         found = self._by_operators(rows) if by_call is None or by_call is CLIP else None
@@ -161,8 +160,7 @@ class LineKinds:
         return next((kind for pattern, kind in _NAMES if pattern.search(text)), OTHER)
 
     def needed(self) -> Array:
-        """Stacks whose call takes what it has to: all tensors at once, a scheduler's step. Shape (stacks,). What a pass
-        calls of the user's calls no operators beside the passes."""
+        """Mask of stacks whose call cannot be reduced: all tensors at once, a scheduler's step; shape (stacks,)."""
         is_needed = np.zeros(len(self._tree), bool)
         user = np.maximum(self._tree.folded, 0)
         in_pass = self._tree.is_forward[user] | self._tree.is_backward[user]
@@ -173,11 +171,11 @@ class LineKinds:
         return is_needed | self._by_torch() | self._emptying()
 
     def updates_each(self) -> bool:
-        """True where the optimizer's step calls small operators for each tensor, not one for all."""
+        """True where the optimizer's step calls small operators per tensor instead of one for all."""
         return self._by_operators(np.flatnonzero(self._operators["in_optimizer"].astype(bool))) is UPDATE
 
     def left(self, kind: LineKind, stacks: Array, time_ns: float) -> float:
-        """Share of a line's time that is left: one operator for each tensor, where its kind says so."""
+        """Share of a line's time that remains after its fix: one operator per tensor where its kind keeps one."""
         if not kind.keeps_one or time_ns <= 0:
             return 0.0
         rows = self._rows(stacks)
@@ -206,7 +204,7 @@ class LineKinds:
         return inside if not any(_ZEROES.search(self._names[row]) for row in beside) else np.zeros_like(inside)
 
     def _by_operators(self, rows: Array) -> LineKind | None:
-        """By the operators of these rows of SCRIPT_OPERATORS; None where they do not tell."""
+        """The kind by the operators of these rows of SCRIPT_OPERATORS; None where they do not identify it."""
         if not len(rows):
             return None
         count = self._operators["count"][rows] / self._steps
@@ -241,7 +239,7 @@ class LineKinds:
         return np.asarray(inside & ~((user >= 0) & inside[np.maximum(user, 0)]))
 
     def _by_call(self, stacks: Array, time_ns: Array) -> LineKind | None:
-        """By library frames on the way to the stacks in which most of the time is."""
+        """The kind by library frames on the way to the stacks with most of the time; None for none."""
         for pattern, kind in _CALLS:
             within = self._by_torch() if kind is NEEDED else self._tree.within(self._tree.matching(pattern))
             if time_ns[within[stacks]].sum() > MOST * time_ns.sum():
@@ -249,7 +247,7 @@ class LineKinds:
         return None
 
     def _around(self, stacks: Array) -> set[int]:
-        """The stacks and what they lie in, from what the loop calls inwards."""
+        """The stacks and their ancestors, from the loop's call inwards."""
         found: set[int] = set()
         outermost = set(self._tree.aside[stacks].tolist())
         for stack in stacks.tolist():

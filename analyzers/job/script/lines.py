@@ -34,13 +34,13 @@ class ScriptLine:
 
     @property
     def words(self) -> str:
-        """Words as people write it: "train.py:88 evaluate()", and in which call of a library."""
+        """The line for people: "train.py:88 evaluate()", with the library call that it is in."""
         where = written(self.file, self.line, self.function)
         return f"{where}, in {self.call}" if self.call else where
 
 
 def has_frames(facts: RankFacts) -> bool:
-    """True where the recording says what the script ran."""
+    """True where the recording shows what the script ran."""
     return len(facts.script_spans) > 0 or len(facts.script_totals) > 0
 
 
@@ -59,7 +59,7 @@ def training_spans(facts: RankFacts) -> Table:
 
 
 def time_by_stack(facts: RankFacts, where: Intervals) -> Array:
-    """Time (ns) of the training thread in each stack alone, within some stretches; shape (stacks,)."""
+    """Self time (ns) of each stack on the training thread within some stretches; shape (stacks,)."""
     spans = training_spans(facts)
     total = np.zeros(len(facts.script_stacks))
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
@@ -68,12 +68,12 @@ def time_by_stack(facts: RankFacts, where: Intervals) -> Array:
 
 
 def lines_in(facts: RankFacts, where: Intervals) -> list[ScriptLine]:
-    """The lines of the script in some stretches, the longest first. Time in a library is of the line that called it."""
+    """The lines of the script in some stretches, the longest first. Library time belongs to the calling line."""
     return lines_of(facts, time_by_stack(facts, where)) if has_frames(facts) else []
 
 
 def lines_of(facts: RankFacts, own_ns: Array) -> list[ScriptLine]:
-    """The lines of the script by the time (ns) in each stack alone, shape (stacks,); the longest first."""
+    """The lines of the script by the self time (ns) of each stack, shape (stacks,); the longest first."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     used = np.flatnonzero(own_ns > 0)
     # A stack without a frame of the user's stands for itself, from outside in: some library runs the loop.
@@ -117,7 +117,7 @@ def _hot_call(tree: CallTree, each_ns: Array, stacks: Array, folded: Array) -> s
 
 
 def _calls_below(tree: CallTree, stack: int, end: int) -> list[int]:
-    """Frames of a stack inside the stack `end`, from outside in."""
+    """Frames of a stack below the stack `end`, outermost first."""
     frames = []
     while stack not in (end, -1):
         frames.append(int(tree.frame[stack]))

@@ -1,4 +1,4 @@
-"""Call of the script that a cause that occupies the host stands for: data prepared, state saved, a model evaluated."""
+"""The script's call behind a cause that occupies the host: data prepared, state saved, a model evaluated."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from ddprof.intervals import Intervals
 
 @dataclass(frozen=True)
 class SeenSaving:
-    """Record of how often the training thread was seen to save, evaluate or log, in which line of the script most of
-    it."""
+    """Samples of the training thread in saving, evaluating or logging, and the script line with most of them."""
 
     line: str
     samples: int
@@ -28,7 +27,7 @@ class SeenSaving:
 
     @property
     def share(self) -> float:
-        """Share of the samples that were taken once the job had started."""
+        """Share of all samples after start-up."""
         return self.samples / self.of
 
 
@@ -36,10 +35,10 @@ MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, 
 
 
 def occupying_line(facts: RankFacts, cause: str) -> str | None:
-    """The function of the script, in words, in which most of the host spans of a cause are; None where recorded ranges
-    hold most of them, or no frames were recorded.
+    """The script function, in words, with most of a cause's host spans; None where recorded ranges hold most of them,
+    or no frames were recorded.
 
-    A library's function is told with the line of the script that called it.
+    A library's function is shown with the script line that called it.
     """
     if not has_frames(facts):
         return None
@@ -63,7 +62,7 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
 
 
 def seen_saving(facts: RankFacts) -> SeenSaving | None:
-    """By the samples of the whole run; None where it was never seen so."""
+    """Samples of the whole run in saving, evaluating or logging; None without any."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     seen = run_samples(facts)
     around = saving_around(tree)
@@ -82,8 +81,9 @@ def seen_saving(facts: RankFacts) -> SeenSaving | None:
 
 
 def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
-    """Record of functions of any name that call a model beside the phases of the training step, and are no part of
-    its loop. Where all ranks do so, it may be a part of the step (a teacher); that is for the caller to tell."""
+    """Samples in functions of any name outside the training loop that call a model outside the step's phases; None
+    without any. Where all ranks do so, it may be part of the step (a teacher): the caller decides.
+    """
     tree = CallTree(facts.script_stacks, facts.script_frames)
     beside, every = run_samples(facts, REST), run_samples(facts)
     calling = {
@@ -106,8 +106,7 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
-    """The line of the script, in words, from which a model is called `during` evaluation, else beside the phases of the
-    whole run; "" where no sample says it."""
+    """The script line that calls a model `during` evaluation, else outside the run's phases; "" without samples."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
     for found in (seen, run_samples(facts, REST)):
@@ -126,7 +125,7 @@ def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
 
 
 def _frames_to(tree: CallTree, stack: int) -> list[int]:
-    """Frames of a stack from outside in."""
+    """Frames of a stack, outermost first."""
     frames = []
     while stack >= 0:
         frames.append(int(tree.frame[stack]))
@@ -135,8 +134,7 @@ def _frames_to(tree: CallTree, stack: int) -> list[int]:
 
 
 def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
-    """Share of the run, by samples of the training thread, inside a function of the script (file, name); None where too
-    few samples were taken to tell one rank from another."""
+    """Share of the run in a script function (file, name), by samples of the training thread; None with too few."""
     tree, seen = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts)
     total = sum(seen.values())
     if total < FEWEST_SAMPLES:
@@ -146,14 +144,13 @@ def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
 
 
 def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
-    """File and name of the function that stands so in a finding."""
+    """File and name of a function that a finding names."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     return next(((file, name) for at, (file, _, name) in enumerate(tree.written) if tree.words(at) == words), None)
 
 
 def loads_for_evaluation(facts: RankFacts) -> bool:
-    """True where the training thread was seen in a loader mostly where the script evaluates: no batch is awaited
-    then."""
+    """True where loader samples of the training thread are mostly inside evaluation, so that no batch is awaited."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     loads, evaluates = tree.within(tree.matching(LOADER_FETCH)), tree.within(saving_frames(tree))
     seen = [(count, evaluates[stack]) for stack, count in run_samples(facts).items() if loads[stack]]

@@ -1,5 +1,4 @@
-"""Time that a rank is in each function and line of the user's, from outside in: in its windows, and in the whole
-run."""
+"""Time of a rank in each function and line of the user's, outermost first, in its windows and the whole run."""
 
 from __future__ import annotations
 
@@ -37,9 +36,9 @@ KNOWN_SHARE = 0.5  # of the steps: where samples say less than what ran for most
 
 @dataclass(frozen=True)
 class RankPaths:
-    """Record of what one rank was seen in, worked out once: it is compared with every late rank of the job.
+    """Samples of one rank by path, computed once, as it is compared with every late rank of the job.
 
-    `step_us`: of a typical step; `beside`: the time beside the phases, None where that is not asked for.
+    `step_us`: of a typical step; `beside`: time outside the phases, None where not needed.
     """
 
     facts: RankFacts
@@ -48,65 +47,65 @@ class RankPaths:
 
     @cached_property
     def has_frames(self) -> bool:
-        """True where the recording says what the script ran in some step."""
+        """True where the recording shows what the script ran in some step."""
         return has_frames(self.facts) and len(self.facts.steps) > 0
 
     @cached_property
     def in_windows(self) -> dict[Path, float]:
-        """Time in the windows, us per step. Only of a rank that has steps."""
+        """Time in the windows, us per step; for ranks with steps only."""
         return in_windows(self.facts, intervals.EMPTY)
 
     @cached_property
     def is_known(self) -> bool:
-        """True where the samples of the windows say what ran for most of the steps."""
+        """True where the windows' samples cover most of the steps."""
         marks = intervals.union(*self.facts.marks)
         return float(time_by_stack(self.facts, marks).sum()) >= KNOWN_SHARE * intervals.length(marks)
 
     @cached_property
     def is_sampled(self) -> bool:
-        """True where stacks were sampled, not traced."""
+        """True where stacks were sampled rather than traced."""
         return is_sampled(self.facts)
 
     @cached_property
     def samples(self) -> dict[int, float]:
-        """Times that it was seen in each stack over the whole run."""
+        """Whole-run samples in each stack."""
         return run_samples(self.facts)
 
     @cached_property
     def seen(self) -> dict[Path, float]:
-        """Times that it was seen there over the whole run."""
+        """Whole-run samples on each path."""
         return by_path(self.facts, self.samples)
 
     @cached_property
     def times_ns(self) -> dict[int, float]:
-        """Time of the whole run that the samples of each stack stand for."""
+        """Time of the whole run that the samples of each stack represent, ns."""
         return run_samples(self.facts, column="time_ns")
 
     @cached_property
     def seen_ns(self) -> dict[Path, float]:
-        """Time of the whole run that it was seen there, but for calls that wait for other ranks."""
+        """Sampled time of the path over the whole run, without calls that wait for other ranks, ns."""
         meets = self._tree.meets
         return by_path(self.facts, {stack: ns for stack, ns in self.times_ns.items() if ns and not meets[stack]})
 
     @cached_property
     def run_ns(self) -> float:
-        """Time of the whole run that all of its samples stand for, ns."""
+        """Time of the whole run that all samples represent, ns."""
         return float(sum(self.times_ns.values()))
 
     @cached_property
     def over_the_run(self) -> dict[Path, float]:
-        """Time of a step of `step_us`, by the samples of the whole run: as often as it is seen there."""
+        """Time in the path per step of `step_us`, by its share of the samples of the whole run."""
         total = sum(self.samples.values())
         return by_path(self.facts, {stack: self.step_us * count / total for stack, count in self.samples.items()})
 
     @cached_property
     def sampled_beside(self) -> int:
-        """Number of samples of the whole run that found it beside its phases."""
+        """Whole-run samples outside the phases."""
         return sampled_beside(self.facts)
 
     @cached_property
     def beside_us(self) -> float | None:
-        """All that it does beside the phases, us per step; None where its phases are not known."""
+        """All script time beside the phases, us per step; None where the phases are not known."""
         if self.beside is None or not len(self.facts.steps) or not len(self.beside.every[0]):
             return None
         return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
@@ -123,7 +122,7 @@ class RankPaths:
         return float(intervals.overlap(held, *marks).sum()) / 1e3 / max(1, len(marks[0]))
 
     def called_in(self, phase: str) -> dict[int, float]:
-        """Times that the run was seen in the user's functions of such a phase, by stack; not in torch's."""
+        """Whole-run samples in user functions called by such a phase, by stack, without torch's."""
         called = self._tree.folded
         wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
@@ -143,13 +142,13 @@ class RankPaths:
 
 
 def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
-    """Time (us per step) in the user's functions and all that they call, without some stretches."""
+    """Time (us per step) in the user's functions with all that they call, outside some stretches."""
     own_ns = time_by_stack(facts, intervals.subtract(intervals.union(*facts.marks), without))
     return by_path(facts, {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(own_ns.tolist()) if ns})
 
 
 def by_path(facts: RankFacts, own: Mapping[int, float]) -> dict[Path, float]:
-    """Fields: what is in stacks alone (by their rows), summed over the user's functions and all that they call."""
+    """Self times of stacks (by row) summed over the user's functions, callees included."""
     paths = _paths(CallTree(facts.script_stacks, facts.script_frames))
     found: dict[Path, float] = {}
     for stack, amount in own.items():

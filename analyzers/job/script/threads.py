@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.script.tree import CallTree
 
 @dataclass(frozen=True)
 class BusyThread:
-    """The line of the script that a thread is in most, and the share of the traced time that it is on a CPU."""
+    """A thread's most frequent line of the script, and its share of the traced time on a CPU."""
 
     line: str
     share: float
@@ -35,7 +35,7 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
 
 
 def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
-    """The busiest thread, by position, of each rank that has one of a line that most of its peers have none of."""
+    """The busiest thread, by position, of each rank that runs one in a line that is missing on most peers."""
     threads = [busy_threads(facts) for facts in ranks]
     having = Counter(line for own in threads for line in {thread.line for thread in own})
     alone = {p: [thread for thread in own if having[thread.line] <= len(ranks) / 2] for p, own in enumerate(threads)}
@@ -43,7 +43,7 @@ def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
 
 
 def _line_of(facts: RankFacts, tree: CallTree, name: str) -> str | None:
-    """The user's line in which a thread was seen most; None where it was in none."""
+    """The user's line in which a thread was sampled most; None without one."""
     totals = facts.script_totals.take(facts.script_totals["thread"] == name)
     if not len(totals):
         return None

@@ -1,1 +1,1 @@
-"""Steps of a job: which of them are steady, which every rank recorded whole, and from which on one is slower."""
+"""Steps of a job: the steady ones, those that every rank recorded whole, and the onset of slow ones."""

@@ -26,7 +26,7 @@ class Onset:
 
 
 def onset(excess: Array, least: float) -> Onset | None:
-    """Step where the excess of one rank, shape (steps,), rises by `least` and stays; None where it does not."""
+    """The step at which one rank's excess, shape (steps,), rises by `least` and stays; None without one."""
     steps = len(excess)
     if steps < 2 * FEWEST_STEPS or not np.isfinite(excess).all():
         return None

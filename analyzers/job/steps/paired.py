@@ -23,7 +23,7 @@ FEWEST = 2  # steps of a rank: one has no rhythm to be laid over another
 def paired_steps(
     ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]
 ) -> tuple[tuple[RankFacts, ...], bool]:
-    """The ranks with one number for each step on all of them, and whether that is so.
+    """The ranks with steps numbered alike on all of them, and whether pairing succeeded.
 
     Unchanged where the profiler has numbered them, where nothing connects the clocks, and where the steps of two ranks
     do not run at the same times.
@@ -47,17 +47,17 @@ def paired_steps(
 
 
 def _moved(facts: RankFacts, shift: int) -> RankFacts:
-    """The rank with the numbers of its steps counted from `shift`."""
+    """The rank with its steps numbered from `shift`."""
     by = shift - int(facts.steps["index"][0])
     torn = tuple(number + by for number in facts.torn_steps)
     return replace(facts, steps=facts.steps.replace(index=facts.steps["index"] + by), torn_steps=torn)
 
 
 def _shift(reference: Array, reference_place: Array, start: Array, place: Array) -> int | None:
-    """By how many steps the first of `start` comes after the first of `reference`; None where most steps do not agree.
+    """Number of steps by which `start` begins after `reference`; None where most steps disagree.
 
-    `place`: how many steps after its rank's first each begins. The last steps begin with all ranks in step, the first
-    where a rank's recording does.
+    `place`: steps from its rank's first to each. Ranks are in step at the last steps; the first ones depend on when a
+    recording began.
     """
     half = float(np.median(np.diff(reference))) / 2
     after = np.clip(np.searchsorted(reference, start), 1, len(reference) - 1)

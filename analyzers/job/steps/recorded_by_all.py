@@ -1,8 +1,8 @@
-"""Record of what all ranks recorded whole: the ranks and steps that can be compared.
+"""Ranks and steps that all recorded whole, and that can therefore be compared.
 
-A file that was cut, a hole in it, or a window that opened later shows less work, not less speed. So ranks are compared
-over steps that all of them hold, and in which none of them lacks what its peers recorded: collectives, which every
-member of a process group calls equally often, and kernels of a program that launches equally many in every step.
+A cut file, a hole, or a window that opened later shows less work, not less speed. So ranks are compared over steps that
+all of them hold, with the collectives of their peers (all members of a group call equally many) and, for programs with
+equally many kernels in every step, with their kernels.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ NOTHING_WHOLE = "no step was recorded whole on all ranks"
 class Comparable:
     """The ranks that can be compared, with the steps all of them recorded whole, and notes on what was left out.
 
-    `why_not`: why they cannot be compared at all; then every rank is there with its own steps. "" where they can.
-    `whole_steps`: by path, of ranks of which steps were left out.
+    `why_not`: why no comparison is possible, "" where it is; without it every rank keeps its own steps. `whole_steps`:
+    by path, of ranks with steps left out.
     """
 
     ranks: tuple[RankFacts, ...]
@@ -49,7 +49,7 @@ class Comparable:
     whole_steps: Mapping[str, Table] = field(default_factory=dict)
 
     def recorded(self, facts: RankFacts) -> Table:
-        """STEPS that the rank recorded whole, those that its peers lack included."""
+        """STEPS that the rank recorded whole, including those that its peers lack."""
         return self.whole_steps.get(facts.path, facts.steps)
 
 
@@ -86,12 +86,12 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
 
 
 def _skipped(has: Array) -> Array:
-    """Flags of steps that a rank lacks, though it holds earlier and later ones: who records, marks every step."""
+    """Mask of steps that a rank lacks between its earlier and later ones; a recording rank marks every step."""
     return np.asarray(~has & np.logical_or.accumulate(has) & np.logical_or.accumulate(has[::-1])[::-1])
 
 
 def _with_torn(facts: RankFacts, numbers: Array) -> RankFacts:
-    """The rank, with these numbers among its torn steps."""
+    """The rank with these step numbers added to its torn steps."""
     return replace(facts, torn_steps=tuple(sorted({*facts.torn_steps, *numbers.tolist()})))
 
 
@@ -101,12 +101,12 @@ def _rows_of(facts: RankFacts, numbers: Array) -> Array:
 
 
 def _every_number(facts: RankFacts) -> Array:
-    """Numbers of the steps that the rank recorded, whole or in part; int64, ascending."""
+    """Numbers of the rank's recorded steps, whole or not; int64, ascending."""
     return np.union1d(facts.steps["index"], np.array(facts.torn_steps, np.int64)).astype(np.int64)
 
 
 def _own_stretches(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
-    """Every rank with its longest run of whole steps: what it does between two of them is not known."""
+    """Every rank with its longest run of whole steps, as time between separate runs is unknown."""
     return tuple(_own_stretch(facts) for facts in ranks)
 
 
@@ -117,16 +117,14 @@ def _own_stretch(facts: RankFacts) -> RankFacts:
 
 
 def _are_alike(ranks: Sequence[RankFacts]) -> bool:
-    """True where all ranks hold as many steps: those of one window, found alike. One step that is left of a torn window
-    may be any."""
+    """True where all ranks hold equally many steps of one window. A single step left of a torn window may be any."""
     is_torn = any(f.torn_steps for f in ranks)
     return len({len(f.steps) for f in ranks}) == 1 and not (is_torn and len(ranks[0].steps) < ENOUGH)
 
 
 def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
-    """The ranks whose files hold their whole windows, where steps have no numbers by which they could be paired. A rank
-    whose window counts as one step is not compared with ranks whose steps are known, and one of which steps are torn
-    with nobody: its first step may be the second of its peers.
+    """Ranks whose files hold their whole windows, for steps without numbers. A rank whose window is one step is
+    compared only with its like; a rank with torn steps with none, as its first step may be its peers' second.
     """
     one_window = [f.step_source == "inferred" and len(f.steps) == 1 for f in ranks]
     apart = one_window if not all(one_window) else [False] * len(ranks)
@@ -141,7 +139,7 @@ def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
 
 
 def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
-    """True where each rank recorded all of each step that it has; bool, shape (ranks, steps)."""
+    """Mask of steps that each rank recorded whole; shape (ranks, steps)."""
     whole = np.array([np.full(len(numbers), _is_whole(f, ranks)) for f in ranks])
     if all(knows_launches(f) for f in ranks):
         whole &= ~_lacks_collectives(ranks, numbers, has)
@@ -151,12 +149,12 @@ def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
 
 
 def _is_whole(facts: RankFacts, ranks: Sequence[RankFacts]) -> bool:
-    """True where the file shows what the rank's device did in every step that it holds."""
+    """True where the file shows the device's work in every step that it holds."""
     return bool(facts.counts.get("whole", 1)) and not lost_device(facts, ranks)
 
 
 def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
-    """Flags of where a rank called fewer collectives of a process group than another member of it, in one step."""
+    """Mask of (rank, step) with fewer collectives of a process group than another member's."""
     ids, keys = comm_group_ids(ranks)
     lacks = np.zeros(has.shape, bool)
     rank_of = {f.identity.rank: p for p, f in enumerate(ranks)}
@@ -178,8 +176,7 @@ def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -
 
 
 def _is_sparse(own: Array, most: Array) -> Array:
-    """Flags of where a step lacks single records of a file that lacks few, now and then: the others are known all the
-    same.
+    """Mask of steps that lack single records of a file that lacks few; the rest of them is valid.
 
     A collective is missing where its launch or its kernel is: with twice the chance of a record, and of few collectives
     by two standard deviations more than that.
@@ -190,9 +187,9 @@ def _is_sparse(own: Array, most: Array) -> Array:
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
-    """Flags of where a rank launched fewer kernels, by that share, than in most of its steps, while most others did
-    not. As many as most of its peers lack nothing: in its other steps the rank does more, saves say. A CPU rank is
-    asked for operators; as many as in another of its steps are a kind of step, as where ranks take turns.
+    """Mask of (rank, step) with fewer kernels, by `share`, than most of the rank's steps, while most other ranks have
+    theirs. A count like most peers' lacks nothing: the rank's other steps do more, such as saves. For CPU ranks
+    operators count, and a count seen in another step is a kind of step, as where ranks alternate.
     """
     counts = np.zeros(has.shape, np.int64)
     for position, facts in enumerate(ranks):
@@ -219,9 +216,8 @@ def _fewer(counts: Array, usual: Array, share: float) -> Array:
 
 
 def _far_fewer(counts: Array, has: Array) -> Array:
-    """Flags of where a rank launched far fewer kernels than in its typical step and than its peers in this one, and
-    they did not, though no two of its counts agree: single records were lost at random, or its work depends on its
-    data.
+    """Mask of (rank, step) with far fewer kernels than the rank's typical step and its peers in this one, where no two
+    of the rank's counts agree: records were lost at random, or its work depends on data.
     """
     few = 1 - 2 * LOST_SHARE  # records are lost in the one step and in the other
     held = np.where(has, counts, np.nan)
@@ -232,9 +228,8 @@ def _far_fewer(counts: Array, has: Array) -> Array:
 
 
 def _scattered_below(counts: Array, usual: Array) -> Array:
-    """Flags of where a rank launched far fewer kernels than half of the ranks and more do in step after step: these run
-    a program that always launches equally many. A rank that runs it, too, and of which no two steps agree, lacks
-    records.
+    """Mask of (rank, step) with far fewer kernels than at least half of the ranks, which launch equally many in every
+    step. A rank that runs their program with ever-changing counts lacks records.
     """
     alike = usual[usual > 0]
     if 2 * len(alike) < len(usual):
@@ -243,7 +238,7 @@ def _scattered_below(counts: Array, usual: Array) -> Array:
 
 
 def _median(values: Array, axis: int) -> Array:
-    """Median of what is known (not NaN), along an axis that is kept; NaN where nothing is."""
+    """Median over an axis, which is kept, ignoring NaN; NaN where all are."""
     rows = values if axis else values.T
     known = [row[~np.isnan(row)] for row in rows]
     found = np.array([float(np.median(own)) if len(own) else np.nan for own in known])
@@ -251,7 +246,7 @@ def _median(values: Array, axis: int) -> Array:
 
 
 def _usual(counts: Array) -> int:
-    """The value that more than half have; 0 where there is none."""
+    """The majority value; 0 where there is none."""
     values, times = np.unique(counts, return_counts=True)
     return int(values[np.argmax(times)]) if len(times) and times.max() * 2 > len(counts) else 0
 
@@ -272,9 +267,9 @@ def _steps_at(facts: RankFacts, at_ns: Array, numbers: Array) -> Array:
 
 
 def _block(whole: Array) -> tuple[list[int], int, int]:
-    """Ranks and a half-open range of steps, all whole: every rank if ENOUGH steps are, else the largest block that
-    leaves out few ranks, FEW_OUT of those that hold a whole step at all; else the most ranks: who is late, and what
-    traffic costs, takes all members to tell.
+    """Ranks and a half-open range of steps, all whole: every rank if ENOUGH steps are; else the largest block without
+    FEW_OUT of the ranks that have a whole step; else the block with most ranks, as lateness and traffic need all
+    members.
     """
     usable = int(whole.any(axis=1).sum())
     blocks = []
@@ -304,18 +299,18 @@ def _notes(
     if len(chosen) < len(numbers):
         torn = (has & ~whole)[list(kept)]
         fewest, most = int(has.sum(axis=1).min()), int(has.sum(axis=1).max())
-        issue = f"ranks hold different steps: {fewest} to {most}"
+        issue = f"ranks recorded {fewest} to {most} steps"
         if fewest == most:
-            issue = "ranks hold different steps"
+            issue = "ranks recorded different steps"
         if torn.any():
             where = ", ".join(map(str, numbers[torn.any(axis=0)][:8].tolist()))
             issue = f"a rank lacks events that its peers recorded, in steps {where}"
-        notes.append(HealthNote(issue, f"only the {len(chosen)} that all of them recorded whole are used", "info"))
+        notes.append(HealthNote(issue, f"only the {len(chosen)} that all ranks recorded completely are used", "info"))
     return notes
 
 
 def left_out_ranks_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> HealthNote:
-    """Notes on what is said of ranks (all but the positions `kept`) that are left out for what they lack."""
+    """Note on ranks (all but the positions `kept`) left out for missing records."""
     gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
     named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
     issue = f"{named} recorded too few of the common steps"

@@ -1,7 +1,7 @@
-"""The steady steps: those of the rhythm that repeats. Everything that is averaged or priced is of them.
+"""The steady steps, those of the rhythm that repeats; all averages and prices use them alone.
 
-A recording begins and ends with what happens once: contexts, modules and loader workers start, the profiler starts and
-stops. Five kinds of step are told apart from the others:
+A recording begins and ends with one-off work: contexts, modules and loader workers start, the profiler starts and
+stops. Five kinds of step are excluded:
 
   - a step that holds such a cost, more of it than all other steps together, where the cost explains most of the time by
     which the ranks' devices idled longer than in the other steps;
@@ -57,14 +57,14 @@ WORDS = {
     Once.MODULE: "loading code",
     Once.BATCH: "the first batch",
     Once.OVERHEAD: "the profiler",
-    Once.STARTING: "the start of the profiler",
-    Once.STOPPING: "the end of the profiler",
+    Once.STARTING: "starting the profiler",
+    Once.STOPPING: "stopping the profiler",
 }
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
-OPENED_APART = "ranks started recording apart by"
+OPENED_APART = "ranks started recording {} apart"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
 
@@ -91,7 +91,7 @@ class _Walls:
 def steady_steps(
     ranks: Sequence[RankFacts], clock: Clock | None = None, recorded: Sequence[Table] | None = None
 ) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
-    """The ranks with their steady steps alone, and what was left out, in order.
+    """The ranks reduced to their steady steps, and the steps left out, in order.
 
     Ranks whose steps have no number in common are each judged by their own.
     `clock`: None where nothing connects those of several ranks. `recorded`: STEPS of each rank with those that not all
@@ -136,21 +136,20 @@ def steady_steps(
 
 
 def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...], tuple[LeftOut, ...]]:
-    """Ranks that are not compared, each with the steady ones of its own steps, and what was left out of any."""
+    """Ranks that are not compared, each reduced to its own steady steps, and the steps left out on any."""
     alone = [steady_steps((facts,)) for facts in ranks]
     left_out = {step.number: step for _, once in reversed(alone) for step in once}
     return tuple(kept for (kept,), _ in alone), tuple(left_out[number] for number in sorted(left_out))
 
 
 def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> bool:
-    """True where all steps that are left occurred once, by those that were not recorded on all ranks."""
+    """True where only steps with one-off work remain, judged by those that some ranks lack."""
     numbers = [step.number for step in left_out]
     return bool(numbers) and all(np.isin(facts.steps["index"], numbers).all() for facts in ranks)
 
 
 def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: bool) -> list[HealthNote]:
-    """Notes on what was left out, told once, and the step with what may come again. `kept`: steps of `step_ns` that are
-    left; `is_all`: none of them is another one."""
+    """Note on the steps left out, with their mean if they recur. `kept`: other steps of `step_ns`; `is_all`: none."""
     if not left_out:
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
@@ -158,7 +157,7 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: 
     again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
     if any(step.why.startswith(MOSTLY) for step in left_out):
         mean = format_us((step_ns * kept + sum(again)) / (kept + len(again)) / 1e3)
-        effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
+        effect += f"; if it recurs as often, a step takes {mean}: record more steps"
     return [HealthNote(told, "no other step is left to judge" if is_all else effect, "info")]
 
 
@@ -193,7 +192,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
 
 
 def _occurring_once(walls: _Walls) -> Array:
-    """Flags of steps that are left out; bool, shape (steps,)."""
+    """Mask of steps to leave out; shape (steps,)."""
     left_out = np.zeros(walls.wall.shape[1], bool)
     found = True
     while found:
@@ -215,13 +214,13 @@ def _occurring_once(walls: _Walls) -> Array:
 
 
 def _starts_up(walls: _Walls, is_once: Array) -> Array:
-    """Flags of the left-out steps that hold a cost that occurs once, and mostly that; bool, shape (steps,)."""
+    """Mask of left-out steps that consist mostly of one-off cost; shape (steps,)."""
     others = ~is_once
     return np.array([once and _holds_start(walls, step, others) for step, once in enumerate(is_once.tolist())], bool)
 
 
 def _holds_start(walls: _Walls, step: int, others: Array) -> bool:
-    """True where costs that occur once explain most of what the step is longer than the others."""
+    """True where one-off costs explain most of the step's excess over the others."""
     usual_ns = float(np.median(walls.job_wall[others]))
     if walls.job_wall[step] - usual_ns < WORTH_SAYING * usual_ns:  # less would be worth no finding
         return False
@@ -251,8 +250,7 @@ def _kinds_once(walls: _Walls, step: int, others: Array) -> list[Once]:
 
 
 def _opened_apart(walls: _Walls, step: int) -> bool:
-    """True where this is the first step, and ranks begin it further apart than any other, by what a finding is
-    worth."""
+    """True for a first step that ranks begin further apart than any other, by a considerable time."""
     if step or len(walls.apart) <= FEWEST_OTHERS:
         return False
     usual_ns = float(np.median(walls.job_wall[1:]))
@@ -260,8 +258,8 @@ def _opened_apart(walls: _Walls, step: int) -> bool:
 
 
 def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
-    """True where every rank runs clearly more kernels in the step, and takes longer for it, than in the others, which
-    run as many as one another. Where one rank alone does, the others wait for it: that is somebody's lateness.
+    """True where every rank runs clearly more kernels in the step, for longer, than in the others, which are equal.
+    Where one rank alone does, it is late and the others wait.
     """
     longest_usual_ns = (1 + WORTH_SAYING) * float(np.median(walls.job_wall[others]))
     if int(others.sum()) < FEWEST_OTHERS or not float(walls.job_wall[step]) > longest_usual_ns:
@@ -275,9 +273,9 @@ def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
-    """True where some rank computes nothing in the step for longer than all others take together, or saves for half as
-    long, for several steps and in no other. Its peers need not wait for it where the recording ends with the step.
-    Beside one other step alone only a save tells, of which it is known that not every step has one.
+    """True where some rank computes nothing for longer than all other steps together take, or saves for half as long,
+    and in no other step. Peers need not wait for it in the recording's last step. With two steps only a save counts,
+    since not every step saves.
     """
     rest = walls.job_wall[others]
     saves_once = not np.nansum(walls.saving[:, others])
@@ -290,12 +288,12 @@ def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _unused_ns(walls: _Walls, step: int) -> float:
-    """The longest time in the step that some rank does not compute."""
+    """The longest time in the step during which some rank does not compute."""
     return float(np.nanmax(walls.wall[:, step] - walls.busy[:, step]))
 
 
 def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
-    """True where the hosts of all ranks pause in the step, and none of them nearly as long in any other."""
+    """True where all ranks' hosts pause in the step, and none nearly as long in any other."""
     rest = walls.paused[:, others]
     if int(others.sum()) < FEWEST_OTHERS or np.isnan(rest).all():
         return False
@@ -305,14 +303,13 @@ def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
-    """The rank with the steps of these numbers alone."""
+    """The rank reduced to the steps with these numbers."""
     index = facts.steps["index"]
     return with_steps(facts, np.flatnonzero((index >= first) & (index <= last)))
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
-    """Words on what the step was left out for, with the longest time of each cost on any rank; "" where it is only
-    long."""
+    """Reason for leaving out the step, with the longest time of each cost on any rank; "" for one that is only long."""
     if not is_once[step]:
         return APART
     others = ~is_once
@@ -326,12 +323,12 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
         held.append((OPENED_APART, float(walls.apart[step])))
     if not any(ns for _, ns in held) and _pauses_once(walls, step, others):
         held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
-    shown = [f"{words} {format_us(ns / 1e3)}" for words, ns in held if ns >= WORTH_SAYING * usual_ns]
-    return ", ".join(shown)
+    shown = [(words, format_us(ns / 1e3)) for words, ns in held if ns >= WORTH_SAYING * usual_ns]
+    return ", ".join(words.format(time) if "{}" in words else f"{words} {time}" for words, time in shown)
 
 
 def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:
-    """Words of what takes most of a step's time without compute, on any rank."""
+    """The cause with most of a step's time without compute, on any rank, in words."""
     taken = {"comm_wait": 0.0}
     for facts in ranks:
         lo, hi = facts.steps.take(np.flatnonzero(facts.steps["index"] == number)).bounds
@@ -345,10 +342,10 @@ def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:
 
 
 def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) -> Array:
-    """Flags of the left-out steps that are as long as others that recur outside the recording; bool, shape (steps,).
+    """Mask of left-out steps as long as others that recur outside the recording; shape (steps,).
 
-    `wall_ns`: of each traced step on the typical rank. So many of them must be as long, over the run, that a recording
-    of as many steps holds one of them by expectation. False throughout where the job's steps were not timed.
+    `wall_ns`: of each traced step on the typical rank. Enough of the run's steps must be as long for a recording of
+    this length to hold one on average. All False where steps were not timed.
     """
     found = np.zeros(len(wall_ns), bool)
     if is_left_out.all() or not is_left_out.any():

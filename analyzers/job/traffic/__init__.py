@@ -1,1 +1,1 @@
-"""Traffic: what is communicated: process groups, message costs, links, and totals per operation."""
+"""Traffic: process groups, message costs, links, and totals per operation."""

@@ -1,4 +1,4 @@
-"""Time that a message costs: latency and bandwidth from the trace's own size -> time points."""
+"""Cost of a message: latency and bandwidth from the trace's own size -> time points."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
 
 
 def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
-    """Sizes of nearly one value still prove latency where times hardly follow them, by the steepest slope possible."""
+    """The fit for nearly equal sizes: they prove latency where times hardly follow size, by the steepest slope."""
     spread = float(sizes.std())
     if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):
         return None

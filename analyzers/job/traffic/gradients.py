@@ -1,4 +1,4 @@
-"""Traffic that carries gradients: the roles of the groups that reduce them, and the sizes that DDP reduces them in."""
+"""Traffic of gradients: the roles of their groups, and DDP's bucket sizes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent
-MIN_MESSAGES = 2
+MIN_MESSAGES = 2  # of the slowest group: one odd transfer accuses no link
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def slow_groups(job: JobFacts) -> list[SlowGroups]:
     """One entry per role and number of members whose groups are in part clearly slower than the typical one for the
     same op and size.
 
-    Where nothing names what groups are for, the number of members is what tells the dimensions of a mesh apart.
+    Where groups have no names, the number of members separates the dimensions of a mesh.
     """
     ratios: dict[tuple[str, int], dict[int, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
     serves = list(zip(job.groups["role"].tolist(), job.groups["size"].tolist(), strict=True))

@@ -1,8 +1,8 @@
-"""Who communicates with whom: rank against rank, or host against host, per step.
+"""Traffic and waits per step between pairs of ranks, or of hosts.
 
-Of a collective only its members are known, and how much each of them gives: how much goes from one to another is the
-algorithm's choice, which is not recorded. So of collectives a pair has what both take part in; of messages, what one
-sends to the other; of waiting, what the one waited for that is charged to the other.
+The trace shows the members of a collective and their shares, but not how the algorithm routes them. So a pair's
+collectives are those that both take part in, its messages those that one sends to the other, and its waiting that of
+one charged to the other.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _messages(job: JobFacts) -> Array:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Flags of instances that run while one of their members is in a step, shape (instances,)."""
+    """Mask of instances that run while a member is in a step, shape (instances,)."""
     inside, members = np.zeros(len(job.instances), bool), job.members
     for position, facts in enumerate(job.ranks):
         if len(facts.steps):
@@ -80,7 +80,7 @@ def _inside_steps(job: JobFacts) -> Array:
 
 
 def _members(job: JobFacts, group: int, instances: Array) -> Array:
-    """Positions of the traced members: as the group states them, else as they were seen."""
+    """Positions of the traced members: as the group states them, else as recorded."""
     place = {rank: position for position, rank in enumerate(job.rank_ids)}
     stated = [int(rank) for rank in job.groups["ranks"][group].split(",") if rank]
     if stated:
@@ -89,7 +89,7 @@ def _members(job: JobFacts, group: int, instances: Array) -> Array:
 
 
 def _both(positions: Array, unit_of: Array, units: int) -> Array:
-    """1 for pairs of units that both have a member; on the diagonal for units that have two."""
+    """1 for pairs of units that both have a member; on the diagonal, for units with two members."""
     count = np.bincount(unit_of[positions][unit_of[positions] != OUTSIDE], minlength=units)
     both = np.outer(count > 0, count > 0).astype(float)
     np.fill_diagonal(both, count > 1)
@@ -97,14 +97,14 @@ def _both(positions: Array, unit_of: Array, units: int) -> Array:
 
 
 def _bus_bytes(job: JobFacts, mine: Array, size: int) -> float:
-    """Bytes by the rule of bus bandwidth; operations without one count as they are."""
+    """Bytes by the bus bandwidth rule of nccl-tests; operations without a rule count in full."""
     ops = job.instances["op"][mine]
     factors = {code: bus_factor(COLLECTIVE_OPS[code], size) or 1.0 for code in np.unique(ops).tolist()}
     return sum(float(job.instances["size_bytes"][mine][ops == code].sum()) * f for code, f in factors.items())
 
 
 def _sent(job: JobFacts, unit_of: Array, units: int) -> Array:
-    """Bytes of the messages of the steps, as the end that recorded more of them has it; shape (units, units)."""
+    """Bytes of the messages of the steps, from the end that recorded more of them; shape (units, units)."""
     by_end = np.zeros((2, units, units))
     place = {rank: position for position, rank in enumerate(job.rank_ids)}
     for position, facts in enumerate(job.ranks):
@@ -145,7 +145,7 @@ def _add_messages(job: JobFacts, inside: Array, unit_of: Array, moved: Array, to
 
 
 def _waits(job: JobFacts, unit_of: Array, units: int) -> Array:
-    """Exposed waiting by who waits and whom it is charged to, us over all steps, mean over the ranks that wait."""
+    """Exposed waiting by victim and culprit, us over all steps, mean over the ranks that wait."""
     blame, total = job.blame, np.zeros((units, units))
     known = blame["culprit"] != NULL
     victim, culprit = unit_of[blame["victim"][known]], unit_of[blame["culprit"][known]]

@@ -1,4 +1,4 @@
-"""Record of what communication that could go is to the later stages: which calls, and what the host does for them."""
+"""Avoidable communication as later stages see it: its calls, and the host time of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links between two ranks that exchange messages, compared with each other: which are slow for the same message?
+"""Comparison of the links between ranks that exchange messages, to find those slower for equal messages.
 
 The stages of a pipeline have one process group, whatever link a message takes, so the two ranks of a message stand for
 its link. A message has started to move once both of its ranks are there: the shorter of their two kernels is its
@@ -42,7 +42,7 @@ class _Messages:
 
 
 def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
-    """Number of links that could be compared with another, and the slow ones among them."""
+    """Number of comparable links, and the slow ones among them."""
     messages = _messages(job)
     ratios: dict[int, list[tuple[float, float, float]]] = {}
     for kind in np.unique(messages.kind).tolist():
@@ -96,7 +96,7 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
 
 
 def _culprits(pairs: tuple[tuple[int, int], ...], elsewhere: set[int]) -> tuple[int, ...]:
-    """The rank that all slow links share, where it has several and no other; else every rank of a slow link."""
+    """The rank that all slow links share, where there are several and one such rank; else all ranks of slow links."""
     shared = set.intersection(*map(set, pairs)) - elsewhere
     if len(pairs) > 1 and len(shared) == 1:
         return tuple(shared)
@@ -132,7 +132,7 @@ def _payloads(rank: Array, comm: Array) -> Array:
 
 
 def _stage_of(job: JobFacts) -> Array:
-    """The pipeline stage of each rank; ranks without one are each a stage of their own."""
+    """The pipeline stage of each rank; a rank without one is a stage of its own."""
     stage = -1 - np.arange(len(job.ranks))
     for number, members in enumerate(job.pipeline.stages if job.pipeline is not None else ()):
         stage[list(members)] = number

@@ -18,7 +18,7 @@ from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
 
 SEEN_WHOLE = 0.5  # of its transfer, in calls that every member recorded; at the edges of windows some lack a member
-MIN_CALLS = 8
+MIN_CALLS = 8  # of known size and time, before their rate explains them
 SIZES_APART = 4.0  # largest over smallest message: waiting as long as the large one takes is 4 times the small one
 FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at most a tenth of the calls is waiting
@@ -68,8 +68,7 @@ class CommStats:
 
 
 def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
-    """Traffic per (operation, role) of the job, and what of it could go by itself. Rendezvous that were inferred carry
-    nothing."""
+    """Traffic per (operation, role) of the job, and what of it could be dropped. Inferred rendezvous carry nothing."""
     keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
     ranks, told = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
@@ -101,7 +100,7 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
 
 
 def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) -> Array:
-    """Why each communication of a rank could go; "" for what could not; shape (comms,)."""
+    """Reason why each communication of a rank is avoidable; "" for needed ones; shape (comms,)."""
     why = np.full(len(facts.comms), "", dtype=object)
     for kind, found in needless.items():
         why[found.comms[position]] = kind
@@ -109,7 +108,7 @@ def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) 
 
 
 def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
-    """Reason of each instance, as one of its members tells it; shape (instances,)."""
+    """Reason of each instance, from one of its members; shape (instances,)."""
     why = np.full(len(job.instances), "", dtype=object)
     if not needless:
         return why
@@ -151,9 +150,9 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: 
 
 
 def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
-    """Role of the group of each comm of a rank; 'unmatched' where waiting and moving data cannot be told apart.
+    """Role of the group of each comm of a rank; 'unmatched' where waiting and transfer are inseparable.
 
-    `told`, shape (instances,): of which instances they can (explained.with_known_transfer).
+    `told`, shape (instances,): mask of separable instances (`with_known_transfer`).
     """
     role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
     mine = members_of(job.members, position)
@@ -164,10 +163,11 @@ def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
 
 
 def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
-    """True where the bytes explain the calls, of small and of large messages. Unknown sizes and times do not count.
+    """True where bytes explain the duration of calls, of small and of large messages. Unknown sizes and times are
+    ignored.
 
-    A rank that was not traced is as late at a small message as at a large one: calls that all take what their bytes
-    take have moved them all the time, and that can be told from one side alone.
+    An untraced rank is as late at a small message as at a large one: calls that all take their bytes' time waited for
+    nobody, which one side alone can show.
     """
     known = (times_us > 0) & (sizes_bytes > 0)
     times, sizes = times_us[known], sizes_bytes[known].astype(float)
@@ -177,8 +177,8 @@ def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
 
 
 def with_known_transfer(job: JobFacts) -> Array:
-    """Instances of which waiting and moving data are told apart, shape (instances,): several traced ranks took part,
-    or the bytes explain the calls of the only one.
+    """Mask of instances with separable waiting and transfer, shape (instances,): several ranks were traced, or bytes
+    explain the calls of the only one.
     """
     instances = job.instances
     told = instances["members"] > 1

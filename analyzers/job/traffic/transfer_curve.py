@@ -1,4 +1,4 @@
-"""Time that a message of any size costs: the trace's own points, interpolated; a straight line only beyond them.
+"""Cost of a message of any size: interpolation of the trace's own points, a straight line beyond them.
 
 Log-log interpolation of measured points errs 4.5 to 8 %, one latency and bandwidth pair 8 to 15 % (fits of the
 all-reduce sweeps in ml-engineering, 1 MiB to 1 GiB), so the line serves only where no point was measured.
@@ -14,12 +14,12 @@ from ddprof.analyzers.job.traffic.cost import MIN_SIZE_RANGE, CostModel, fit_cos
 from ddprof.tables import Array
 
 LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly latency
-BINS_PER_OCTAVE = 2
+BINS_PER_OCTAVE = 2  # of message sizes, each with one typical time
 
 
 @dataclass(frozen=True)
 class TransferPrior:
-    """Record of what is assumed of a link where a run does not tell."""
+    """Assumptions about a link that a run does not measure."""
 
     latency_ns: float  # of one call where all messages have one size, and no more than half of what that message took
     bytes_per_ns: float  # the fastest there is
@@ -78,7 +78,7 @@ def transfer_curve(sizes_bytes: Array, times_ns: Array, prior: TransferPrior) ->
 
 
 def _narrow_curve(sizes: Array, times: Array, prior: TransferPrior) -> TransferCurve:
-    """Sizes of nearly one value prove latency (fit_cost), hardly bandwidth.
+    """The curve for sizes of nearly one value, which prove latency (fit_cost) but hardly bandwidth.
 
     So the slope is the least that is significant, but no flatter than a fast link's.
     """

@@ -1,4 +1,4 @@
-"""Time that one call of a gather or reduction of sharded parameters costs whatever its size."""
+"""Latency of gathering or reducing sharded parameters, independent of size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SHORTEST = 0.05  # quantile: a call that ended early by chance is no bound
 
 @dataclass(frozen=True)
 class UnitLatency:
-    """`is_measured`: from messages of different sizes; else an upper bound: what a fast link would not need for the
-    only size, or where no size was recorded the shortest call.
+    """Latency of one call. `is_measured`: from messages of several sizes; else an upper bound: the excess over a fast
+    link for the only size or, without sizes, the shortest call.
     """
 
     ns: float
@@ -27,7 +27,7 @@ class UnitLatency:
 
 
 def unit_latency(comm: CommStats) -> UnitLatency | None:
-    """The latency of the calls that gather and reduce units; None where there are none."""
+    """The latency of calls that gather and reduce units; None without any."""
     found = [t for t in comm.traffic if t.role == ROLE and t.op in ("all_gather", "reduce_scatter")]
     if not found:
         return None

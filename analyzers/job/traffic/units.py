@@ -1,4 +1,4 @@
-"""Units of sharded parameters: what each pass of a step gathers, computes with and reduces, in the order of launch.
+"""Units of sharded parameters: the gathers, compute and reductions of each pass, in the order of launch.
 
 A unit (what FSDP wraps as one) is gathered before the compute that needs it; in the backward pass its gradients are
 scattered after that. Which compute a gather is for follows from the order in which the host launches: gathers that it
@@ -114,13 +114,13 @@ def _period(shapes: bytes) -> int:
 
 
 def first_of_block(units: Units, period: int) -> int:
-    """Place where the first block of `period` units begins."""
+    """Index of the unit with which the first block of `period` units begins."""
     alike = np.flatnonzero(_alike(units.shape, period))
     return int(alike[0]) if len(alike) else 0
 
 
 def _alike(shape: Array, period: int) -> Array:
-    """True where each unit is like the one `period` later, as far as both are known."""
+    """Mask of units equal to the one `period` later, as far as both are known."""
     known = np.flatnonzero(shape[period:] != UNKNOWN)
     return np.asarray(shape[period:][known] == shape[:-period][known])
 
@@ -162,9 +162,9 @@ def _sharded_rows(job: JobFacts, position: int) -> Array:
 def _split(rows: Array, is_gather: Array, thread: Array) -> list[tuple[bool, Array]]:
     """The gathers and reductions of a step, in order of launch, as passes: (is backward, rows).
 
-    A backward pass is launched by the autograd engine's thread, as its reductions are. Where launches are not known, or
-    one thread launches all (a CPU rank), a unit is gathered once in each pass: as many gathers as there are reductions
-    are the forward's.
+    A backward pass is launched by the autograd engine's thread, as its reductions are. Where launches are unknown, or
+    one thread launches all (a CPU rank), each pass gathers a unit once: the forward pass has as many gathers as there
+    are reductions.
     """
     if not len(rows):
         return []
@@ -198,7 +198,7 @@ def _by_thread(is_gather: Array, thread: Array) -> Array | None:
 
 @dataclass(frozen=True)
 class _Pass:
-    """One pass of a step before its units are told apart. Rows of facts.comms, in order of launch; ns."""
+    """One pass of a step before it is divided into units. Rows of facts.comms, in launch order; ns."""
 
     is_backward: bool
     gathers: Array
@@ -210,7 +210,7 @@ class _Pass:
 
 @dataclass(frozen=True)
 class _Timeline:
-    """Record of what one rank computes and when: for the passes of all its steps."""
+    """Compute intervals of one rank, for the passes of all its steps."""
 
     facts: RankFacts
     launched_ns: Array  # each communication
@@ -226,7 +226,7 @@ class _Timeline:
 
     @staticmethod
     def of(job: JobFacts, position: int, rows: Array) -> _Timeline:
-        """That of the rank at `position`; `rows`: its sharded communications, rows of comms."""
+        """The timeline of the rank at `position`; `rows`: its sharded communications, rows of comms."""
         facts = job.ranks[position]
         ready, end = ready_by_comm(job.members, position, facts), facts.comms["end_ns"]
         compute = compute_work(facts)
@@ -245,8 +245,8 @@ class _Timeline:
         )  # fmt: skip
 
     def one_pass(self, is_backward: bool, rows: Array, before: int, begin_ns: int, until_ns: int) -> _Pass:
-        """The pass of a step from `begin_ns` to `until_ns` that communicates `rows`; no units where it has too little
-        to say. `before`: the communication before the pass in the same step, -1 for none.
+        """The pass from `begin_ns` to `until_ns` that communicates `rows`; without units where it has too few.
+        `before`: the communication before the pass in the same step, -1 for none.
         """
         launched, start, end = self.launched_ns, self.start_ns, self.facts.comms["end_ns"]
         gather = self.facts.comms["op"][rows] == OP_CODE["all_gather"]
@@ -262,7 +262,7 @@ class _Timeline:
         return _Pass(is_backward, gathers, reductions, count, cuts, since[: len(gathers)])
 
     def units(self, passes: list[_Pass]) -> list[Units]:
-        """The units of each pass: windows of all passes are asked for at once."""
+        """The units of each pass, with the windows of all passes queried at once."""
         if not passes:
             return []
         gathers = np.concatenate([one.gathers for one in passes])
@@ -293,7 +293,7 @@ class _Timeline:
         return [Units(one.is_backward, *(c[mine] for c in by_unit)) for one, mine in zip(passes, parts, strict=True)]
 
     def _pass_end(self, gathers: Array) -> int:
-        """When a forward pass is over at the latest: a further gather's worth of launches after the last one."""
+        """Latest end of a forward pass: one more gather's worth of launches after the last gather."""
         launched = self.launched_ns[gathers]
         between = np.sort(np.diff(launched))
         middle = between[(len(between) - 1) // 2] + between[len(between) // 2] if len(between) else 0  # twice
@@ -322,7 +322,7 @@ class _Timeline:
 
 
 def _shifted(compute: Array, operators: Array) -> tuple[Array, Array]:
-    """Compute by the unit that it needs: gathers before any compute are ahead by as many units.
+    """Compute by the unit that it needs: gathers before any compute run ahead by as many units.
 
     What is launched after the last gather is the compute of the units that were gathered ahead and of the last one.
     """
@@ -351,7 +351,7 @@ def _taken(values: Array, rows: Array) -> Array:
 
 
 def typical(passes: Sequence[Units], is_backward: bool) -> Units | None:
-    """The pass of a direction with the usual number of units, to look at its units; None without one."""
+    """The pass of a direction with the usual number of units; None without one."""
     mine = [p for p in passes if p.is_backward == is_backward]
     if not mine:
         return None

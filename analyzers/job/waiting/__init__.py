@@ -1,1 +1,1 @@
-"""Who waits for whom: wait told from transfer, lateness, and the blame for each wait."""
+"""Waits between ranks: wait and transfer, lateness, and the blame for each wait."""

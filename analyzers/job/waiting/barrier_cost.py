@@ -1,4 +1,4 @@
-"""Time that barriers and collectives of Python objects cost a rank."""
+"""Cost of barriers and collectives of Python objects on a rank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def meeting_spans(facts: RankFacts) -> Intervals:
 
 
 def held_in_meetings_us(facts: RankFacts) -> float:
-    """Time of the rank from a meeting until it computes again, us per step: refilling its queue is part of it."""
+    """Time from a meeting until the rank computes again, us per step; includes refilling its queue."""
     spans = meeting_spans(facts)
     if not len(facts.steps) or not len(spans[0]):
         return 0.0

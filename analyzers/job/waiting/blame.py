@@ -55,9 +55,7 @@ class _Waits:
 
 @dataclass(frozen=True)
 class _Excess:
-    """Time that a late rank spent beyond the victim's on each cause, its own waits included; of each wait, as its
-    pieces are alike in that.
-    """
+    """Excess of a late rank over the victim in each cause, own waits included, per wait; a wait's pieces share it."""
 
     ns: Array  # (waits, causes)
     wait: Array  # of each piece
@@ -65,7 +63,7 @@ class _Excess:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Record of what pieces of waiting are charged to, in the order of the pieces."""
+    """Charges of the pieces of waiting, in the order of the pieces."""
 
     piece: Array
     culprit: Array  # NOBODY: a rank that was not traced
@@ -169,7 +167,7 @@ def _arrival_of(late: Array, instance: Array, members: Table) -> Array:
 
 
 def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
-    """When victim and late rank of each piece were last released together, each on its own clock; shape (pieces,)."""
+    """Last common release of victim and late rank before each piece, each on its own clock; shape (pieces,)."""
     victim_ref = np.zeros(len(waits.victim), np.int64)
     late_ref = np.zeros(len(waits.victim), np.int64)
     origin = max(
@@ -218,14 +216,14 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
 
 
 def _begins(*columns: Array) -> Array:
-    """Flags of where a row differs from the one before in any column; bool."""
+    """Mask of rows that differ from the previous one in any column."""
     differs = np.ones(len(columns[0]), bool)
     differs[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     return differs
 
 
 def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
-    """Parts of the pieces whose late rank waited for nobody longer than the victim did."""
+    """Parts of pieces whose late rank waited no longer than the victim did."""
     total = np.zeros(len(excess.ns))
     for column in excess.ns.T:  # in order, so that every sum of parts is this one to the last bit
         total += column
@@ -251,8 +249,8 @@ def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
 
 
 def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, own: _Parts) -> Mapping[int, Mix]:
-    """Who is charged for the pieces `passing`, whose late rank waited longer than the victim since their common
-    release: for that, who was charged for the late rank's own waits. In order, as one charge may pass on another.
+    """The ranks charged for the pieces `passing`, whose late rank itself waited longer than the victim since their
+    common release: the charges of the late rank's own waits. In time order, as one charge may pass on another.
     """
     ranks = int(max(waits.victim.max(), waits.late[passing].max())) + 1
     mixes: dict[int, Mix] = {}
@@ -290,7 +288,7 @@ def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, 
 
 
 def _table(waits: _Waits, parts: _Parts) -> Table:
-    """BLAME in whole ns, rounded so that the parts of each piece add up to its duration: the largest takes the rest."""
+    """BLAME in whole ns. The parts of each piece add up to its duration: the largest part takes the rounding."""
     order = np.lexsort((parts.ns, parts.piece))
     at, culprit = parts.piece[order], parts.culprit[order]
     ends = np.append(np.flatnonzero(np.diff(at)), len(at) - 1)

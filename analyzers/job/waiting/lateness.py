@@ -1,4 +1,4 @@
-"""Test of which rank arrives last how often, and whether chance explains it."""
+"""Statistical test of how often each rank arrives last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ FEW_STEPS = 2  # too few to tell whether a time comes again
 
 @dataclass(frozen=True)
 class LatestRank:
-    """One rank's lateness: last in `last` of `waits` operations others wait in, charged `charged_ns` of `total_ns`.
+    """Lateness of one rank: last in `last` of `waits` operations in which others wait, charged `charged_ns` of
+    `total_ns`.
 
     Of waits that recur; `once_ns`: those that do not, of all ranks together.
     """
@@ -36,15 +37,15 @@ class LatestRank:
 
     @property
     def is_sure(self) -> bool:
-        """Chance does not explain it."""
+        """True where chance does not explain the lateness."""
         return self.chance < MAX_CHANCE
 
 
 def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
-    """The rank that is late again and again for these causes; None where nobody waited for them.
+    """The rank that is repeatedly late for these causes; None where nobody waited for them.
 
-    Ranks that arrive last more often than by chance go before all others, and among them the one that is last most
-    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`).
+    Ranks that arrive last more often than by chance come first; among them the one that is last most often in the
+    operations with most of the waiting. Waits that occur once are left out (`recurring`).
     """
     recurs = recurring(job)
     blame = job.blame.take(recurs)
@@ -74,10 +75,10 @@ def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
 
 
 def recurring(job: JobFacts) -> Array:
-    """Flags of rows of the job's BLAME that are of waits that recur; bool, shape (blame,).
+    """Mask of rows of the job's BLAME for waits that recur; shape (blame,).
 
-    A window without step marks, or of communication alone, holds what is done once beside what recurs. Left out of it
-    is a wait that is longer than all others together, one after another while enough others are left.
+    A window without step marks, or of communication alone, mixes one-off and recurring work. From it, waits longer than
+    all others together are removed one by one while enough remain.
     """
     blame = job.blame
     if out_of_scope(job) is None and job.ranks[0].step_source != "inferred":
@@ -93,8 +94,8 @@ def recurring(job: JobFacts) -> Array:
 
 
 def comes_again(per_step: Array, least: float) -> Array:
-    """True where times in steps, the last axis, are above `least` a step even without the step that holds most; bool.
-    What is in one step alone may be one event. Two steps are too few to tell.
+    """True where times over steps (last axis) average over `least` even without the largest step, which may be one
+    event. Two steps are too few.
     """
     steps = per_step.shape[-1]
     rest = per_step.sum(axis=-1) - per_step.max(axis=-1)

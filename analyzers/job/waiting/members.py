@@ -1,4 +1,4 @@
-"""Rows of MEMBERS rank by rank: looked for among all of them, a thousand ranks would cost a thousand passes."""
+"""Rows of MEMBERS by rank, indexed once: a search per rank would pass over all rows a thousand times."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def members_of(members: Table, position: int) -> Array:
 
 @remembered
 def _by_rank(members: Table) -> tuple[Array, Array]:
-    """All rows by rank, and where those of each position begin; shape (positions + 1,)."""
+    """All rows sorted by rank, and the first row of each position; shape (positions + 1,)."""
     rank = members["rank"]
     return np.argsort(rank, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(rank))))

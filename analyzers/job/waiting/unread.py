@@ -1,4 +1,4 @@
-"""Waits for ranks that were not read: what collectives take longer than those of groups that made the same call."""
+"""Waits for ranks that were not read: the excess of collectives over those of groups that made the same call."""
 
 from __future__ import annotations
 

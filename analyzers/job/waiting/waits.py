@@ -1,4 +1,4 @@
-"""Wait and transfer: when had the last member of a communication arrived?
+"""Wait and transfer of communications, divided at the arrival of the last member.
 
 Collectives that all members leave together need no clock for that: the shortest member's duration is the transfer, and
 what the other members' durations have beyond it is waiting (the rule of PyTorch's TensorBoard profiler plugin). So the
@@ -132,7 +132,7 @@ def _latest(instance: Array, rank: Array, lateness: Array, count: int) -> Array:
 
 
 def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
-    """When each communication of a rank had all its members, ns, own clock; its own start where it is unmatched.
+    """Arrival of the last member of each communication of a rank, ns, own clock; its start where unmatched.
 
     A communication that is a member of several instances (coalesced messages) is ready with the last of them.
     """

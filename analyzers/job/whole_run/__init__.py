@@ -1,1 +1,1 @@
-"""Record of what capture recorded beside the trace windows: step timers, pauses, samples, the machine."""
+"""Data that capture records outside the trace windows: step timers, pauses, samples, the machine."""

@@ -26,13 +26,13 @@ class CpuShares:
 
     @property
     def stretch(self) -> Array:
-        """Time waited per time on a CPU: by how much longer everything takes that the rank computes, less 1."""
+        """Waiting time over CPU time: the relative lengthening of the rank's computation."""
         return np.asarray(self.waited / np.maximum(self.on_cpu, 1e-9))
 
     def own(self, position: int, noise: float) -> float:
-        """Share of the time that a rank took for what it computes more than its peers, waits for a CPU included.
+        """A rank's share of its own excess compute, CPU waits included, rather than the machine's.
 
-        `noise`: computing longer by less than this, relative, is none of its own: caches and cores are shared.
+        `noise`: relative excess below which computing longer is not the rank's own, as caches and cores are shared.
         """
         others = np.delete(self.on_cpu, position)
         usual = float(np.median(others)) if len(others) else 0.0
@@ -40,11 +40,10 @@ class CpuShares:
         return more * float(1 + self.stretch[position]) if more > noise * usual else 0.0
 
     def is_shared(self, position: int) -> bool:
-        """True where the others share what this rank waits for: the machine is busy, and not only the cores of this
-        rank.
+        """True where other ranks wait for CPUs as this one does: the machine is busy, not only this rank's cores.
 
-        A rank that may use the same cores of the same host does: which of them waits longer is the scheduler's choice.
-        Where that is not known, they share where they wait at least a quarter as much for what they compute.
+        Ranks that may use the same cores share, since the scheduler chooses who waits. Where cores are unknown, they
+        share if they wait at least a quarter as much relative to their compute.
         """
         if self.cores[position] is not None and self.cores.count(self.cores[position]) > 1:
             return True
@@ -52,7 +51,7 @@ class CpuShares:
 
 
 def others_are_stretched(stretch: Array, position: int) -> bool:
-    """True where what the other ranks compute takes longer by at least a quarter of what it does on this one."""
+    """True where the other ranks' compute is stretched by at least a quarter of this rank's stretch."""
     others = np.delete(stretch, position)
     return not len(others) or bool(np.median(others) >= stretch[position] / 4)
 

@@ -1,7 +1,7 @@
-"""Workers that fetch one after the other: a lock, one file or one connection between the loaders of a host.
+"""Loader workers that fetch one at a time: a lock, one file or one connection on a host.
 
 A lock of the operating system knows no ranks: the workers of all ranks of a host may share it, and their fetches are
-looked at together (one clock), then those of each rank. Two things show turns. Fetches under a lock as a whole end one
+looked at together (one clock), then those of each rank. Two signs show it. Fetches under a lock as a whole end one
 after another at equal distances. Where the lock is taken for each sample, the ends tell nothing, and the sampled lines
 do: the more workers are seen asking for the lock, the less time is left in which nobody holds it.
 """
@@ -31,14 +31,14 @@ LEAST_HELD = 0.75
 
 @dataclass(frozen=True)
 class FetchTurns:
-    """`each_ns`: between two batches of all workers that share the turns; `alone_ns`: a fetch that waits for nobody."""
+    """`each_ns`: time between two batches over all workers that share the lock; `alone_ns`: a fetch without waiting."""
 
     each_ns: float
     alone_ns: float
 
 
 def with_turns(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
-    """The ranks, those whose workers fetch in turn with what that costs (`TimedFetches.turn_ns`)."""
+    """The ranks, with the cost of turns (`TimedFetches.turn_ns`) on those whose workers fetch in turn."""
     by_host: dict[str, list[int]] = {}
     for position, facts in enumerate(ranks):
         if facts.sidecar.fetching is not None and facts.sidecar.fetching.spans:
@@ -71,7 +71,7 @@ def _with(timed: TimedFetches, turns: FetchTurns | None, pool: Sequence[TimedFet
 
 
 def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
-    """The turns of loaders that may share something; None where nothing shows any.
+    """The turns of loaders that may share a resource; None where nothing shows any.
 
     Of fetches in turn, each takes the same from the end of the one before, however long it has waited for that: these
     times are far more alike than the fetches' own. Of fetches side by side it is the other way round.
@@ -98,7 +98,7 @@ def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
 
 
 def _together(loaders: Sequence[Sequence[FetchSpan]]) -> tuple[Array, Array]:
-    """Start and length of the fetches within the time in which all of these loaders fetched."""
+    """Start and length of the fetches while all of these loaders fetched."""
     rows = [np.array([(span.start_ns, span.dur_ns) for span in spans], np.int64) for spans in loaders]
     first = max(int(own[:, 0].min()) for own in rows)
     last = min(int(own.sum(axis=1).max()) for own in rows)
@@ -108,7 +108,7 @@ def _together(loaders: Sequence[Sequence[FetchSpan]]) -> tuple[Array, Array]:
 
 
 def _asking_share(pool: Sequence[TimedFetches]) -> float:
-    """Share of the time of their fetches that workers were seen waiting for a lock; 0 where too few samples tell."""
+    """Share of the workers' fetch time spent waiting for a lock, by samples; 0 where too few."""
     lines = [line for timed in pool for line in timed.lines]
     samples = sum(max((line.samples / line.share for line in timed.lines), default=0.0) for timed in pool)
     asking = sum(line.samples for line in lines if line.kind == "lock")

@@ -1,5 +1,5 @@
-"""Record of what the capture knows of the machine under each rank: its GPU while the job ran, its host's connections,
-and how NCCL connected it. Whatever was not captured, or is not of the expected kind, is absent.
+"""The machine under each rank as captured: its GPU during the job, its host's links, and NCCL's connections. Values not
+captured, or of an unexpected type, are absent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.model import RankFacts
 
 @dataclass(frozen=True)
 class GpuState:
-    """One GPU over the samples in which it was busy, one a second (None: the driver does not say)."""
+    """One GPU over its busy samples, one per second (None: not reported by the driver)."""
 
     index: int  # of nvidia-smi
     busy_samples: int
@@ -24,7 +24,7 @@ class GpuState:
 
 @dataclass(frozen=True)
 class NcclUse:
-    """Record of how NCCL connected one rank: transports by their share of its channels, largest first."""
+    """NCCL's connections of one rank: transports by their share of its channels, largest first."""
 
     version: str | None
     transports: Mapping[str, float]
@@ -46,21 +46,20 @@ def gpu_state(facts: RankFacts) -> GpuState | None:
 
 
 def nccl_use(facts: RankFacts) -> NcclUse | None:
-    """Transports NCCL chose; None where it did not say."""
+    """Transports that NCCL chose; None where it did not log them."""
     said = facts.sidecar.nccl
     total = sum(said.transports.values())
     return NcclUse(said.version, _shares(said.transports, total)) if total else None
 
 
 def gpu_links(facts: RankFacts) -> dict[str, str]:
-    """The way that the GPUs of the rank's host are joined, pair by pair, as `nvidia-smi topo -m` calls it ("NV18",
-    "SYS")."""
+    """Links between the GPUs of the rank's host, by pair, in terms of `nvidia-smi topo -m` ("NV18", "SYS")."""
     links = facts.sidecar.hardware.topology.links
     return {pair: kind for pair, kind in links.items() if all(end.startswith("GPU") for end in pair.split("-"))}
 
 
 def pcie_width(facts: RankFacts) -> tuple[int, int] | None:
-    """Lanes of the rank's device, now and at most; None where it is not known which device of the host is its own."""
+    """PCIe lanes of the rank's device, now and at most; None where the rank's device is not known."""
     address = facts.sidecar.device.pci_address
     for gpu in facts.sidecar.hardware.topology.gpus:
         if address is not None and gpu.address == address:

@@ -25,7 +25,7 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class LateMissingRank:
-    """A missing rank that by its timers spends `excess_us` more than the median rank in one of its phases, per step."""
+    """A missing rank that, by its timers, spends `excess_us` per step more than the median rank in one phase."""
 
     rank: int
     where: str
@@ -33,7 +33,7 @@ class LateMissingRank:
 
     @property
     def words(self) -> str:
-        """The clause that says so."""
+        """The late missing rank as a clause."""
         more = f"{format_us(self.excess_us)} per step more than the median rank {self.where}"
         return f"rank {self.rank} was not traced and by its own timers spends {more}"
 
@@ -59,12 +59,12 @@ def late_missing_rank(job: JobFacts) -> LateMissingRank | None:
 
 
 def timers_complete(job: JobFacts) -> bool:
-    """True where the timers of every missing rank are known."""
+    """True where the step timers of every missing rank are known."""
     return all(rank in job.step_times for rank in job.missing_ranks)
 
 
 def missing_rank_notes(job: JobFacts) -> list[HealthNote]:
-    """A note that names the missing rank that is late by its timers, if one is."""
+    """A note that names the late missing rank, if there is one."""
     late = late_missing_rank(job)
     if late is None:
         return []

@@ -1,8 +1,7 @@
-"""Time that ranks take now and then beyond their quiet steps, by the timers of all: few traced steps may hold none of
-it.
+"""Occasional extra time of ranks beyond their quiet steps, by the timers of all steps, as traced steps may miss it.
 
-Outside its backward passes and its loader a rank waits for nobody, as a rule, and who takes longest in a step is waited
-for by all. Collections, checkpoints and evaluations are told by rules of their own.
+Outside its backward passes and its loader a rank waits for nobody, as a rule, and all wait for the longest rank in a
+step. Collections, checkpoints and evaluations have their own rules.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ class NowAndThen:
 
 
 def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | None:
-    """None where too few steps were timed, or ranks meet outside their backward passes, too. `in_forward`: what they
-    take in forward counts, which grows with their batches as well."""
+    """Occasional time of the ranks; None where too few steps were timed, or ranks also meet outside backward passes.
+    `in_forward`: count forward time, which also grows with the batch.
+    """
     timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]
     if not ranks or any(map(meets_elsewhere, ranks)):
         return None

@@ -1,5 +1,5 @@
-"""Time that each rank takes outside its backward passes in the steps of the whole run: there it waits for nobody, as a
-rule, and one that takes longer than its peers is waited for.
+"""Time of each rank outside backward passes over the whole run, where it waits for nobody, as a rule: others wait for a
+rank that takes longer there.
 """
 
 from __future__ import annotations

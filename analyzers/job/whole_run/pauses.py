@@ -50,7 +50,7 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
 
 
 def is_timed(ranks: Sequence[RankFacts]) -> bool:
-    """True where the capture timed a run of every rank that is long enough to say how often pauses come."""
+    """True where capture timed every rank's run for long enough to give the frequency of pauses."""
     every = [[step for step in facts.sidecar.steps if step.span_ns is not None] for facts in ranks]
     return all(len(steps) >= WARM_STEPS + MIN_STEPS for steps in every)
 

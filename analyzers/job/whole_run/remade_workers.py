@@ -1,4 +1,4 @@
-"""Loader processes that are made again for every epoch: what the first batch of an epoch takes more than any other."""
+"""Loader workers restarted for every epoch: the extra time of an epoch's first batch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MIN_EPOCHS = 2  # after the first, in which the workers start anyway
 
 
 def remakes_workers(facts: RankFacts) -> bool:
-    """True where the loader of a rank ends its workers with every epoch."""
+    """True where the rank's loader ends its workers with every epoch."""
     loader = facts.sidecar.loader
     return bool(loader.num_workers) and loader.persistent_workers is False
 
 
 def remade_workers(sidecar: Sidecar) -> list[Pause]:
-    """Time in the loader at the first batch of each epoch but the first, above that of the other batches.
+    """Loader time at the first batch of each epoch but the first, above that of the other batches.
 
     Epochs are as long as the loader says, and begin where its batches take longest.
     """

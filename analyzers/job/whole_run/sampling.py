@@ -1,4 +1,4 @@
-"""Who read which samples: what the capture's sample indices, batch fingerprints and batch sizes say across ranks."""
+"""Samples read by each rank, compared by captured indices, batch fingerprints and batch sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIN_SHARE = 0.02  # of the samples read by more than one rank; a sharded epoch r
 
 @dataclass(frozen=True)
 class Overlap:
-    """Record of what the ranks' first passes over their data have in common."""
+    """Common part of the ranks' first passes over their data."""
 
     positions: tuple[int, ...]  # ranks whose indices are known
     share: float  # of the (rank, sample) pairs whose sample another rank read too
@@ -31,7 +31,7 @@ class Overlap:
 
     @property
     def is_real(self) -> bool:
-        """More than the padding of equal shards explains."""
+        """True where the overlap is more than the padding of equal shards explains."""
         pairs = self.share * self.samples * len(self.positions)
         return self.share >= MIN_SHARE and pairs > 2 * len(self.positions)
 
@@ -60,7 +60,7 @@ def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
 
 
 def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
-    """True where the first batches of all ranks hold an equal tensor. None where no rank kept fingerprints.
+    """True where the first batches of all ranks contain an equal tensor; None where a rank has no fingerprints.
 
     One equal tensor is enough: inputs may be augmented at random, labels are not.
     """
@@ -75,7 +75,7 @@ def _fingerprints(batch: FirstBatch) -> set[tuple[int, str]]:
 
 
 def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
-    """Elements of the batches each rank was fed in the steps that all ranks know, float, shape (ranks, steps).
+    """Elements of the batches of each rank, in the steps that all ranks recorded; float, shape (ranks, steps).
 
     Only traced steps count; None where the capture did not record batches on every rank.
     """

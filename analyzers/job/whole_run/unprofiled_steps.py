@@ -70,8 +70,8 @@ def typical_steps(facts: RankFacts) -> list[StepTimes]:
 
 
 def timed_parts_us(job: JobFacts) -> tuple[tuple[float, ...], int]:
-    """The job's mean unprofiled step in each of equal parts of the run, in order, and of how many steps they are; ()
-    where a rank has too few. Pauses are in them: this is what the run takes.
+    """Mean unprofiled step in each of equal parts of the run, in order and pauses included, and the number of steps; ()
+    where a rank has too few.
     """
     lengths = [[step.length_ns for step in unprofiled_steps(facts) if step.length_ns] for facts in job.ranks]
     steps = min(map(len, lengths), default=0)
@@ -98,7 +98,7 @@ def pause_ratios(facts: RankFacts) -> dict[str, float]:
 
 
 def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
-    """Median time (ns) of each phase per step, inside and outside; medians, because now and then a phase waits.
+    """Median time (ns) of each phase per step, inside and outside the windows. Medians resist the occasional wait.
 
     A phase that takes next to nothing inside is left out, and every phase where too few steps are known.
     """
@@ -108,7 +108,7 @@ def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
 
 
 def unprofiled_ratio(ranks: Sequence[RankFacts]) -> float | None:
-    """Ratio of the time of a step without loading, of the rank with the least of it: the others' holds waits for it.
+    """Ratio of the step time without loading, on the rank with the least of it: the others' includes waiting for it.
 
     None where no rank's steps were timed both inside and outside.
     """
@@ -120,7 +120,7 @@ def unprofiled_ratio(ranks: Sequence[RankFacts]) -> float | None:
 def _inside_and_outside(
     facts: RankFacts, parts: Mapping[str, Part], average: Average = np.mean
 ) -> dict[str, tuple[float, float]]:
-    """Average (ns) of each part over the profiled steps and over the typical unprofiled ones."""
+    """Mean (ns) of each part over the profiled steps and over the typical unprofiled ones."""
     inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
     outside = typical_steps(facts)
     step_ns = _average_ns(inside, attrgetter("length_ns"))
@@ -133,7 +133,7 @@ def _inside_and_outside(
 
 
 def _average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.mean) -> float | None:
-    """Average of a part over the steps whose timers know it; None where none do."""
+    """Mean of a part over the steps whose timers have it; None without any."""
     known = [ns for step in steps if (ns := part(step)) is not None]
     return float(average(known)) if known else None
 

@@ -1,1 +1,1 @@
-"""Changes: what a fix changes in the replay: one table of change kinds, and their mechanisms."""
+"""Changes that a replay simulates: one table of kinds, and their mechanisms."""

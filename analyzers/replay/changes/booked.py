@@ -1,4 +1,4 @@
-"""Time that the ledger books of a kind of change: the time that it removes on each rank."""
+"""Ledger price of a kind of change: the booked time that it removes on each rank."""
 
 from __future__ import annotations
 
@@ -23,20 +23,18 @@ Own = Callable[[Measures, Change], Array]
 
 
 def nothing(measures: Measures, _: Change) -> Array:
-    """No time of its own."""
+    """No time: zero."""
     return np.zeros(len(measures.job.ranks))
 
 
 @dataclass(frozen=True)
 class Booked:
-    """Record of how the ledger prices a kind of change. `own`: us per step that it removes on each rank, were it of all
-    ranks.
+    """Rule for pricing a kind of change by the ledger. `own`: us per step that it removes on each rank, if made on all.
 
-    `causes`: of the waiting charged to the ranks of the change, what they were late for; () for all of it, None for
-    changes that leave the lateness of ranks as it is; `is_of_target`: the cause is the change's target instead. `most`:
-    what it removes at most, where that is more than `own`. `is_held_by_untraced`: every microbatch passes all stages:
-    where a replica's messages have no other end in the data, the replay does not move them. `levels`: of a change that
-    names ranks, the causes of their own time that become the typical rank's (() : all); the price is by these alone.
+    `causes`: causes of lateness whose charged waits disappear; () for all, None for changes that do not affect
+    lateness; `is_of_target`: the change's target is the cause instead. `most`: upper limit, where larger than `own`.
+    `is_held_by_untraced`: microbatches pass through untraced stages, which the replay does not move. `levels`: for
+    named ranks, the causes of own time reduced to the typical rank's (() : all), which alone make the price.
     """
 
     own: Own = nothing
@@ -76,7 +74,7 @@ def booked_to_target(measures: Measures, change: Change) -> Array:
 
 
 def starved(part_us: Callable[[Measures], Array]) -> Own:
-    """Idle time before launches for one reason, and the waiting for ranks that were late for it."""
+    """Idle time before launches for one reason, and waiting for ranks that were late for that reason."""
 
     def own(measures: Measures, change: Change) -> Array:
         part = part_us(measures)
@@ -86,13 +84,13 @@ def starved(part_us: Callable[[Measures], Array]) -> Own:
 
 
 def less_script(measures: Measures, change: Change) -> Array:
-    """Waiting for Python of the script, and for ranks that were late by it, but for what is left of it."""
+    """Waits for script Python, and for ranks made late by it, minus the part that remains."""
     left = change.values[0] if change.values else 0.0
     return (1 - left) * starved(lambda every: every.script_us)(measures, change)
 
 
 def faster_kernels(measures: Measures, change: Change) -> Array:
-    """Kernels of the target at another speed; the optimizer's with the gaps before them, which their host leaves."""
+    """Kernels of the target at another speed; for the optimizer also the gaps before its kernels."""
     left = change.values[0]
     if change.target != "optimizer":
         return np.asarray(measures.fp32_gemm_us * (1 - left))
@@ -118,7 +116,7 @@ def faster_transfers(measures: Measures, change: Change) -> Array:
 
 
 def exposed_first(measures: Measures, change: Change) -> Array:
-    """All that the transfers lose, as far as it was exposed."""
+    """The whole reduction of the transfers, up to their exposed part."""
     left = change.values[0] if change.values else 0.0
     of_role = [t for t in measures.comm.traffic if not change.target or t.role == change.target]
     lost = sum(min(t.exposed_us, (1 - left) * t.transfer_us) for t in of_role)
@@ -126,7 +124,7 @@ def exposed_first(measures: Measures, change: Change) -> Array:
 
 
 def fewer_messages(measures: Measures, change: Change) -> Array:
-    """The latency of messages that are merged into larger ones, of what is exposed."""
+    """Exposed latency of messages that are merged into larger ones."""
     saved = 0.0
     for traffic in measures.comm.traffic:
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
@@ -150,12 +148,12 @@ def overlapped(measures: Measures, change: Change) -> Array:
 
 
 def needless_transfer(measures: Measures, change: Change) -> Array:
-    """Exposed transfer of what could go, and when the host does nothing but call it."""
+    """Exposed transfer of avoidable communication, and host time spent only on calling it."""
     return needless_us(measures.job, measures.needless.get(change.target), waits=False)
 
 
 def needless_held(measures: Measures, change: Change) -> Array:
-    """All time in which it holds a rank: a rank that waits there for a late one may wait for it elsewhere as well."""
+    """All time that avoidable communication blocks a rank; a wait for a late rank may move elsewhere."""
     return needless_us(measures.job, measures.needless.get(change.target), waits=True)
 
 
@@ -169,7 +167,7 @@ def _stage_excess_us(measures: Measures) -> float:
 
 
 def even_stages(measures: Measures, _: Change) -> Array:
-    """The excess, but for one microbatch: that one passes all stages in turn, however they share the work."""
+    """The excess over the mean stage, less one microbatch, which passes all stages however the work is shared."""
     microbatches = max(1, measures.job.pipeline.microbatches) if measures.job.pipeline else 1
     return np.full(len(measures.job.ranks), (1 - 1 / microbatches) * _stage_excess_us(measures))
 
@@ -185,12 +183,12 @@ def all_exposed(role: str = "") -> Own:
 
 
 def all_communication(measures: Measures, _: Change) -> Array:
-    """Exposed communication of every kind, waiting included: who is faster lets others wait less."""
+    """All exposed communication, waiting included: a faster rank makes others wait less."""
     return sum((measures.cause_us(cause) for cause in MEETING), np.zeros(len(measures.job.ranks)))
 
 
 def of_cause(cause: str) -> Own:
-    """Time that is booked to a cause."""
+    """Time booked to a cause."""
     return lambda measures, _: measures.cause_us(cause)
 
 
@@ -200,5 +198,5 @@ def of_rank(time_us: Callable[[RankFacts], float]) -> Own:
 
 
 def copies(left: float) -> Own:
-    """Exposed copies from memory that is not pinned, but for the share that is left of them."""
+    """Exposed copies from pageable memory, less the share that remains."""
     return lambda measures, _: (1 - left) * measures.pageable_us

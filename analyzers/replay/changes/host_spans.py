@@ -1,4 +1,4 @@
-"""Changes of what the host spends its time on: spans that go, batches that are there, calls that do not block."""
+"""Changes of host time: removed spans, ready batches, non-blocking calls."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ def instant_loader(change: Change, graph: Graph, measures: Measures) -> Scenario
 
 
 def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Blocking calls return at once, but for those in loading and saving, and those after which the host does what is
-    not recorded before it launches again: that may need what they waited for."""
+    """Blocking calls return at once, except in loading, saving, or before unrecorded host work that may need them."""
     freed = {}
     for rank, _ in chosen(change, graph, measures):
         saving = _with_copies_between(rank.facts, rank.facts.spans_of("checkpoint").bounds)
@@ -74,8 +73,7 @@ def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _leads_to_unrecorded_code(facts: RankFacts, at_ns: Array) -> Array:
-    """True where the first that the host does after each moment is unrecorded, and no launch; bool, shape as
-    `at_ns`."""
+    """Mask of moments after which the host first does unrecorded work, not a launch; shape as `at_ns`."""
     launches, never = np.sort(facts.device_ops["launch_ns"]), np.iinfo(np.int64).max
     silence, launch = (
         np.append(begin, never)[np.searchsorted(begin, at_ns)] for begin in (unrecorded_code(facts)[0], launches)
@@ -101,8 +99,7 @@ def on_time(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def no_script(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The host spends a share `values[0]` of its time in Python of the script, which holds it up between the phases, or
-    inside them for long."""
+    """The host spends only the share `values[0]` of its time in script Python between phases, or long stops inside."""
     host, left = {}, change.values[0] if change.values else 0.0
     for rank, _ in chosen(change, graph, measures):
         own = measures.script[rank.position]

@@ -1,4 +1,4 @@
-"""Changes of the device's own operations: faster kernels, one launch for the whole step, copies that block nobody."""
+"""Changes of device operations: faster kernels, one launch for the whole step, non-blocking copies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRAPH_LAUNCH_SHARE = 0.05  # host time left of a step when it is launched as one
 
 
 def graph_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The step is launched as a whole: next to no host time between kernels, and no gap between them."""
+    """Launch the step as a whole: hardly any host time between kernels, and no gap between them."""
     scaled = scale_host(Change("scale_host", change.ranks, (1.0 / GRAPH_LAUNCH_SHARE,)), graph, measures)
     queue = {rank.position: np.zeros_like(rank.ops.queue_lag_ns) for rank, _ in chosen(change, graph, measures)}
     return Scenario(host_scale=scaled.host_scale, queue_ns=queue)
@@ -54,7 +54,7 @@ def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Activations of `values[0]` of what is computed again in backward are kept: that much less is launched."""
+    """Keep a share `values[0]` of the activations recomputed in backward, which launches that much less."""
     dur: dict[int, Array] = {}
     queue: dict[int, Array] = {}
     host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
@@ -72,7 +72,7 @@ def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenar
 
 
 def hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Copies from pageable host memory come from pinned memory: faster, and they block nobody."""
+    """Copy from pinned instead of pageable host memory: faster, and without blocking."""
     dur, freed = {}, {}
     for rank in graph.ranks:
         facts = rank.facts

@@ -22,7 +22,7 @@ def pipeline_schedule(change: Change, step_us: float, measures: Measures) -> flo
 
 
 def schedule_gain_us(measures: Measures, microbatches: float, chunks: float) -> float:
-    """Time that a step gains by another schedule, us; negative where it loses, 0 without a pipeline."""
+    """Gain of another schedule per step, us; negative for a loss, 0 without a pipeline."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         return 0.0
@@ -36,13 +36,13 @@ def schedule_gain_us(measures: Measures, microbatches: float, chunks: float) -> 
 
 
 def launching_us(measures: Measures) -> float:
-    """Idle time between the operations of one microbatch: what its launches cost, whatever its size; us."""
+    """Idle time between the operations of one microbatch: the cost of its launches, whatever its size; us."""
     pipeline = measures.job.pipeline
     return float(measures.cause_us("host_launch").mean()) / pipeline.microbatches if pipeline else 0.0
 
 
 def message_us(measures: Measures) -> float:
-    """Exposed time of the messages of one microbatch and chunk, us: at most, because smaller messages are faster."""
+    """Exposed time of the messages of one microbatch and chunk, us; an upper bound, as smaller messages are faster."""
     pipeline = measures.job.pipeline
     if pipeline is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""Ranks that a change is about."""
+"""Ranks that a change applies to."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The host time of a slow rank brought to that of its peers, segment by segment.
 
-A segment lies between two calls of communication or phase boundaries. A rank is rarely slow everywhere alike: what
-holds it (a hook, a layer, a neighbour that wakes at the same place) is in one place of the step. Ranks meet at each
-collective, so time saved in a segment before which the others wait for this rank shortens the step, and time saved
-where it waits itself does not. One factor for all of its work would take some of both.
+A segment lies between two calls of communication or phase boundaries. A rank is rarely slow everywhere: the reason (a
+hook, a layer, a neighbour process) is at one place of the step. Ranks meet at each collective, so time saved in a
+segment before which the others wait for this rank shortens the step, and time saved where it waits itself does not. One
+factor for all of its work would take some of both.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def scaled_to_peers(
 
 
 def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]) -> Array | None:
-    """For each operation of the first rank's device the factor, at most 1, that brings the compute launched in its
-    segment to what the other ranks' typically take in that segment of that step; None as in `scaled_to_peers`.
+    """Factor, at most 1, for each operation of the first rank's device that brings its segment's compute to the other
+    ranks' typical time in that segment and step; None as in `scaled_to_peers`.
 
-    `issued_ns`, `dur_ns`: of each rank's operations; what is no compute has a duration of 0.
+    `issued_ns`, `dur_ns`: of each rank's operations; other work than compute has duration 0.
     """
     places = _places(ranks)
     if places is None:
@@ -60,7 +60,7 @@ def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_n
 
 
 def _segment_of(place: Array, issued_ns: Array) -> Array:
-    """Number of the segment, over all steps, in which each operation was launched."""
+    """Index of the segment, over all steps, in which each operation was launched."""
     return np.maximum(np.searchsorted(place[:, :-1].ravel(), issued_ns, side="right") - 1, 0)
 
 
@@ -91,10 +91,10 @@ def _scaled(work: Intervals, places: Array, own: Array, wanted: Array) -> Scaled
 
 
 def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
-    """Places where the segments of each step begin and end on each rank, ns, shape (steps, segments + 1).
+    """Bounds of each step's segments on each rank, ns, shape (steps, segments + 1).
 
-    These are the bounds of the step, the calls of communication and the bounds of phases. Phases are left out where
-    they do not come in the same order in all steps and ranks; None where the calls do not either.
+    Bounds are step marks, calls of communication and bounds of phases. Phases are omitted where their order differs
+    between steps or ranks; None where the calls' order does too.
     """
     for bounds_of in (_phase_bounds, _no_bounds):
         found = [_bounds_in_steps(facts, *bounds_of(facts)) for facts in ranks]

@@ -1,6 +1,6 @@
-"""Every kind of change: what a `Change` of it says, in words, how the replay applies it, what the ledger books of it.
+"""Table of all kinds of change: words, mechanism in the replay, and ledger price.
 
-A new kind is a row here and a function in the file of its mechanism.
+A new kind is one row here and a function in the file of its mechanism.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from ddprof.analyzers.replay.changes.work import (
 )
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.causes import HOST_CAUSES
+from ddprof.change_kinds import KindOfChange
 from ddprof.errors import DdprofError
 from ddprof.findings import Change
 
@@ -58,17 +59,17 @@ ToStep = Callable[[Change, float, Measures], float]
 class ChangeKind:
     """One kind of change; exactly one of `scenario`, `retiming` and `rate` says how it is applied.
 
-    `scenario`: what is different in the recorded run. `retiming`: new transfers (by position of the rank), worked out
-    with all changes of the replay at hand, after their scenarios, in the order of the table. `rate`: the step (us) in
-    place of the one that the replay predicts for everything else.
+    `scenario`: differences from the recorded run. `retiming`: new transfers by rank position, computed after the
+    scenarios of all changes, in the order of the table. `rate`: the step (us), given the replay's step for everything
+    else.
     """
 
-    name: str
+    name: KindOfChange
     words: str
     scenario: ToScenario | None = None
     retiming: ToTransfers | None = None
     rate: ToStep | None = None
-    implies: tuple[str, ...] = ()  # kinds that hold as well, for all ranks
+    implies: tuple[KindOfChange, ...] = ()  # kinds that hold as well, for all ranks
     levels_work: bool = False  # brings the work of its ranks to what it takes their peers, or to the mean
     ledger: Booked | None = None  # None where the gain is no matter of what is booked: formulas, rates
     # Relative, of the gain: what the change itself leaves uncertain, beside the replay. Judged, not measured; the share
@@ -103,7 +104,7 @@ _ROWS = (
                ledger=Booked(booked.less_script), doubt=0.25),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
-    ChangeKind("on_time", "nobody waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
+    ChangeKind("on_time", "no rank waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,
                ledger=Booked(booked.starved(lambda measures: measures.launching_us)), doubt=0.25),

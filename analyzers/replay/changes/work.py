@@ -43,9 +43,9 @@ def _as_peers(change: Change, rank: RankGraph, graph: Graph, measures: Measures)
 
 
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """In every step each rank computes as long as its peers do on average (OSDI'25: the mean for compute).
+    """In every step each rank computes for the mean time of all ranks (OSDI'25: the mean for compute).
 
-    CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
+    CPU ranks do so in every segment, where segments are comparable, so that equal work (an optimizer) stays.
     """
     balanced = _balanced_hosts(graph, measures)
     if balanced is not None:
@@ -95,7 +95,7 @@ def _compute_ns(rank: RankGraph) -> Array:
 
 
 def _scale_steps(rank: RankGraph, factor: Array, dur: dict[int, Array], host: dict[int, Scaled]) -> None:
-    """Multiply the compute of each step by its factor, steps beyond the factors excepted: into `dur` or `host`."""
+    """Multiply the compute of each step by its factor, in `dur` or `host`; steps without a factor stay."""
     padded = np.concatenate((factor, np.ones(max(0, len(rank.marks_ns) - len(factor)))))
     if not rank.execution.computes_on_host:
         scale = np.where(rank.ops.is_comm, 1.0, padded[_step_of_ops(rank)])
@@ -144,7 +144,7 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _fed_as(rank: RankGraph, others: list[RankGraph]) -> Scaled | None:
-    """The busy time of a CPU rank, segment by segment as its peers'; None where segments cannot be compared."""
+    """Busy time of a CPU rank, segment by segment as its peers'; None where segments cannot be compared."""
     return scaled_to_peers(rank.facts, [other.facts for other in others], running)
 
 

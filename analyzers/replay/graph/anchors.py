@@ -1,4 +1,4 @@
-"""Anchors: where the host blocked, and on what.
+"""Anchors: points at which the host blocked, with the operation that released it.
 
 The host blocks in synchronising calls, in launches into a full queue, in the loader while its workers make a batch, and
 in communication (CPU ranks, and rendezvous that left no collective in the trace). An anchor holds the operation whose
@@ -66,7 +66,7 @@ def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
-    """Fetches that blocked on worker processes: the batch comes when the workers have it, whatever this rank does."""
+    """Fetches that blocked on worker processes: the workers set the time of the batch, not this rank."""
     spans = facts.spans_of("dataloader")
     mine = is_fetch_from_workers(facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
@@ -79,9 +79,8 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _keeps_ahead(facts: RankFacts, step_ns: float) -> bool:
-    """True where the rank's workers, as they were timed, have each batch ready before it is asked for: they make more
-    than one per step, and none takes longer than the batches that lie ready last. The rank waits elsewhere, for its
-    peers.
+    """True where the rank's timed workers have each batch ready in time: more than one per step, and none longer than
+    the queue lasts. The rank waits elsewhere, for its peers.
     """
     timed, loader = facts.sidecar.fetching, facts.sidecar.loader
     if timed is None or not timed.workers or timed.fetch_ns > timed.workers * step_ns:
@@ -97,8 +96,7 @@ def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 
 
 def _target(ops: Operations, end: Array, start: int, latest: int) -> int:
-    """Among the operations launched before `start` that had ended by `latest`, the last to end (index); -1 without
-    any."""
+    """Index of the last operation to end among those launched before `start` and ended by `latest`; -1 for none."""
     eligible = np.flatnonzero((ops.launch_ns <= start) & (end <= latest))
     if not len(eligible):
         return -1

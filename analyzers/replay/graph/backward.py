@@ -1,4 +1,4 @@
-"""The backward pass of a step: when it begins, how long it computes, and when each gradient exists."""
+"""The backward pass of a step: its start, its compute, and the time at which each gradient exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Gradients:
 
 
 def backward_start_ns(rank: RankGraph, step: int) -> int:
-    """When the device (on a CPU rank: the host) began the last backward pass of a step, own clock."""
+    """Start of the last backward pass of a step on the device (on a CPU rank: the host), own clock."""
     return rank.execution.backward_start_ns(rank.ops, _step_marks(rank, step))
 
 

@@ -52,7 +52,7 @@ def measured_span_ns(rank: RankGraph) -> int:
 
 
 def _last_arrivals(job: JobFacts) -> Array:
-    """Per member of an instance, when the last member had arrived at the latest: own clock, its error included."""
+    """Latest possible arrival of the last member, for each member of an instance: own clock, error included."""
     members, positions = job.members, range(len(job.ranks))
     offset = np.array([job.clock.offset_ns(p) for p in positions], np.int64)[members["rank"]]
     errors = [job.clock.domains[job.clock.domain_of[p]].error_ns for p in positions]
@@ -137,7 +137,7 @@ def _typical(lag: Array, where: Array, default: int) -> int:
 
 
 def _shortest(job: JobFacts) -> Array:
-    """Time that the member of each instance took that came last; ns, shape (instances,)."""
+    """Duration of the member of each instance that arrived last; ns, shape (instances,)."""
     shortest = np.full(len(job.instances), NO_LIMIT)
     np.minimum.at(shortest, job.members["instance"], job.members["end_ns"] - job.members["start_ns"])
     return shortest
@@ -169,7 +169,7 @@ def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors, 
 
 
 def _blocked(ops: Operations, anchors: Anchors) -> Array:
-    """Time that the host had been blocked when each operation ended; 0 where it was not."""
+    """Host time spent blocked on each operation before it ended; 0 where the host did not block."""
     end = ops.end_ns
     if not len(anchors.start_ns):
         return np.zeros(len(end), np.int64)
@@ -181,8 +181,7 @@ def _blocked(ops: Operations, anchors: Anchors) -> Array:
 def _message_transfer(job: JobFacts, position: int) -> Array:
     """Least transfer of the one message a comm carries, over both sides; no limit for all other comms.
 
-    A send that was batched with a receive is recorded as long as the batch: its own transfer is what the other side
-    shows.
+    A send batched with a receive is recorded with the batch's duration; the other side shows its own transfer.
     """
     limit = np.full(len(job.ranks[position].comms) + 1, NO_LIMIT)
     mine = members_of(job.members, position)

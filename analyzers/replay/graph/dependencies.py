@@ -1,6 +1,6 @@
-"""Dependencies: which operation on another stream each operation had to wait for.
+"""Dependencies between streams: the operation that each operation had to wait for.
 
-Kineto records that a stream was made to wait, but rarely for what. It is inferred in three ways, in this order:
+Kineto records that a stream was made to wait, but rarely for which event. It is inferred in three ways, in this order:
 
 - A collective waits for the compute launched before it (c10d records an event on the current stream). - The first
 kernel after a wait call waits for the communication, of those launched before the call, that ended last. - An operation
@@ -19,7 +19,7 @@ from ddprof.tables import Array
 TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much
 # Where an operation idled, what ended up to this long after its start may have released it: coarse timelines round.
 OVERLAP_NS = 6_000
-OVERLAP_WITHOUT_HOST_NS = 50_000
+OVERLAP_WITHOUT_HOST_NS = 50_000  # likewise, without host calls to tell what else released it
 # 1 / 1000 of a long idle stretch: streams of one worker, stamped by the other side of each transfer, disagree by up to
 # 0.11 ms in steps of 47 s (StragglerAnalysis, job AR).
 OVERLAP_DIVISOR = 1_000
@@ -55,7 +55,7 @@ def previous_end(ops: Operations) -> Array:
 
 
 def _last_before(ops: Operations, end: Array, dep: Array) -> None:
-    """Without host calls an idle operation followed whatever ended last on the rank, after host work unseen."""
+    """Make an operation after idle time depend on whatever ended last on the rank, where no host call was recorded."""
     previous = previous_end(ops)
     idle = np.flatnonzero((dep < 0) & (ops.start_ns - previous > HELD_NS))
     by_end = np.argsort(end, kind="stable")

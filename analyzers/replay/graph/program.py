@@ -1,7 +1,7 @@
 """One order for the nodes of all ranks: a replay then is a single pass, whatever the scenario.
 
-Ranks take turns. Each goes on until it must wait for a communication whose members have not all arrived. That depends
-on what the ranks do and not on how long it takes, so the order is found once and holds for every scenario.
+Ranks advance in turn, each until it must wait for a communication whose members have not all arrived. That depends on
+the order of their work and not on its duration, so one order holds for every scenario.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Turn = tuple[int, int, int]  # rank, half-open range of its order
 
 
 def write_program(ranks: Sequence[RankGraph], members: Array, dissolved: frozenset[int] = frozenset()) -> Program:
-    """The program of some ranks. `members`: how many each instance must gather; nobody waits in `dissolved` ones."""
+    """The program of some ranks. `members`: members that each instance must gather; `dissolved` ones gather none."""
     links = [without(rank.links, dissolved) for rank in ranks]
     turns, is_broken = _turns(ranks, links, members.tolist())
     kind, index, rank = _in_turn(ranks, turns)
@@ -56,14 +56,14 @@ def packed(values: Array, code: str = "q") -> Sequence[int]:
 
 
 def _before(count: Array) -> Array:
-    """Number of those of all ranks before each."""
+    """Cumulative counts of the ranks before each."""
     return np.asarray(np.cumsum(count) - count)
 
 
 def _numbered_through(ranks: Sequence[RankGraph], nodes: Array, streams: Array, sections: Array) -> list[Array]:
     """Stream, dependency, its lag and host section of the nodes, then the anchors, of each rank.
 
-    `nodes`, `streams`, `sections`: how many there are of the ranks before each.
+    `nodes`, `streams`, `sections`: numbers of these on the ranks before each.
     """
     columns: list[list[Array]] = [[np.empty(0, np.int64)] for _ in range(4)]
     for at, rank in enumerate(ranks):
@@ -88,7 +88,7 @@ def without(links: Sequence[Met], dissolved: frozenset[int]) -> Sequence[Met]:
 
 
 def stream_count(rank: RankGraph) -> int:
-    """Number of streams that the rank's operations are numbered by."""
+    """Number of streams that the rank's operations use."""
     return int(rank.ops.track.max(initial=-1)) + 1
 
 

@@ -1,4 +1,4 @@
-"""Share of its recorded time that the work of each phase takes without the profiler.
+"""Ratio of each phase's work without the profiler to its recorded time.
 
 Method: slowdown by the profiler = time of a phase inside the trace window / outside, from the step timers, corrected
 for waiting. The code holds its inverse, the ratio outside / inside, because the replay multiplies recorded time by it.
@@ -73,10 +73,10 @@ class PhaseWork:
 
 
 def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
-    """Phases without ratios of phases that hold waits outside the window only.
+    """The phases without ratios of those that hold waits only outside the window.
 
-    The profiler never makes work faster, and a machine that got slower slows every phase: one phase that is slower
-    without the profiler than with it, by far more than all others, waited.
+    The profiler never makes work faster, and a machine that got slower slows every phase: a single phase far slower
+    outside the window than in it must have waited.
     """
     known = [(pos, phase, ratio) for pos, work in ranks.items() for phase, ratio in work.ratios.items()]
     largest = sorted(((ratio, pos, phase) for pos, phase, ratio in known if ranks[pos].is_long(phase)), reverse=True)[
@@ -134,7 +134,7 @@ def _long_gaps(facts: RankFacts) -> Intervals:
 
 
 def _exposed_transfers(rank: RankGraph) -> Intervals:
-    """When the host waits for data that its own threads move, every member of the group having arrived."""
+    """Intervals of the host waiting for data that its own threads move, with all members arrived."""
     ops, exposed = rank.ops, rank.facts.exposed
     if not rank.execution.limits.handed_share:
         return intervals.EMPTY

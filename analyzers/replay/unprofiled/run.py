@@ -91,8 +91,7 @@ def unprofiled_run(graph: Graph, profiled: Baseline, unprofiled_us: float | None
 
 
 def _next_ratio(steps: Mapping[float, float], wanted: float) -> float | None:
-    """Ratio where the line through the two known steps around the wanted one meets it; None where it is out of
-    reach."""
+    """Ratio at which the line through the two known steps around the wanted one meets it; None if out of reach."""
     below = max((ratio for ratio, step in steps.items() if step <= wanted), default=None)
     above = min((ratio for ratio, step in steps.items() if step > wanted), default=None)
     if above is None and MAX_RATIO not in steps:

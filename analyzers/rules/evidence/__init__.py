@@ -1,1 +1,1 @@
-"""Evidence that several rules show or ask: the spans, settings and device states behind a finding."""
+"""Evidence shared by rules: spans, settings and device states behind a finding."""

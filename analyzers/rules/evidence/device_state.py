@@ -1,4 +1,4 @@
-"""Why a device is slow, as its driver reported while the job ran: evidence and a fix for rules that name devices."""
+"""Reasons for a slow device, as its driver reported them during the job, as evidence and a fix."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SOURCE = "nvmlDeviceGetCurrentClocksThrottleReasons, once a second by ddprof ru
 
 
 def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Evidence], Fix | None]:
-    """Evidence of what the driver reported of slow ranks' devices, and the fix that follows from it.
+    """Driver reports on slow ranks' devices, and the fix that follows.
 
-    `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where nothing
-    held any of them back.
+    `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where none was
+    throttled.
     """
     states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
     known = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
@@ -54,15 +54,15 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
     if reason is not None:
         beside = f", the typical peer's in {format_share(_typical_share(peers, reason))}" if peers else ""
         held, of = format_share(state.throttled[reason]), state.busy_samples
-        found.append(f"its GPU was held back by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
+        found.append(f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
     if state.clock_mhz and typical_mhz and state.clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
         found.append(
             f"its GPU ran at {state.clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
         )
     elif reason is None and state.clock_mhz and typical_mhz:
         found.append(
-            f"its GPU's clock ({state.clock_mhz:.0f} MHz) is its peers' and nothing throttled it more than them in "
-            f"{state.busy_samples} busy seconds: look for a neighbour on the device, or memory errors"
+            f"its GPU runs at its peers' clock ({state.clock_mhz:.0f} MHz), throttled no more than they are in "
+            f"{state.busy_samples} busy seconds; another process on the device, or memory errors, may slow it"
         )
     limit = _limit_gap(state, peers)
     if limit is not None:
@@ -71,8 +71,7 @@ def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
 
 
 def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
-    """Words on what throttled the device, in a clear share of its samples and clearly more often than its peers; else
-    None."""
+    """Reason for throttling in a clear share of the device's samples, clearly more than on its peers; else None."""
     for reason, share in state.throttled.items():
         typical = _typical_share(peers, reason)
         if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:

@@ -1,6 +1,6 @@
-"""Examples for findings that accuse no span by themselves: one transfer, kernel or wait of the kind, to jump to.
+"""Example events for findings of the whole job: one transfer, kernel or wait to jump to.
 
-Each comes from the first rank that has one: such findings are of the whole job, and its ranks are alike.
+Each is from the first rank that has one, as ranks are alike in such findings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ddprof.units import format_bytes, format_us
 
 
 def exposed_transfer(measures: Measures, traffic: Traffic) -> list[Evidence]:
-    """The transfer of this kind that keeps its rank's device from compute longest; [] where all is hidden."""
+    """The transfer of this kind with most exposed time; [] where all is hidden."""
     job = measures.job
     code = COLLECTIVE_OPS.index(traffic.op)
     of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == traffic.role)
@@ -59,7 +59,7 @@ def slowest_transfer(measures: Measures, groups: Collection[int], rank: int) -> 
 
 
 def slowest_message(measures: Measures, pairs: Collection[tuple[int, int]]) -> list[Evidence]:
-    """The longest transfer of a message between the two ranks of a pair (positions, lower first), of any of them."""
+    """The longest message transfer within any of the pairs of ranks (positions, lower first)."""
     low, high = message_ends(measures.job)
     between = np.zeros(len(low), bool)
     for a, b in pairs:
@@ -69,7 +69,7 @@ def slowest_message(measures: Measures, pairs: Collection[tuple[int, int]]) -> l
 
 
 def _slowest(measures: Measures, position: int, wanted: Array) -> list[Evidence]:
-    """The longest transfer of a rank among the wanted rows of MEMBERS; bool, shape (members,)."""
+    """The longest transfer of a rank among the wanted rows of MEMBERS (mask)."""
     job, members = measures.job, measures.job.members
     rows = members_of(members, position)
     rows = rows[wanted[rows]]
@@ -101,7 +101,7 @@ def longest_stage_wait(measures: Measures) -> list[Evidence]:
 
 
 def longest_fp32_gemm(measures: Measures) -> list[Evidence]:
-    """The longest matrix kernel on single precision operands; [] on CPU ranks, whose operators are no device work."""
+    """The longest single-precision matrix kernel; [] on CPU ranks, whose operators are not device work."""
     for position, facts in enumerate(measures.job.ranks):
         groups, ops = facts.kernel_groups, facts.device_ops
         fp32 = groups.take(np.flatnonzero(groups["is_fp32"]))
@@ -117,7 +117,7 @@ def longest_fp32_gemm(measures: Measures) -> list[Evidence]:
 
 
 def optimizer_step(measures: Measures) -> list[Evidence]:
-    """One step's kernels of the optimizer, from the first to the last: of the step in which they take longest."""
+    """The optimizer's kernels, first to last, in the step in which they take longest."""
     for position, facts in enumerate(measures.job.ranks):
         ops = facts.device_ops
         if not len(ops) or not len(facts.steps):
@@ -137,7 +137,7 @@ def optimizer_step(measures: Measures) -> list[Evidence]:
 
 
 def _inside(facts: RankFacts, start_ns: Array) -> Array:
-    """Flags: which of some moments of a rank lie between its first step mark and the end of its last step."""
+    """Mask of moments of a rank between its first step mark and the end of its last step."""
     if not len(facts.steps):
         return np.zeros(len(start_ns), bool)
     return np.asarray((start_ns >= facts.steps["start_ns"][0]) & (start_ns < facts.steps["end_ns"][-1]))

@@ -1,4 +1,4 @@
-"""Why transfer is exposed: one classification for all communication rules, so that no two name the same transfer."""
+"""Reasons for exposed transfer: one classification for all communication rules, so that no two claim one transfer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MOST_IN_HOST_US = 300.0
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exposed traffic of one kind, why it is exposed, and its cost model where its sizes allow one."""
+    """Exposed traffic of one kind, the reason, and its cost model where message sizes allow one."""
 
     traffic: Traffic
     model: CostModel | None
@@ -59,7 +59,7 @@ class Exposure:
 
 
 def exposures(measures: Measures) -> list[Exposure]:
-    """Every kind of traffic that is clearly exposed, with the reason; largest first."""
+    """Every kind of clearly exposed traffic with its reason, largest first."""
     found = []
     limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
@@ -107,7 +107,7 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
 
 
 def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
-    """True where latency is most of a call, or next to nothing would be exposed without it."""
+    """True where latency is most of a call, or hardly anything would be exposed without it."""
     alpha_us = model.alpha_ns / 1e3
     return (
         alpha_us >= LATENCY_SHARE * typical_us(traffic)
@@ -116,7 +116,7 @@ def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
 
 
 def typical_us(traffic: Traffic) -> float:
-    """Time that a call usually takes, us: the median time of each message's size, averaged over the messages."""
+    """Typical time of a call, us: the median time per message size, averaged over the messages."""
     if not len(traffic.times_us):
         return 0.0
     _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
@@ -125,7 +125,7 @@ def typical_us(traffic: Traffic) -> float:
 
 
 def _below_default_bucket(traffic: Traffic) -> bool:
-    """True where many gradient calls of unknown size are each too short to have moved DDP's default bucket."""
+    """True where many gradient calls of unknown size are each too short for DDP's default bucket."""
     if traffic.op != "all_reduce" or traffic.role not in GRADIENT_ROLES or traffic.count < MANY_CALLS:
         return False
     members = max(2, traffic.group_size)
@@ -134,25 +134,25 @@ def _below_default_bucket(traffic: Traffic) -> bool:
 
 
 def _equal_times(traffic: Traffic) -> bool:
-    """True where gradient buckets of unknown size all take the same time, the small first and last ones too."""
+    """True where gradient buckets of unknown size, small first and last ones included, take equal times."""
     if traffic.op != "all_reduce" or traffic.role != "dp" or traffic.count < MIN_CALLS or not len(traffic.times_us):
         return False
     return float(traffic.times_us.min()) >= EQUAL_SHARE * typical_us(traffic)
 
 
 def _could_hide(traffic: Traffic, measures: Measures) -> bool:
-    """True where next to nothing is hidden although the backward pass is long enough to hide a good part."""
+    """True where hardly anything is hidden although the backward pass is long enough to hide a good part."""
     compute = float(np.median(measures.stage_work_us))
     return traffic.hidden_share < HIDDEN_SHARE and compute > ENOUGH_COMPUTE * traffic.transfer_us
 
 
 def of_reason(measures: Measures, reason: str) -> list[Exposure]:
-    """Exposures of one reason, without those that may be waiting for missing ranks."""
+    """Exposures with one reason, except those that may be waits for missing ranks."""
     return [e for e in exposures(measures) if e.reason == reason and e.doubt is None]
 
 
 def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
-    """Abstentions of the rule of this reason: exposures that may be waiting for missing ranks."""
+    """Abstentions of the reason's rule on exposures that may be waits for missing ranks."""
     doubts: dict[str, float] = {}
     for exposure in exposures(measures):
         if exposure.reason == reason and exposure.doubt is not None:
@@ -161,15 +161,14 @@ def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
 
 
 def stands_on(*exposures: Exposure) -> Basis:
-    """The basis of a finding on them: deduced where members of the groups are missing, or the sizes."""
+    """The basis of a finding on exposures: deduced where members of the groups, or sizes, are missing."""
     known = all(e.traffic.is_whole and e.traffic.total_bytes for e in exposures)
     return Basis.RECORDED if known else Basis.DEDUCED
 
 
 def _doubt(measures: Measures, traffic: Traffic) -> str | None:
-    """Why transfer with missing members may be waiting for them; None where their timers speak against it, where its
-    bytes explain all of it, or where they are so few that the late rank is hardly one of them and most bytes move at
-    one rate, as they do on a busy link.
+    """Why transfer with missing members may be waiting for them; None where their step timers or the bytes refute it,
+    or where few are missing and most bytes move at one rate, as on a busy link.
     """
     late = late_missing_rank(measures.job)
     if late is not None:
@@ -181,13 +180,13 @@ def _doubt(measures: Measures, traffic: Traffic) -> str | None:
         return None
     # No rank is missing where the files of some lack the record.
     who = {0: "ranks that did not record it", 1: "1 missing rank"}.get(count, f"{count} missing ranks")
-    return f"communication has members among {who}: waiting for them and moving data look alike"
+    return f"communication includes {who}: waiting and transfer cannot be separated"
 
 
 def _moves_at_one_rate(traffic: Traffic) -> bool:
-    """True where the transfers take little longer in all than at the rate of the fastest calls: the rest is waiting.
+    """True where the transfers take little more in total than at the rate of the fastest calls.
 
-    One call has no rate to be held against.
+    The rest would be waiting. A single call has no rate to compare with.
     """
     timed = traffic.times_us > 0
     if timed.sum() < 2:
@@ -198,11 +197,11 @@ def _moves_at_one_rate(traffic: Traffic) -> bool:
 
 
 def is_slow_for_size(traffic: Traffic, comm: CommStats) -> bool:
-    """True where the typical message spends most of its time on something else than its bytes.
+    """True where the typical message spends most of its time on something other than its bytes.
 
-    Messages of one size cannot separate latency from bandwidth; a link that has moved other messages of these groups at
-    some rate, or that joins devices of one host, has at least a certain bandwidth. What a message takes beyond its
-    bytes at that rate is latency.
+    Messages of one size cannot separate latency from bandwidth. But a link that moved other messages of these groups
+    faster, or that joins devices of one host, has a known least bandwidth; time beyond the bytes at that rate is
+    latency.
     """
     known = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
     if not known.any():
@@ -233,7 +232,7 @@ def _latency_us(bus_bytes: float, took_us: float, bytes_per_us: float) -> float:
 
 
 def _rate(traffic: Traffic) -> float:
-    """Bytes per us that the links of these groups carried at their best; 0 where no size or no factor is known."""
+    """Best rate of the traffic's links, bytes per us; 0 where sizes or factors are unknown."""
     factor = bus_factor(traffic.op, traffic.group_size)
     known: Array = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
     if factor is None or not known.any():

@@ -1,4 +1,4 @@
-"""A hot expert or embedding shard in words: what the rank is asked for, and what spreads it."""
+"""A hot expert or embedding shard in words: the rank's load, and the fix that spreads it."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ MORE_BYTES = 1.02  # times the peers' in all-to-alls: less is none worth telling
 
 
 def hot_words(shard: HotShard, numbers: tuple[int, ...]) -> str:
-    """The begin of the summary."""
-    what = "table rows" if shard.kind == "embedding tables" else "tokens"
-    return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x the {what} of their peers"
+    """The beginning of the summary."""
+    what = "lookups" if shard.kind == "embedding tables" else "tokens"
+    return f"the {shard.kind} of {format_ranks(numbers)} get {shard.ratio:.2f}x their peers' {what}"
 
 
 def hot_evidence(shard: HotShard, rank: int) -> Iterator[Evidence]:
-    """Evidence of what takes longer, and what it exchanges."""
+    """Evidence on the extra time of the shard's rank and on the bytes that it exchanges."""
     yield Evidence(
-        f"{shard.operator} takes {format_us(shard.excess_us)} per step longer than on the peers; the rest of its "
-        "compute does not",
+        f"{shard.operator} takes {format_us(shard.excess_us)} per step longer on rank {rank} than on its peers; other "
+        "compute takes as long as theirs",
         rank,
     )
     if shard.received is not None and shard.received >= MORE_BYTES:
-        yield Evidence(f"its all-to-alls carry {format_share(shard.received - 1)} more bytes than a peer's", rank)
+        yield Evidence(
+            f"all-to-alls of rank {rank} carry {format_share(shard.received - 1)} more bytes than a peer's", rank
+        )
 
 
 def hot_fix(shard: HotShard, numbers: tuple[int, ...]) -> Fix:
-    """Fix for what spreads the work."""
+    """The fix that spreads the load."""
     if shard.kind == "embedding tables":
         return Fix(
             setting=f"placement of the embedding tables of {format_ranks(numbers)}",
-            suggested="re-shard: split the hot table by rows or columns, or place tables by the lookups they get",
+            suggested="split the hot table by rows or columns, or place tables by the lookups they get",
             patch='constraints = {"hot_table": ParameterConstraints(sharding_types=["row_wise", "column_wise"])}\n'
             "planner = EmbeddingShardingPlanner(topology=topology, constraints=constraints)",
-            why="all ranks wait for its lookups: its device is not slower, its tables are used more",
+            why="all ranks wait for its lookups; its tables are used more, its device is not slower",
             source="TorchRec documentation: planner and sharding types",
         )
     return Fix(

@@ -1,4 +1,4 @@
-"""Ranks that are fed more than their peers: what of their time that explains, and what to do about it."""
+"""Ranks with larger batches than their peers: the time that this explains, and the fix."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from ddprof.units import format_ranks
 
 
 def fed_longer(measures: Measures, time_us: Array) -> Array:
-    """Flags of ranks that are fed so much more that it explains what they take longer than the typical rank, by a time
-    of each; bool, shape (ranks,).
+    """Mask of ranks whose larger batches explain their excess over the typical rank in a time of each; shape (ranks,).
 
-    The host of a device launches the same kernels, however large: there the device must take longer, too.
+    A device's host launches the same kernels for any batch size, so there the device must take longer too.
     """
     usable = np.isfinite(time_us) & (time_us > 0)
     if not usable.any():
@@ -30,9 +29,9 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
 
 
 def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """Fix: to change of batches that hold more samples on some ranks; None where they do not, or nothing counted them.
+    """The fix for batches with more samples on some ranks; None where they have not, or were not counted.
 
-    `position`: of the rank with the largest.
+    `position`: the rank with the largest batches.
     """
     words = batch_words(measures.job.ranks, position)
     if words is None or "samples" not in words:
@@ -41,6 +40,6 @@ def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> 
         setting="batch size of " + format_ranks(numbers),
         suggested="the same on every rank: shards of equal size, and one batch size",
         patch="DataLoader(data, batch_size=B, sampler=DistributedSampler(data))  # one data set, split evenly",
-        why=f"{words}: to fetch, collate and compute more takes longer, and the others wait",
+        why=f"{words}: larger batches take longer to fetch, collate and compute, and the others wait",
         source="PyTorch documentation: torch.utils.data.distributed.DistributedSampler",
     )

@@ -1,4 +1,4 @@
-"""Time that a batch costs in the loader itself, as the capture timed it inside the workers: CPU, waiting, collating."""
+"""Cost of a batch in the loader, timed by capture inside the workers: CPU, waiting, collating."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many
 
 @dataclass(frozen=True)
 class FetchCost:
-    """Record of what a batch costs one rank, and the rank's share of the CPUs that its host allows (None: not
-    recorded)."""
+    """Cost of a batch on one rank, and the rank's share of its host's CPUs (None: not recorded)."""
 
     timed: TimedFetches
     cores: int | None
@@ -36,18 +35,17 @@ class FetchCost:
 
     @property
     def kind(self) -> str | None:
-        """Words on what a batch's time goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not
-        recorded."""
+        """Main part of a batch's time: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
         return batch_kind(self.core_share, self.timed.collate_share)
 
     @property
     def turn_us(self) -> float:
-        """Time of a batch that only one worker can do at a time; 0 where nothing shows that there is any."""
+        """Time per batch that only one worker at a time can spend; 0 where nothing shows a lock."""
         return (self.timed.turn_ns or 0) / 1e3
 
 
 def fetch_cost(facts: RankFacts) -> FetchCost | None:
-    """The loader's cost on a rank; None where the capture did not see into it."""
+    """The loader's cost on a rank; None where capture did not time its workers."""
     timed, processors = facts.sidecar.fetching, facts.sidecar.processors
     if timed is None or not timed.fetch_ns:
         return None
@@ -64,7 +62,7 @@ _WHAT = {
 
 
 def evidence(cost: FetchCost, rank: int) -> Evidence:
-    """One sentence: who makes a batch, how long it takes, and on what."""
+    """Who makes a batch, how long it takes, and on what the time is spent, in one sentence."""
     workers, share = cost.timed.workers, cost.timed.cpu_share
     where = "the training process itself" if not workers else f"each of {workers} workers"
     text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
@@ -78,21 +76,22 @@ def evidence(cost: FetchCost, rank: int) -> Evidence:
 def _who_in_turn(timed: TimedFetches) -> str:
     turn_us = (timed.turn_ns or 0) / 1e3
     if timed.turn_ranks < 2:
-        return f"workers fetch one after the other, {format_us(turn_us)} each"
+        return f"workers fetch one at a time, {format_us(turn_us)} each"
     each = format_us(turn_us / timed.turn_ranks)
-    return f"the workers of {timed.turn_ranks} ranks of the host fetch one after the other, {each} each"
+    return f"the workers of {timed.turn_ranks} ranks of the host fetch one at a time, {each} each"
 
 
 def line_of(cost: FetchCost) -> WorkerLine | None:
-    """The line in which workers were seen most while they fetched; None where none holds a clear part of the time."""
+    """The script line in which fetching workers were sampled most; None where none has a clear share of the time."""
     line = next(iter(cost.timed.lines), None)
     is_clear = line is not None and line.share >= MIN_LINE_SHARE and line.samples * line.share >= MIN_SAMPLES
     return line if is_clear else None
 
 
 def own_line(facts: RankFacts) -> tuple[str, int] | None:
-    """The line of the script, in words, in which the training thread was seen most while it made batches itself, and in
-    how many samples of the whole run; None where too few say it."""
+    """The script line in which the training thread itself was sampled most while making batches, with its number of
+    samples over the run; None where samples are too few.
+    """
     tree, seen = CallTree(facts.script_stacks, facts.script_frames), np.zeros(len(facts.script_stacks))
     fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(tree.folded, 0)]  # the loop is on every stack
     for stack, samples in run_samples(facts, DATA).items():
@@ -103,13 +102,13 @@ def own_line(facts: RankFacts) -> tuple[str, int] | None:
 
 
 def line_evidence(cost: FetchCost, rank: int, facts: RankFacts) -> tuple[Evidence, ...]:
-    """One sentence: in which line of the script a batch is made, in what call, and how long."""
+    """Script line and call that make a batch, and how long they take, in one sentence."""
     line, own = line_of(cost), own_line(facts)
     if line is None and own is not None:
-        return (Evidence(f"the training thread sits in {own[0]} ({own[1]} samples of its fetches)", rank),)
+        return (Evidence(f"the training thread is in {own[0]} ({own[1]} samples of its fetches)", rank),)
     if line is None:
         return ()
     call = f", {line.call}" if line.call else ""
     where = f"{written(line.file, line.line, line.function)}{call}"
     spent = f"{format_us(line.share * cost.fetch_us)} of {format_us(cost.fetch_us)}"
-    return (Evidence(f"each worker sits in {where}, {spent} per batch ({line.samples} samples)", rank),)
+    return (Evidence(f"each worker is in {where} for {spent} per batch ({line.samples} samples)", rank),)

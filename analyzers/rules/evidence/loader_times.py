@@ -1,5 +1,4 @@
-"""Time that making batches takes each rank, as the capture timed it: whether they are ready, or how long each is
-made."""
+"""Time to make batches on each rank, timed by capture, and whether workers keep up."""
 
 from __future__ import annotations
 
@@ -13,10 +12,9 @@ from ddprof.tables import Array
 
 
 def keep_up(measures: Measures) -> Array:
-    """True where the workers of each rank, as the capture timed them, make the batches of a step in less than the step
-    takes without waiting: they are ready then, and what a fetch takes is handing them over and want of a CPU, which no
-    setting of the loader shortens. Bool, shape (ranks,); false where they were not timed, or take turns, and on
-    devices, where handing over takes no time of theirs.
+    """Mask of ranks whose workers make a step's batches in less than the step takes without waiting; shape (ranks,).
+    There a fetch costs only handing over and want of a CPU, which no loader setting shortens. False where workers were
+    not timed or take turns, and on devices, where handing over takes no device time.
     """
     had, busy_us = measures.settings.loader.num_workers or 0, busy_step_us(measures)
     handed = execution_of(measures.job).limits.handover_us > 0
@@ -36,9 +34,8 @@ def keep_up(measures: Measures) -> Array:
 
 
 def made_us(measures: Measures) -> Array:
-    """Time that the batches of a step take that the training thread of a rank makes itself, as the capture timed them
-    over the whole run, us, shape (ranks,): what a few traced fetches take beyond that is want of a CPU. Infinite where
-    they were not timed, or come from workers.
+    """Time of a rank's training thread to make a step's batches, timed over the whole run, us, shape (ranks,). Traced
+    fetches beyond it are want of a CPU. Infinite where untimed, or where workers make them.
     """
     every = zip(rank_costs(measures, 0), measures.host_counts["dataloader"], measures.job.ranks, strict=True)
     return np.array(

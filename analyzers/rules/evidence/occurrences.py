@@ -1,4 +1,4 @@
-"""Times that a cost occurs that not every step has: per step it is a mean, and the mean is the time of no step."""
+"""Frequency of costs that only some steps have, whose mean per step is the time of no actual step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddprof.units import format_us
 
 @dataclass(frozen=True)
 class Occurrences:
-    """In how many of a rank's recorded steps host spans of a cause begin, and how long they take in one of these."""
+    """Recorded steps of a rank in which host spans of a cause begin, and the time they take in such a step."""
 
     rank: int
     steps: int
@@ -23,12 +23,12 @@ class Occurrences:
 
     @property
     def is_once(self) -> bool:
-        """True where in one of several steps: a price per step assumes that it comes again as often."""
+        """True where the cost is in one of several steps, so that its price assumes an unseen frequency."""
         return self.steps == 1 and self.recorded > 1
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Evidence of what is said of it; nothing where it is in every step or in none."""
+        """Evidence on the frequency; empty where every step or none has the cost."""
         if self.steps in (0, self.recorded):
             return ()
         text = f"in {self.steps} of {self.recorded} steps, {format_us(self.each_us)} each time"
@@ -38,7 +38,7 @@ class Occurrences:
 
 
 def occurrences(measures: Measures, position: int, cause: str) -> Occurrences:
-    """Times that the host spans of a cause occur on a rank."""
+    """Frequency of a cause's host spans on a rank."""
     facts = measures.job.ranks[position]
     start, end = intervals.union(*facts.spans_of(cause).bounds)
     inside = facts.is_issued_in_steps(start)

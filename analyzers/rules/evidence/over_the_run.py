@@ -1,4 +1,4 @@
-"""Pauses that all fell outside the traced steps, priced by their share of the run as the capture recorded it."""
+"""Pauses that capture recorded only outside the traced steps, priced by their share of the run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def over_the_run(
     fix: Fix,
     is_chance: bool = False,
 ) -> Candidate:
-    """The candidate of a rule whose pauses all fell outside the trace. `what`: the pauses in words, plural;
-    `is_chance`: that one rank alone has them may be."""
+    """The candidate for pauses outside the traced steps. `what`: the pauses in words, plural; `is_chance`: they may be
+    on one rank alone by chance.
+    """
     lost_us = pauses.share * measures.step_us
     return Candidate(
         id=rule_id,

@@ -1,4 +1,4 @@
-"""Practice: what a job already does, from its own recording: advice that contradicts it is no advice."""
+"""Features that a job already uses, from its recording, so that no fix advises them again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _OTHER_FRAMEWORKS = ("xplane",)
 
 @dataclass(frozen=True)
 class Practice:
-    """Record of what the recording of a job shows of the program, whatever its settings say.
+    """Features that the recording shows, whatever the settings say.
 
-    `is_pytorch`: False for programs of other languages, which no change of a PyTorch setting can reach.
-    `trains`: False where nothing runs backward and no optimizer steps: inference. `has_cuda_graphs`: whether the
-    accelerator is one that CUDA graphs exist for.
+    `is_pytorch`: False for other programs, which PyTorch settings cannot change. `trains`: False for inference, without
+    backward passes and optimizer steps. `has_cuda_graphs`: the accelerator supports CUDA graphs.
     """
 
     is_pytorch: bool
@@ -38,7 +37,7 @@ class Practice:
 
 
 def present_in(job: JobFacts) -> Practice:
-    """Practice: what the ranks of a job show: it is compiled, or launches graphs, where any of them does."""
+    """Features used by a job; compiled, or launching graphs, where any rank is."""
     names = {name for facts in job.ranks for name in facts.strings}
     return Practice(
         is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
@@ -50,7 +49,7 @@ def present_in(job: JobFacts) -> Practice:
 
 
 def of_other_framework(job: JobFacts) -> bool:
-    """True where the recording is of JAX or TensorFlow: no setting of PyTorch can be changed there."""
+    """True where the recording is of JAX or TensorFlow, which has no PyTorch settings."""
     is_torch = any(_some(_PYTORCH, facts.strings) for facts in job.ranks)
     return not is_torch and all(facts.format in _OTHER_FRAMEWORKS for facts in job.ranks)
 
@@ -60,12 +59,12 @@ def _some(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
 
 
 def is_new(fix: Fix) -> bool:
-    """True where a fix changes anything: the value that it suggests is not the present one."""
+    """True where a fix suggests another value than the present one."""
     return fix.current is None or _plain(fix.current) != _plain(fix.suggested)
 
 
 def _plain(value: str) -> str:
-    """A value as settings are compared: 25, 25.0 and "25 " are one."""
+    """A value normalised for comparison: 25, 25.0 and "25 " are equal."""
     text = value.strip().lower()
     try:
         return f"{float(text):g}"

@@ -1,4 +1,4 @@
-"""Activations that are computed again in the backward pass: what that costs, and whether keeping them would fit."""
+"""Activations recomputed in the backward pass: the cost, and whether they would fit in memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.memory import recompute_time, recomputed
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.spans import at
+from ddprof.finding_ids import MEMORY_HEADROOM
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_share, format_us
@@ -18,18 +19,17 @@ from ddprof.units import format_bytes, format_share, format_us
 FULL = 0.90  # of the device's memory (TensorBoard plugin)
 HALF_FULL = 0.5  # of the device's memory: above it room for a part of the activations is a reserve, and no waste
 FEWEST = 0.1  # of what is computed again: keeping less is not worth a change
-RULE_ID = "memory.headroom"
 
 
 def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Recomputing that the memory of no rank needs, or not all of it."""
+    """Candidates for recomputation that no rank's memory needs, in whole or in part."""
     spent = recompute_us(measures)
     cost_us = float(spent.mean())
     if cost_us < WARNING_SHARE * measures.step_us:
         return
     known = [f.memory for f in measures.job.ranks if f.memory.get("total_bytes") and _peak(f.memory)]
     if len(known) < len(measures.job.ranks):
-        yield Abstention(RULE_ID, "memory is not known of every rank" + recompute_words(measures))
+        yield Abstention(MEMORY_HEADROOM, "memory of some ranks is unknown" + recompute_words(measures))
         return
     kept = [memory.get("kept_bytes") for memory in known]
     fullest = max(known, key=lambda memory: _peak(memory) / memory["total_bytes"])
@@ -43,8 +43,8 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     used = f"memory is {format_share(share)} used"
     yield Candidate(
-        id=RULE_ID,
-        summary=f"the backward pass computes {format_us(cost_us)} of forward kernels again per step (activation "
+        id=MEMORY_HEADROOM,
+        summary=f"the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
         f"checkpointing) while {used}",
         ranks=(),
         lost_us=cost_us,
@@ -61,18 +61,18 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def recompute_words(measures: Measures) -> str:
-    """Words on what an abstention adds where memory is not known; "" where nothing is computed again."""
+    """Sentence for an abstention where memory is unknown; "" where nothing is recomputed."""
     cost_us = float(recompute_us(measures).mean())
     if cost_us < WARNING_SHARE * measures.step_us:
         return ""
     return (
-        f"; the backward pass computes {format_us(cost_us)} of forward kernels again per step (activation "
+        f"; the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
         "checkpointing), and whether keeping activations would fit cannot be told"
     )
 
 
 def recompute_us(measures: Measures) -> Array:
-    """Device time per step in forward kernels that run again, us, shape (ranks,)."""
+    """Device time per step in recomputed forward kernels, us, shape (ranks,)."""
     found = []
     for facts in measures.job.ranks:
         marked = recomputed(facts.device_ops, facts.strings)
@@ -86,7 +86,7 @@ def _peak(memory: Mapping[str, Any]) -> int:
 
 
 def _fitting(memory: Mapping[str, Any]) -> float:
-    """Share of what is computed again that would fit if it were kept."""
+    """Share of the recomputed activations that would fit in memory."""
     free = FULL * memory["total_bytes"] - _peak(memory)
     return float(np.clip(free / max(1, memory["kept_bytes"]), 0.0, 1.0))
 
@@ -119,7 +119,7 @@ def _fix(fits: float) -> Fix:
             current="on",
             suggested="off",
             patch="model.gradient_checkpointing_disable()  # or call blocks without torch.utils.checkpoint.checkpoint",
-            why="the activations fit into memory, and the backward pass need not compute them again",
+            why="the activations fit in memory, so the backward pass need not recompute them",
             source="PyTorch documentation of torch.utils.checkpoint",
         )
     blocks = max(2, round(1 / max(1 - fits, 1e-3)))
@@ -130,6 +130,6 @@ def _fix(fits: float) -> Fix:
         patch=f"checkpointed = [block for number, block in enumerate(blocks) if number % {blocks} == 0]"
         if fits >= HALF_FULL
         else f"kept = [block for number, block in enumerate(blocks) if number % {max(2, round(1 / fits))} == 0]",
-        why="part of the activations fits into memory: those blocks need not be computed again",
+        why="part of the activations fits in memory; those blocks need no recomputation",
         source="PyTorch documentation of torch.utils.checkpoint; selective activation checkpointing",
     )

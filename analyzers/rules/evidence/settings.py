@@ -1,11 +1,11 @@
-"""The job's settings, as a fix shows them."""
+"""The job's settings as a fix shows them."""
 
 from __future__ import annotations
 
 
 def text(setting: object) -> str | None:
-    """A captured setting as a fix shows it, a number to four digits (bytes that were given in MiB come back with their
-    rounding); None where it was not captured.
+    """A captured setting for a fix, numbers to four digits (bytes given in MiB come back rounded); None if not
+    captured.
     """
     if isinstance(setting, float):
         return f"{setting:.4g}"

@@ -1,4 +1,4 @@
-"""Evidence for findings: the longest span, gap or wait of a kind, with rank and event, for viewers to jump to."""
+"""Evidence with rank and event for viewers: the longest span, gap or wait of a kind."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ddprof.units import format_name, format_share, format_us
 
 
 def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str, event: str | None) -> Evidence:
-    """An observation on one rank, its own clock mapped to the run's."""
+    """An observation on one rank, converted from its clock to the run's."""
     shift = measures.job.shift_ns(position)
     return Evidence(text, measures.job.rank_ids[position], (start_ns - shift) / 1e3, (end_ns - shift) / 1e3, event)
 
 
 def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence]:
-    """The longest host span of a cause on one rank, [] if it has none."""
+    """The longest host span of a cause on one rank, [] for none."""
     facts = measures.job.ranks[position]
     spans = facts.spans_of(cause)
     if not len(spans):
@@ -32,7 +32,7 @@ def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence
 
 
 def _longest(spans: Table, *columns: str) -> list[int]:
-    """Start, end and further columns of the longest span."""
+    """Start, end and the other columns of the longest span."""
     row = int(np.argmax(spans["end_ns"] - spans["start_ns"]))
     return [int(spans[column][row]) for column in ("start_ns", "end_ns", *columns)]
 
@@ -57,7 +57,7 @@ def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]
 
 
 def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidence]:
-    """The longest time for which a rank's device starved for one reason (a field of `Starved`), [] if there is none."""
+    """The longest starvation of a rank's device for one reason (a field of `Starved`), [] for none."""
     facts = measures.job.ranks[position]
     start, end = getattr(starved(facts), reason)
     if not len(start):
@@ -73,7 +73,7 @@ def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidenc
 
 
 def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
-    """The longest wait charged to a rank: who waited, and what the culprit did meanwhile if it arrived last."""
+    """The longest wait charged to a rank: who waited, and what the culprit ran meanwhile if it arrived last."""
     job = measures.job
     rows = np.flatnonzero(job.blame["culprit"] == culprit)
     if not len(rows):
@@ -95,7 +95,7 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
 
 
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
-    """Evidence of what a rank does while another waits for it (its own clock): its longest operation in that time."""
+    """The longest operation of a rank while another waits for it (times on its own clock)."""
     facts = measures.job.ranks[position]
     first_ns = int(facts.steps["start_ns"][0]) if len(facts.steps) else start_ns
     if first_ns < end_ns:  # nothing of this rank was recorded before its first step
@@ -117,7 +117,7 @@ def charged_us(measures: Measures, culprits: list[int]) -> float:
 
 
 def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:
-    """The pauses of a whole run, as the capture recorded them."""
+    """Pauses of a whole run, as capture recorded them."""
     text = (
         f"over {pauses.steps} steps outside the trace: {pauses.count} {what}, {format_us(pauses.total_ns / 1e3)} in "
         f"all ({format_share(pauses.share)} of the time), the longest {format_us(pauses.longest_ns / 1e3)}"

@@ -1,4 +1,4 @@
-"""Are the stages of a pipeline known? Ranks of different stages run different programs and are no peers."""
+"""Knowledge of pipeline stages, without which ranks cannot be compared: stages run different programs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ddprof.tables import NULL
 
 
 def unknown_stages(rule_id: str, measures: Measures) -> list[Abstention]:
-    """Abstentions on what a rule on pipeline stages says of a job in which none were found."""
+    """Abstentions of a rule on pipeline stages for a job in which none were found."""
     if not unmatched_messages(measures):
         return []
     if any((facts.messages["peer"] != NULL).any() for facts in measures.job.ranks):
-        return [Abstention(rule_id, "the ranks that these send to were not traced, or left out: stages cannot be told")]
-    return [Abstention(rule_id, "sends and receipts name no peer: stages cannot be told")]
+        return [Abstention(rule_id, "the receiving ranks were not traced, or were left out, so stages are unknown")]
+    return [Abstention(rule_id, "sends and receives name no peer, so stages are unknown")]
 
 
 def unmatched_messages(measures: Measures) -> bool:
-    """The job sends and receives, but no trace says to whom."""
+    """True where the job sends and receives, but no trace shows the peers."""
     return any(OP_CODE[t.op] in POINT_TO_POINT and t.role == "unmatched" for t in measures.comm.traffic)
 
 
 def ranks_of_stage(measures: Measures, positions: Sequence[int]) -> tuple[int, ...]:
-    """Rank numbers of a stage: of the positions, and of ranks without a trace that reduce their gradients with them."""
+    """Rank numbers of a stage: those at the positions, and untraced ranks that reduce their gradients with them."""
     traced = measures.ranks(list(positions))
     others = {rank for rank in measures.job.rank_ids if rank not in traced}
     found = set(traced)
@@ -41,7 +41,7 @@ def ranks_of_stage(measures: Measures, positions: Sequence[int]) -> tuple[int, .
 def unknown_peers(measures: Measures) -> str:
     """Why ranks cannot be compared, "" where they can.
 
-    Kernels of devices are compared by name and shape, whatever stage they are of; CPU ranks by all that they do.
+    Kernels of devices are compared by name and shape across stages; CPU ranks by all that they do.
     """
     job = measures.job
     if job.pipeline is not None or execution_of(job).peers_by_kernel or not unmatched_messages(measures):

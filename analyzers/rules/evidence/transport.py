@@ -1,4 +1,4 @@
-"""Record of how NCCL moves the data, and what the machine offers: evidence and fixes for the communication rules."""
+"""NCCL's transport and the machine's links as evidence and fixes for the communication rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SOURCE = "NCCL's own log as it connects; nvidia-smi topo -m; /sys/class/infinib
 
 
 def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
-    """Evidence of what the ranks' transfers run over, and fixes where the machine offers something faster.
+    """Transports of the ranks, and fixes where the machine has something faster.
 
     ([], []) where none of it was captured.
     """
@@ -66,8 +66,7 @@ def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
 
 
 def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
-    """Evidence of how the connections of some ranks (numbers) differ from those of all others; [] where nothing is
-    known."""
+    """Differences between the connections of some ranks (numbers) and all others; [] where unknown."""
     job = measures.job
     slow = [(n, facts) for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n in culprits]
     peers = [facts for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n not in culprits]
@@ -81,7 +80,7 @@ def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
 
 
 def _fixes(measures: Measures) -> list[Fix]:
-    """One fix per transport that is slower than another which the ranks' hosts have."""
+    """One fix per transport that is slower than another one on the ranks' hosts."""
     job = measures.job
     by_socket, by_memory = [], []
     for number, facts in zip(job.rank_ids, job.ranks, strict=True):
@@ -134,7 +133,7 @@ def _narrowing(facts: RankFacts) -> list[str]:
 
 
 def _set_to(ranks: Sequence[tuple[int, RankFacts]], names: tuple[str, ...]) -> str:
-    """The first of these settings that limits any of the ranks, as "NAME=value"; "" where none does."""
+    """The first of these settings that restricts any of the ranks, as "NAME=value"; "" for none."""
     found = {text for _, facts in ranks for text in _narrowing(facts) if text.split("=")[0] in names}
     return min(found, default="")
 
@@ -159,7 +158,7 @@ def _other_transports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]
 
 
 def _other_ports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
-    """Ports that are down or slower than the port of that name on every peer's host."""
+    """Ports that are down or slower than their namesake on every peer's host."""
     texts = []
     for name, port in _ports(facts).items():
         known = [found for peer in peers if (found := _ports(peer).get(name)) is not None]
@@ -176,7 +175,7 @@ def _other_ports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
 
 
 def _gigabits(rate: str) -> float:
-    """ "400 Gb/sec (4X NDR)" -> 400; 0 where it says something else."""
+    """Parse a port's rate: "400 Gb/sec (4X NDR)" -> 400; 0 for anything else."""
     match = re.match(r"(\d+(?:\.\d+)?) Gb/sec", rate)
     return float(match[1]) if match else 0.0
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import MODULE, sums_every_gradient
 from ddprof.analyzers.training.words import counted
+from ddprof.finding_ids import TRAINING_BATCH_NORM
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar import Sidecar
 
@@ -71,4 +72,4 @@ def _remark(layers: int, model: str, first: str, samples: int, world_size: int) 
     )
 
 
-CHECK = Check("training.batch_norm", "BatchNorm of a small batch per rank", detect)
+CHECK = Check(TRAINING_BATCH_NORM, "BatchNorm of a small batch per rank", detect)

@@ -1,4 +1,4 @@
-"""Buffers (running statistics of BatchNorm, say) drift apart, since nothing makes ranks agree on them.
+"""Buffers (running statistics of BatchNorm, say) drift apart because nothing synchronizes them.
 
 What it detects: after a trace window buffers differ between ranks of a DistributedDataParallel model that was told
 not to broadcast buffers, or of a model whose gradients the script sums over all ranks itself.
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, sums_every_gradient
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_BUFFERS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
 
 
@@ -58,4 +59,4 @@ def _differing(group: Copies, why: str) -> Iterator[Remark]:
     )
 
 
-CHECK = Check("training.buffers_differ", "Buffers drift apart between ranks", detect)
+CHECK = Check(TRAINING_BUFFERS_DIFFER, "Buffers drift apart between ranks", detect)

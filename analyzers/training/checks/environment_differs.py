@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.finding_ids import TRAINING_ENVIRONMENT_DIFFERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.units import format_ranks
 
@@ -28,21 +29,21 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     """One remark over all that differs."""
     captured = {r: f.sidecar for r, f in zip(job.rank_ids, job.ranks, strict=True) if f.sidecar.is_captured}
     versions = {rank: {k: sidecar.versions.get(k) or "" for k in _VERSIONS} for rank, sidecar in captured.items()}
-    known = {rank: values for rank, values in versions.items() if values["torch"]}
+    with_torch = {rank: values for rank, values in versions.items() if values["torch"]}
     settings = {
         rank: {k: v for k, v in sidecar.communication_environment.items() if _is_shared(k)}
         for rank, sidecar in captured.items()
     }
-    found = [*_differing(known), *_differing(settings)]
-    if not found:
+    differing = [*_differing(with_torch), *_differing(settings)]
+    if not differing:
         return
-    odd = {rank for _, ranks, _ in found for rank in ranks}
-    names = ", ".join(name for name, _, _ in found)
+    odd = {rank for _, ranks, _ in differing for rank in ranks}
+    names = ", ".join(name for name, _, _ in differing)
     yield Remark(
         id=CHECK.id,
         summary=f"the ranks of the job differ in {names}",
         ranks=tuple(sorted(odd)) if len(odd) < len(captured) else (),
-        evidence=tuple(Evidence(text) for _, _, text in found),
+        evidence=tuple(Evidence(text) for _, _, text in differing),
         fixes=(
             Fix(
                 setting="environment of the ranks",
@@ -59,7 +60,7 @@ def _is_shared(name: str) -> bool:
 
 
 def _differing(values: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, tuple[int, ...], str]]:
-    """(name, the ranks that have not what most have, words) of everything that is not the same on all ranks."""
+    """(name, ranks that differ from the majority, words) of everything that differs between ranks."""
     for name in sorted({name for of in values.values() for name in of}):
         held = {rank: of.get(name, "") for rank, of in values.items()}
         counts = Counter(held.values()).most_common()
@@ -70,4 +71,4 @@ def _differing(values: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, t
         yield name, tuple(rank for group in groups[1:] for rank in group), f"{name}: {', '.join(words[:3])}"
 
 
-CHECK = Check("training.environment_differs", "Ranks run different software or settings", detect)
+CHECK = Check(TRAINING_ENVIRONMENT_DIFFERS, "Ranks run different software or settings", detect)

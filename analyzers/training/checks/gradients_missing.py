@@ -1,4 +1,4 @@
-"""Some ranks have no gradient for parameters that others have one for.
+"""Some ranks have no gradient for parameters that have one on other ranks.
 
 What it detects: parameters that all ranks are meant to hold alike, and that had a gradient on some ranks only when the
 optimizer stepped.
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import replicated_names
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_GRADIENTS_MISSING
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients
 from ddprof.units import format_ranks
@@ -71,4 +72,4 @@ def _disagreeing(uses: Mapping[int, OptimizerGradients], shared: frozenset[str])
     )
 
 
-CHECK = Check("training.gradients_missing", "Gradients on some ranks only", detect)
+CHECK = Check(TRAINING_GRADIENTS_MISSING, "Gradients on some ranks only", detect)

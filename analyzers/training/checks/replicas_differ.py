@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, moves_state, sums_every_gradient
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_REPLICAS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
 
 # Relative: a hundred times the precision of float32 (2**-23), so rounding that has added up over some steps. Another
@@ -72,10 +73,10 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
 
 
 def _values(group: Copies, places: list[int]) -> Iterator[Evidence]:
-    """Evidence of what the first tensor begins with on two ranks."""
+    """Evidence: the first values of a differing tensor on two ranks."""
     for at in places:
-        known = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
-        first, *others = sorted((rank, value) for rank, value in known.items() if value is not None) or [(0, 0.0)]
+        values = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
+        first, *others = sorted((rank, value) for rank, value in values.items() if value is not None) or [(0, 0.0)]
         other = next(((rank, value) for rank, value in others if value != first[1]), None)
         if other is not None:
             begins = f"{first[1]:.6g} on rank {first[0]}, {other[1]:.6g} on rank {other[0]}"
@@ -123,4 +124,4 @@ def _rounding_fix() -> Fix:
     )
 
 
-CHECK = Check("training.replicas_differ", "Ranks hold different parameters where they should be equal", detect)
+CHECK = Check(TRAINING_REPLICAS_DIFFER, "Ranks hold different parameters where they should be equal", detect)

@@ -16,33 +16,34 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.words import at_line
+from ddprof.finding_ids import TRAINING_SET_EPOCH
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import ShuffledPasses
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
     """Ranks whose training loader repeats its order."""
-    found: dict[int, ShuffledPasses] = {}
+    by_rank: dict[int, ShuffledPasses] = {}
     shuffling = 0
     for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
         training = [passes for passes in facts.sidecar.sampler_passes if passes.trains]
         shuffling += bool(training)
         repeated = next((passes for passes in training if passes.repeated), None)
         if repeated is not None:
-            found[rank] = repeated
-    if not found:
+            by_rank[rank] = repeated
+    if not by_rank:
         return
-    first = found[min(found)]
-    everywhere = len(found) == shuffling
+    first = by_rank[min(by_rank)]
+    everywhere = len(by_rank) == shuffling
     every = first.repeated == first.begun - 1
     order = "every epoch comes" if every else f"{first.repeated} of {first.begun} passes over the data come"
     yield Remark(
         id=CHECK.id,
-        summary=f"{order} in the order of the one before: set_epoch is not called on the DistributedSampler",
-        ranks=() if everywhere else tuple(sorted(found)),
+        summary=f"{order} in the order of the previous one: set_epoch is not called on the DistributedSampler",
+        ranks=() if everywhere else tuple(sorted(by_rank)),
         severity="warning",
         evidence=(
-            Evidence(f"{first.repeated} of {first.begun} passes over the data began as the one before them had"),
+            Evidence(f"{first.repeated} of {first.begun} passes over the data began like the previous one"),
             *at_line("iterated", first.line),
         ),
         fixes=(
@@ -58,4 +59,4 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     )
 
 
-CHECK = Check("training.set_epoch", "Every epoch in the same order", detect)
+CHECK = Check(TRAINING_SET_EPOCH, "Every epoch in the same order", detect)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.sampling import MIN_SHARE
+from ddprof.finding_ids import TRAINING_UNEQUAL_DATA
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar import Sidecar
 from ddprof.units import format_ranks
@@ -56,7 +57,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
 
 
 def _steps(sidecar: Sidecar) -> int | None:
-    """Optimizer steps of a rank that ended by itself and held a copy of a DDP model; None of any other."""
+    """Optimizer steps of a rank that ended by itself and held a copy of a DDP model; None for any other."""
     held = any(model.kind == "ddp" for model in sidecar.models)
     return sidecar.steps_total if held and sidecar.state == "exit" and not _failed(sidecar) else None
 
@@ -66,7 +67,7 @@ def _failed(sidecar: Sidecar) -> bool:
 
 
 def _ended_before(short: Sidecar, longest: Sidecar) -> bool:
-    """True where the rank with the most steps began several after the last one of another ended."""
+    """True where the rank with the most steps began several after another rank's last one ended."""
     last_ns = max((step.end_ns for step in short.steps if step.end_ns is not None), default=None)
     begun = [step.start_ns for step in longest.steps if step.start_ns is not None]
     return last_ns is not None and sum(start_ns > last_ns for start_ns in begun) > MOST_ALIKE
@@ -77,4 +78,4 @@ def _counts(made: Mapping[int, int], short: tuple[int, ...]) -> str:
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-CHECK = Check("training.unequal_data", "Ranks train on unequal numbers of batches", detect)
+CHECK = Check(TRAINING_UNEQUAL_DATA, "Ranks train on unequal numbers of batches", detect)

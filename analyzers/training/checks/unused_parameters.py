@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.finding_ids import TRAINING_UNUSED_PARAMETERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients
 
@@ -55,11 +56,11 @@ def _unused(uses: Sequence[OptimizerGradients]) -> Iterator[Remark]:
                 setting="unused parameters",
                 suggested="use them in the loss, freeze them or remove them",
                 patch="for parameter in layer.parameters():\n    parameter.requires_grad_(False)  # before wrapping",
-                why="they stay what they were at the start; without them find_unused_parameters is not needed",
+                why="they keep their initial values; without them find_unused_parameters is not needed",
                 source="DistributedDataParallel documentation",
             ),
         ),
     )
 
 
-CHECK = Check("training.unused_parameters", "Parameters that are never trained", detect)
+CHECK = Check(TRAINING_UNUSED_PARAMETERS, "Parameters that are never trained", detect)

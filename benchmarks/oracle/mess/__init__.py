@@ -1,1 +1,1 @@
-"""What makes real recordings hard to read: each mess in a file of its own, all of them in `catalogue.py`."""
+"""Obstacles of real recordings, one file each, listed in `catalogue.py`."""

@@ -20,7 +20,7 @@ def add(draw: np.random.Generator, scenario: Scenario) -> Scenario:
 
 
 def world(world: World, mess: Mess) -> None:
-    """How far ahead."""
+    """Set how far the host runs ahead."""
     world.queue_steps = int(mess.strength)
 
 

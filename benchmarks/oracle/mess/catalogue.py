@@ -43,7 +43,7 @@ AFTER_FAULTS = ("partial", "truncated")  # whose file may be missing or cut depe
 
 
 def fits_together(names: tuple[str, ...]) -> bool:
-    """Whether none of them excludes another."""
+    """True where none of them excludes another."""
     return not any(other in MESSES[name].excludes for name in names for other in names)
 
 
@@ -56,20 +56,20 @@ def add(draw: np.random.Generator, scenario: Scenario, names: tuple[str, ...]) -
 
 
 def disturb(world: World, scenario: Scenario) -> None:
-    """What the messes change in the simulation."""
+    """Apply the messes to the simulation."""
     for mess in scenario.mess:
         MESSES[mess.name].world(world, mess)
 
 
 def changed(scenario: Scenario, rank: Rank, rows: list[Row]) -> list[Row]:
-    """What the messes leave of a rank's file."""
+    """A rank's file after the messes."""
     for mess in scenario.mess:
         rows = MESSES[mess.name].rows(rank, rows, mess)
     return rows
 
 
 def cut(scenario: Scenario, rank: int, data: bytes) -> bytes:
-    """What the messes leave of a rank's bytes."""
+    """A rank's bytes after the messes."""
     for mess in scenario.mess:
         data = MESSES[mess.name].cut(rank, data, mess)
     return data

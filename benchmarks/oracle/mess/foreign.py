@@ -28,7 +28,7 @@ def world(world: World, mess: Mess) -> None:
 
 
 def rows(rank: Rank, rows: list[Row], mess: Mess) -> list[Row]:
-    """What was launched before the recording is not in the file, with the foreign work among it."""
+    """Rows without work launched before the recording, with foreign work among them."""
     before = {op.correlation for op in rank.ops if op.step < 0} - {0}
     return [
         row

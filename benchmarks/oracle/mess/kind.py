@@ -1,4 +1,4 @@
-"""What a mess is made of: where it fits, and what it does to the job, the simulation, a file's rows or its bytes."""
+"""Parts of a mess: where it fits, and its effect on the job, the simulation, a file's rows or its bytes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def add_renamed(draw: np.random.Generator, scenario: Scenario) -> Scenario:
 
 
 def renamed(rank: Rank, rows: list[Row], mess: Mess) -> list[Row]:
-    """The same ranges with the script's name."""
+    """Step ranges with the script's names."""
     name = str(mess.detail["name"])
     return [row._replace(name=name.format(row.name.split("#")[-1])) if row.is_mark else row for row in rows]
 
@@ -64,7 +64,7 @@ def devicemarks(rank: Rank, rows: list[Row], mess: Mess) -> list[Row]:
 
 
 def unmarked(mess: Mess) -> list[dict[str, Any]]:
-    """What a reader should name."""
+    """Rows without step marks, and the name that a reader should give."""
     return [{"issue": "no_step_marks", "rank": None}]
 
 

@@ -30,7 +30,7 @@ def world(world: World, mess: Mess) -> None:
 
 
 def occurrence(rank: Rank, mess: Mess) -> Program:
-    """What occurs once."""
+    """The one-off event."""
     mode = mess.detail["mode"]
     if mode == "metrics":
         rank.t += mess.strength

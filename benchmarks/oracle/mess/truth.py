@@ -1,4 +1,4 @@
-"""What a label says besides of a messy recording: which mess, the steps that count as right, what must not be said."""
+"""Further truth of a messy recording: its mess, the right steps, and forbidden findings."""
 
 from __future__ import annotations
 

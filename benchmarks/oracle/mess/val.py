@@ -13,7 +13,7 @@ MOST_BATCHES = 8
 
 
 def add(draw: np.random.Generator, scenario: Scenario) -> Scenario | None:
-    """Where forward needs no other stage and no gathered parameters."""
+    """Add it where forward needs no other stage and no gathered parameters."""
     if scenario.parallel.kind not in ("ddp", "tpdp"):
         return None
     place = int(draw.integers(1, scenario.steps)) if scenario.steps > 1 and draw.uniform() < 0.5 else LAST

@@ -13,7 +13,7 @@ LEAST, MOST = 0.15, 0.45  # standard deviation of the logarithm of the length
 
 
 def add(draw: np.random.Generator, scenario: Scenario) -> Scenario | None:
-    """Where batches have a length."""
+    """Add it where batches have a length."""
     if scenario.model.arch == "cnn" or scenario.parallel.kind == "pp":
         return None
     return with_mess(scenario, Mess("varlen", round(float(draw.uniform(LEAST, MOST)), 3)))

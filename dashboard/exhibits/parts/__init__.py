@@ -1,2 +1,1 @@
-"""Parts that the exhibits of several pages share: the exhibit itself, arithmetic on the job's tables, the step dot
-plot."""
+"""Parts shared by pages: the exhibit, arithmetic on the job's tables, the step dot plot."""

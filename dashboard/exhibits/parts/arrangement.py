@@ -1,4 +1,4 @@
-"""Orders: how the timeline can arrange ranks: by how late they come, and by the groups in which they work."""
+"""Orders in which the timeline can arrange ranks: by lateness, and by process groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Grouping = dict[str, Any]
 
 def arrangement(job: JobFacts) -> dict[str, Any]:
     """`lateness_us`: [rank, median over the steps] of the ranks where it is known, as on the page Ranks & steps.
-    `groupings`: for each role the groups as [label, ranks], or why there are none."""
+    `groupings`: for each role the groups as [label, ranks], or the reason why there are none.
+    """
     late = typical_us(lateness_us(job))
     known = [[rank, float(us)] for rank, us in zip(job.rank_ids, late, strict=True) if np.isfinite(us)]
     return {"lateness_us": known, "groupings": [_by_role(job, "tp"), _by_stage(job), _by_role(job, "dp")]}
@@ -47,7 +48,7 @@ def _by_role(job: JobFacts, name: str) -> Grouping:
 
 
 def _unusable(groups: Sequence[tuple[int, ...]], ranks: int, called: str) -> str:
-    """Why groups do not divide the ranks; "" where they do."""
+    """Why groups do not partition the ranks; "" where they do."""
     if sum(map(len, groups)) > len(set().union(*groups)):
         return f"the {called} groups overlap"
     if len(groups[0]) == ranks:

@@ -1,4 +1,4 @@
-"""Words on what a check looks for, in a reader's words."""
+"""Phrases for what each check looks for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from ddprof.analyzers.catalogue import catalogue
 
 
 def check_words(rule_id: str) -> str:
-    """The title of a rule; the identifier itself where a report comes from a rule that is not installed here."""
+    """The title of a rule, or its identifier where the rule is not installed here."""
     rule = catalogue().get(rule_id)
     return rule.title if rule else rule_id

@@ -1,5 +1,4 @@
-"""Exhibits: what every page shows: a question, the sentence that answers it, a picture, and the numbers as a table and
-as CSV."""
+"""Content of every page: a question, its answer in a sentence, a chart, and the numbers as table and CSV."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ MOST_CHARS = 48
 class Sheet:
     """Numbers behind a picture: column titles with their units, and rows of text, numbers or None.
 
-    `is_tool`: whoever reads it sorts and filters it. `weight`: the column of which the rows that are not shown state
-    their sum. `commands`: for each row what to run for more of it; "" where nothing does.
+    `is_tool`: readers sort and filter it. `weight`: the column whose sum is stated for rows not shown. `commands`: per
+    row, the command for more detail; "" for none.
     """
 
     columns: tuple[str, ...]
@@ -37,8 +36,7 @@ class Sheet:
     commands: tuple[str, ...] = ()
 
     def rest(self, shown: int) -> str:
-        """Words on what the rows after the first `shown` are: "120 more rows, 1.2 of the step (%)"; "" where there are
-        none."""
+        """Summary of the rows after the first `shown`: "120 more rows, 1.2 of the step (%)"; "" for none."""
         left = self.rows[shown:]
         if not left:
             return ""
@@ -48,7 +46,7 @@ class Sheet:
         return f"{count}, together {sum(row[self.weight] or 0.0 for row in left):.2g} {self.columns[self.weight]}"
 
     def command(self, row: int) -> str:
-        """Words on what to run for more of a row; "" for nothing."""
+        """The command for more detail on a row; "" for none."""
         return self.commands[row] if self.commands else ""
 
     def csv(self) -> str:
@@ -62,7 +60,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to copy as it is, a command or a patch, and the words before it."""
+    """Text to copy, a command or a patch, with an introduction."""
 
     words: str
     text: str
@@ -70,7 +68,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Way:
-    """Record of where a reader goes on from here: a page of the dashboard, and what of it is shown."""
+    """A link to another page of the dashboard with its filters."""
 
     words: str
     path: str
@@ -81,7 +79,7 @@ class Way:
 class Exhibit:
     """One chart. `id` names it in addresses; without a chart the sheet is the exhibit. `listings` end it.
 
-    `ways`: where it leads, in the dashboard, which alone can show it.
+    `ways`: links, for the dashboard only.
 
     `follows`: which of the filters ("ranks", "steps") choose what it shows; under any other it says that it does not.
     """
@@ -97,12 +95,12 @@ class Exhibit:
 
 
 def following(exhibit: Exhibit, *filters: str) -> Exhibit:
-    """The exhibit as one that these filters choose the contents of."""
+    """The exhibit with its contents chosen by these filters."""
     return replace(exhibit, follows=filters)
 
 
 def unfiltered_words(ignored: Sequence[str]) -> str:
-    """Says which filters change nothing of what is shown: "All steps, whatever the filter."; "" where all do."""
+    """A sentence on filters without effect: "All steps, whatever the filter."; "" where all have one."""
     return f"All {' and '.join(ignored)}, whatever the filter." if ignored else ""
 
 
@@ -118,24 +116,24 @@ def matrix(columns: Sequence[str], names: Iterable[Any], values: Array) -> Sheet
 
 
 class Named(str):
-    """A name that may be long: tables show it in one line, shortened, and all of it on request."""
+    """A name that may be long: tables show it shortened in one line, and in full on request."""
 
     __slots__ = ()
 
     @property
     def short(self) -> str:
-        """Words on what a table shows of it."""
+        """The shortened name for a table."""
         return short_name(self)
 
 
 class Nested(Named):
-    """A name of which the end tells it apart: a path of modules, a line of a file."""
+    """A name shortened at its beginning: a path of modules, a line of a file."""
 
     __slots__ = ()
 
     @property
     def short(self) -> str:
-        """Its end."""
+        """The last part of the nested name."""
         return self if len(self) <= MOST_CHARS else f"…{self[1 - MOST_CHARS :]}"
 
 
@@ -156,7 +154,7 @@ def cell(value: object, column: str = "") -> tuple[str, str]:
 
 
 def column_kind(sheet: Sheet, column: int) -> str:
-    """CSS class of a heading, which stands over what it heads: words left, numbers right."""
+    """CSS class of a heading, aligned as its column: words left, numbers right."""
     words = any(isinstance(row[column], str) for row in sheet.rows)
     return "text" if words or column == 0 else ""
 

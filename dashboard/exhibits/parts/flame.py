@@ -1,4 +1,4 @@
-"""The flame graph: which module calls which operator, and that which kernel, each as wide as its busy time."""
+"""The flame graph: modules, the operators that they call, and the kernels of those, each as wide as its busy time."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def frames(rows: Sequence[Merged]) -> list[TreeFrame]:
 
 
 def _path(row: Merged, has_modules: bool, has_operators: bool) -> list[_Step]:
-    """From the outermost module to the kernel."""
+    """Names from the outermost module to the kernel."""
     module, operator, kernel, kind = row.key
     steps: list[_Step] = []
     if has_modules:
@@ -111,7 +111,7 @@ def _path(row: Merged, has_modules: bool, has_operators: bool) -> list[_Step]:
 def _below(
     step: _Step, placed: list[tuple[list[_Step], Merged]], depth: int, start_us: float, least_us: float
 ) -> list[TreeFrame]:
-    """The frame of a step, and all below it; `placed`: what is left of each row's path."""
+    """The frame of a step, and all below it; `placed`: the remaining path of each row."""
     found = [_frame(step, [row for _, row in placed], depth, start_us)]
     groups: dict[_Step, list[tuple[list[_Step], Merged]]] = {}
     for path, row in placed:

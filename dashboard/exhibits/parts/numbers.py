@@ -23,13 +23,13 @@ from ddprof.tables import NULL, Array
 MAX_LINES = 32  # ranks in one picture; its table has all of them
 FEW_LINES = 16  # each of them is drawn
 APART = 5.0  # times the median distance to the median line: 1 in 1,000 of normally spread lines is farther off
-LEAST_MS = 0.1
+LEAST_MS = 0.1  # below it times are shown in µs
 DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
-MAX_STEPS_SHOWN = 200
+MAX_STEPS_SHOWN = 200  # in one chart
 
 
 def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
-    """Up to `limit` lines of (lines, columns), in order: those farthest from the median line; NaN is no difference."""
+    """Up to `limit` rows of (rows, columns), in order: those farthest from the median row; NaN is no difference."""
     if len(values) <= limit:
         return list(range(len(values)))
     known = np.isfinite(values)
@@ -39,8 +39,7 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
 
 
 def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[Array, list[str]]:
-    """Lines of (lines, columns) with their names for a picture: those that stand out, in order, and one line, their
-    median, for the others where there are more than `FEW_LINES`."""
+    """Named rows of (rows, columns) for a chart: the conspicuous and, above `FEW_LINES`, a median row for the rest."""
     if len(values) <= FEW_LINES:
         return values, names
     known = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
@@ -52,20 +51,19 @@ def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[
 
 
 def shown_words(shown: int, of: int) -> str:
-    """Says that a picture holds only some of the ranks; "" where it holds all."""
+    """Sentence that a chart shows only some of the ranks; "" where it shows all."""
     return f" Drawn: the {shown} of {of} ranks that differ most; the table has all." if shown < of else ""
 
 
 def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
-    """Times and their unit for a picture, µs where none reaches 0.1 ms, else ms; and how much is critical in a step
-    of that length."""
+    """Times in a chart's unit (µs where none reaches 0.1 ms, else ms), and the critical time in such a step."""
     known = np.abs(times_ms[np.isfinite(times_ms)])
     scale, unit = (1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (1.0, "ms")
     return times_ms * scale, unit, CRITICAL_SHARE * step_ms * scale
 
 
 def step_count(job: JobFacts) -> int:
-    """Steps every rank has."""
+    """Number of steps that every rank has."""
     return min((len(f.steps) for f in job.ranks), default=0)
 
 
@@ -76,7 +74,7 @@ def rank_steps_us(job: JobFacts) -> Array:
 
 
 def lateness_us(job: JobFacts) -> Array:
-    """Mean arrival at collectives against the mean of their other members, us, shape (ranks, steps); NaN where none."""
+    """Mean lateness at collectives against the mean of the other members, us, shape (ranks, steps); NaN without any."""
     steps = step_count(job)
     total, count = np.zeros((len(job.ranks), steps)), np.zeros((len(job.ranks), steps))
     members = job.members
@@ -90,11 +88,11 @@ def lateness_us(job: JobFacts) -> Array:
     size = seen[members["instance"]]
     late *= size / np.maximum(size - 1, 1)  # off the mean of all members; of two, the reference is the other
     for position, facts in enumerate(job.ranks):
-        mine = (members["rank"] == position) & (seen[members["instance"]] > 1)
-        step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][mine], side="right") - 1
+        of_rank = (members["rank"] == position) & (seen[members["instance"]] > 1)
+        step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][of_rank], side="right") - 1
         inside = (step >= 0) & (step < steps)
-        inside[inside] = members["start_ns"][mine][inside] < facts.steps["end_ns"][step[inside]]
-        np.add.at(total[position], step[inside], late[mine][inside])
+        inside[inside] = members["start_ns"][of_rank][inside] < facts.steps["end_ns"][step[inside]]
+        np.add.at(total[position], step[inside], late[of_rank][inside])
         np.add.at(count[position], step[inside], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(count > 0, total / count / 1e3, np.nan))
@@ -112,8 +110,8 @@ def step_causes_us(job: JobFacts, wanted: Array) -> Array:
     steps = step_count(job)
     total = np.zeros((steps, len(CAUSES)))
     ledger = job.ledger
-    mine = (ledger["step"] < steps) & wanted[ledger["rank"]]
-    np.add.at(total, (ledger["step"][mine], ledger["cause"][mine]), ledger["dur_ns"][mine])
+    rows = (ledger["step"] < steps) & wanted[ledger["rank"]]
+    np.add.at(total, (ledger["step"][rows], ledger["cause"][rows]), ledger["dur_ns"][rows])
     return total / max(1, int(wanted.sum())) / 1e3
 
 
@@ -122,8 +120,8 @@ def cause_by_step_us(job: JobFacts, cause: int) -> Array:
     steps = step_count(job)
     total = np.zeros((len(job.ranks), steps))
     ledger = job.ledger
-    mine = (ledger["step"] < steps) & (ledger["cause"] == cause)
-    np.add.at(total, (ledger["rank"][mine], ledger["step"][mine]), ledger["dur_ns"][mine])
+    rows = (ledger["step"] < steps) & (ledger["cause"] == cause)
+    np.add.at(total, (ledger["rank"][rows], ledger["step"][rows]), ledger["dur_ns"][rows])
     return total / 1e3
 
 
@@ -149,9 +147,9 @@ def group_times(job: JobFacts) -> list[GroupTime]:
     group = instances["group"][members["instance"]] if len(members) else np.empty(0, np.int64)
     found = []
     for row in np.unique(group).tolist():
-        mine = group == row
-        ranks = max(1, len(np.unique(members["rank"][mine])))
-        of_group = np.unique(members["instance"][mine])
+        is_member = group == row
+        ranks = max(1, len(np.unique(members["rank"][is_member])))
+        of_group = np.unique(members["instance"][is_member])
         size = instances["size_bytes"][of_group]
         scale = 1e3 * steps * ranks
         name = str(job.groups["name"][row]) or str(row)
@@ -162,8 +160,8 @@ def group_times(job: JobFacts) -> list[GroupTime]:
                 f"{name} ({role})" if role else name,
                 int(job.groups["size"][row]),
                 len(of_group) / steps,
-                float((members["ready_ns"] - members["start_ns"])[mine].sum()) / scale,
-                float((members["end_ns"] - members["ready_ns"])[mine].sum()) / scale,
+                float((members["ready_ns"] - members["start_ns"])[is_member].sum()) / scale,
+                float((members["end_ns"] - members["ready_ns"])[is_member].sum()) / scale,
                 float(size[size != NULL].sum()) / steps if (size != NULL).any() else None,
             )
         )
@@ -171,15 +169,15 @@ def group_times(job: JobFacts) -> list[GroupTime]:
 
 
 def _inside_steps(job: JobFacts) -> Array:
-    """Flags of members of collectives that run while their rank is in a step, shape (members,)."""
+    """Mask of members of collectives that run while their rank is in a step, shape (members,)."""
     members = job.members
     inside = np.zeros(len(members), bool)
     for position, facts in enumerate(job.ranks):
         if not len(facts.steps):
             continue
-        mine = members["rank"] == position
+        of_rank = members["rank"] == position
         first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
-        inside[mine] = (members["end_ns"][mine] > first) & (members["start_ns"][mine] < last)
+        inside[of_rank] = (members["end_ns"][of_rank] > first) & (members["start_ns"][of_rank] < last)
     return inside
 
 
@@ -200,9 +198,9 @@ def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
         length = gaps["end_ns"] - gaps["start_ns"]
         scale = 1e3 * max(1, len(facts.steps)) * len(ranks)
         for cause in np.unique(gaps["cause"]).tolist():
-            mine = gaps["cause"] == cause
-            bins = np.searchsorted(edges, length[mine], side="right")
-            time = np.bincount(bins, weights=length[mine], minlength=len(edges) + 1) / scale
+            of_cause = gaps["cause"] == cause
+            bins = np.searchsorted(edges, length[of_cause], side="right")
+            time = np.bincount(bins, weights=length[of_cause], minlength=len(edges) + 1) / scale
             found[CAUSE_IDS[cause]] = found.get(CAUSE_IDS[cause], np.zeros(len(edges) + 1)) + time
     return found
 

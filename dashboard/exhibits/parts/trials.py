@@ -21,14 +21,13 @@ _COLUMNS = (
 
 
 def settings_words(tried: Tried) -> str:
-    """Words on what was tried, and on top of what."""
+    """The tried settings, and those below them, in words."""
     beside = f" (beside {' + '.join(tried.beside)})" if tried.beside else ""
     return clean(" + ".join(tried.settings) + beside)
 
 
 def short_names(rows: Sequence[Tried]) -> list[str]:
-    """Lines on what each is called in a picture: the first setting of each fix; all of it where others have the same
-    name."""
+    """Short names for a picture: the first setting of each fix, or all of it where names collide."""
     names = [" + ".join(map(_first, tried.settings)) + (", added" if tried.beside else "") for tried in rows]
     return [clean(n) if names.count(n) == 1 else settings_words(t) for n, t in zip(names, rows, strict=True)]
 
@@ -38,7 +37,7 @@ def _first(words: str) -> str:
 
 
 def forecast_chart(rows: Sequence[Tried]) -> Forecasts | None:
-    """Gains of those that were timed, predicted against measured; None without any."""
+    """Predicted against measured gains of the timed trials; None without any."""
     timed = [tried for tried in rows if tried.measured is not None]
     if not timed:
         return None
@@ -54,12 +53,12 @@ def _estimate(found: Predicted | MeasuredGain | None) -> Amount | None:
 
 
 def by_gain(rows: Sequence[Tried]) -> list[Tried]:
-    """Order: what is kept first, then the largest measured gain; what was not timed last."""
+    """Trials sorted: kept ones first, then by measured gain; untimed ones last."""
     return sorted(rows, key=lambda t: (t.state != KEPT, -(t.measured.share if t.measured is not None else -math.inf)))
 
 
 def tried_of(opened: OpenRun) -> list[tuple[str, Tried]]:
-    """Everything that was tried on the run's command, the newest tuning first, with the tuning's name."""
+    """All trials of the run's command, the latest tuning first, with the tuning's name."""
     answers = [(clean(tuning.name), tuning.document.result) for tuning in opened.tunings]
     return [(name, tried) for name, answer in answers if answer is not None for tried in answer.tried]
 
@@ -68,9 +67,9 @@ def words_of(opened: OpenRun, finding: Finding) -> Iterator[str]:
     """A sentence for each trial of a fix of this finding."""
     for name, tried in tried_of(opened):
         if tried.finding == finding.id:
-            told = [measured_words(tried.measured, tried.predicted)] if tried.measured is not None else []
-            told.append(f"{tried.state}{f' ({clean(tried.why)})' if tried.why else ''}")
-            yield f"{settings_words(tried)}: {'; '.join(told)} [{name}]"
+            phrases_ = [measured_words(tried.measured, tried.predicted)] if tried.measured is not None else []
+            phrases_.append(f"{tried.state}{f' ({clean(tried.why)})' if tried.why else ''}")
+            yield f"{settings_words(tried)}: {'; '.join(phrases_)} [{name}]"
 
 
 def trial_sheet(rows: list[Tried]) -> Sheet:

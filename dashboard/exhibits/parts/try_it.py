@@ -1,4 +1,4 @@
-"""Commands that try a fix on the job itself, to copy, made from the command that the run was started by."""
+"""Commands to copy that try a fix on the job itself, made from the command that started the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ddprof.untrusted.plain_text import clean
 
 
 def of_finding(opened: OpenRun, finding: Finding) -> tuple[Listing, ...]:
-    """For the fixes of one finding: a measured trial, and a run with them applied."""
+    """Commands for the fixes of one finding: a measured trial, and a run with them applied."""
     fixes = [fix for fix, of, _ in applicable(opened.report) if of is finding]
     if not fixes:
         return ()
@@ -33,7 +33,7 @@ def of_finding(opened: OpenRun, finding: Finding) -> tuple[Listing, ...]:
 
 
 def of_run(opened: OpenRun) -> tuple[Listing, ...]:
-    """For all fixes of a run together; for none, where it has none that can be applied."""
+    """Commands for all fixes of a run together; none where no fix can be applied."""
     fixes = [fix for fix, _, _ in applicable(opened.report)]
     if not fixes:
         return ()
@@ -46,8 +46,7 @@ def of_run(opened: OpenRun) -> tuple[Listing, ...]:
 
 
 def of_settings(opened: OpenRun, settings: Sequence[Setting]) -> tuple[Listing, ...]:
-    """Commands: what replays the run with these settings on a command line, and one run of the job with those of them
-    that `ddprof run` can make."""
+    """Commands that replay the run with these settings, and that run the job with those `ddprof run` can apply."""
     found: tuple[Listing, ...] = ()
     if opened.argument:
         command = ["ddprof", "whatif", opened.argument, *_each("--set", [text_of(setting) for setting in settings])]
@@ -62,7 +61,7 @@ def of_settings(opened: OpenRun, settings: Sequence[Setting]) -> tuple[Listing, 
 
 
 def _as_fix(setting: Setting) -> Iterator[WantedFix]:
-    """A setting as `ddprof run --set` takes it; nothing where it is none of the job's, or of single ranks."""
+    """A setting as `ddprof run --set` takes it; nothing for settings of single ranks, or that are not the job's."""
     try:
         if not setting.ranks:
             yield parse_set(applied_as(setting))
@@ -71,12 +70,12 @@ def _as_fix(setting: Setting) -> Iterator[WantedFix]:
 
 
 def of_job(opened: OpenRun) -> tuple[Listing, ...]:
-    """Whatever there is to try."""
+    """All commands to try on the job."""
     return _listings(opened, ("Try the fixes of a diagnosis on the job itself", ["ddprof", "tune"]))
 
 
 def with_fixes(opened: OpenRun, fixes_file: str, allows_numerics: bool) -> tuple[Listing, ...]:
-    """A run of the job with a FIXES.toml."""
+    """The command that runs the job with a FIXES.toml."""
     if not os.path.isfile(fixes_file):
         return ()
     allowed = ["--allow-numerics"] * allows_numerics
@@ -85,13 +84,13 @@ def with_fixes(opened: OpenRun, fixes_file: str, allows_numerics: bool) -> tuple
 
 
 def _seen_from_there(opened: OpenRun, path: str) -> str:
-    """A path as it is called in the folder that the command is for: short, where it lies below."""
+    """A path relative to the folder that the command runs in, where it lies below."""
     start = opened.launch.cwd if opened.launch is not None else ""
     return os.path.relpath(path, start) if start and path.startswith(os.path.join(start, "")) else path
 
 
 def _listings(opened: OpenRun, *offers: tuple[str, Sequence[str]]) -> tuple[Listing, ...]:
-    """None where the command is not known, or is none that can be copied from a page as it is."""
+    """The commands; none where the job's command is unknown or cannot be copied from a page."""
     launch = opened.launch
     if launch is None:
         return ()

@@ -1,5 +1,4 @@
-"""Exhibit on which host makes the others wait: the blame of its ranks together, and whether it is the host or one rank
-of it."""
+"""Exhibit on late hosts: the blame of each host's ranks together, and whether the host or one rank is late."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def hosts_of(opened: OpenRun) -> dict[str, list[int]]:
 
 
 def by_host(view: View) -> Exhibit | None:
-    """None where fewer than two hosts are known."""
+    """The exhibit; None with fewer than two known hosts."""
     opened = view.opened
     hosts = hosts_of(opened)
     if len(hosts) < 2:
@@ -62,15 +61,19 @@ def by_host(view: View) -> Exhibit | None:
 
 
 def _host_or_rank(opened: OpenRun, positions: list[int], charged_ms: Array) -> str:
-    """Words on whether a finding names all ranks of the host, some, or none."""
-    mine = {opened.job.rank_ids[p] for p in positions}
+    """A sentence on whether a finding names all ranks of the host, some, or none."""
+    host_ranks = {opened.job.rank_ids[p] for p in positions}
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
-        named = sorted(mine & set(finding.ranks))
+        named = sorted(host_ranks & set(finding.ranks))
         if not named:
             continue
-        if len(named) == len(mine) > 1:
+        if len(named) == len(host_ranks) > 1:
             return f"Finding {number} ({finding.id}) names all of its ranks: look at the host."
-        of = f"{format_ranks(named)} of its {len(mine)}" if len(mine) > 1 else f"its only one, {format_ranks(named)}"
+        of = (
+            f"{format_ranks(named)} of its {len(host_ranks)}"
+            if len(host_ranks) > 1
+            else f"its only one, {format_ranks(named)}"
+        )
         return f"Finding {number} ({finding.id}) names {of}: look at that device or process first."
     most = max(positions, key=lambda p: float(charged_ms[p]))
     return f"No finding names a rank of it; most of it is rank {opened.job.rank_ids[most]}'s."

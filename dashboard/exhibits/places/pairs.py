@@ -1,4 +1,4 @@
-"""Rank against rank, or host against host: who waits for whom, what two have to move, and how fast that goes."""
+"""Rank against rank, or host against host: who waits for whom, the bytes between two, and their speed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ _SENT, _RATE = "Which rank sends to which?", "Between which ranks is communicati
 
 @dataclass(frozen=True)
 class MatrixLines:
-    """Record of what the lines of a matrix are: ranks or hosts. `blocks`: the host of each, "" where hosts are not told
-    apart."""
+    """Lines of a matrix: ranks or hosts. `blocks`: the host of each, "" where hosts are not distinguished."""
 
     names: tuple[str, ...]
     unit_of: Array
@@ -39,7 +38,7 @@ class MatrixLines:
 
 
 def pair_exhibits(view: View) -> Iterator[Exhibit]:
-    """The matrices; one sentence where there are too many ranks to compare and no hosts."""
+    """The matrices; one sentence with too many ranks to compare and no hosts."""
     job, units = view.opened.job, _units(view)
     if len(job.rank_ids) < 2:
         return
@@ -58,7 +57,7 @@ def pair_exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _units(view: View) -> MatrixLines | None:
-    """Ranks while they can be read, else hosts; None where those are not known."""
+    """Ranks while their labels are readable, else hosts; None where those are not known."""
     job = view.opened.job
     hosts = hosts_of(view.opened)
     host_of = {position: host for host, positions in hosts.items() for position in positions}
@@ -170,7 +169,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
 
 
 def _stated_gbps(job: JobFacts) -> float | None:
-    """The rate of the links between the devices, where all ranks are on one host and all its pairs are NVLink."""
+    """The stated rate of the links between devices, where all ranks are on one host and all its pairs use NVLink."""
     kinds = {kind for facts in job.ranks for kind in gpu_links(facts).values()}
     hosts = {facts.identity.host for facts in job.ranks}
     if not kinds or len(hosts) > 1 or not all(kind.startswith("NV") for kind in kinds):
@@ -180,7 +179,7 @@ def _stated_gbps(job: JobFacts) -> float | None:
 
 
 def _heat(units: MatrixLines, values: Array, unit: str, critical: float, axis: str, is_amount: bool = False) -> Heat:
-    """The matrix; between hosts a line that is empty, named after the host that begins there."""
+    """The matrix; an empty row before each host, named after it."""
     short = [name.removeprefix("rank ") for name in units.names]
     if len(set(units.blocks)) < 2:
         return Heat(values, short, list(units.names), unit, critical, axis=axis, is_amount=is_amount)
@@ -192,7 +191,7 @@ def _heat(units: MatrixLines, values: Array, unit: str, critical: float, axis: s
 
 
 def _parted(names: Sequence[str], starts: Sequence[int], hosts: Sequence[str]) -> list[str]:
-    """The names with the host before the first of each block."""
+    """The names, with the host before the first name of each block."""
     host_at = dict(zip(starts, hosts, strict=True))
     return [text for i, name in enumerate(names) for text in ([host_at[i]] if i in host_at else []) + [name]]
 

@@ -1,1 +1,1 @@
-"""Charts as figures of plotly.js: plain dictionaries, for which plotly's Python package is not needed."""
+"""Charts as figures of plotly.js: plain dictionaries, without plotly's Python package."""

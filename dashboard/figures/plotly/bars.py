@@ -1,4 +1,4 @@
-"""Bars: stacked parts, amounts with their range, a waterfall from the step of today to the step after."""
+"""Bars: stacked parts, amounts with their range, a waterfall from the present step to the predicted one."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def columns(chart: Columns) -> Drawn:
 
 
 def waterfall(chart: Waterfall) -> Drawn:
-    """From the first level, change by change, to the last: a bar floats from each level to the next."""
+    """Levels change by change: a bar floats from each level to the next."""
     first, last = chart.levels[0], chart.levels[-1]
     moves = list(zip(chart.levels, chart.levels[1:], strict=False))
     low = [0.0, *(min(a, b) for a, b in moves), 0.0]
@@ -137,7 +137,7 @@ def waterfall(chart: Waterfall) -> Drawn:
 
 
 def schedule(chart: StageChart) -> Drawn:
-    """One bar per block, at its place in time."""
+    """One bar per block, at its position in time."""
     made = lines(chart.lines, chart.axis, SCHEDULE_LINE_PX, most_px=SCHEDULE_MOST_PX)
     made |= {"barmode": "overlay", "uniformtext": {"minsize": LEAST_MARK_PX, "mode": "hide"}}
     made["xaxis"]["range"] = [0, max((block.start + block.length for block in chart.blocks), default=1)]

@@ -1,4 +1,4 @@
-"""Defaults of all figures: one meaning per colour, solid fills, transparent ground, the legend outside of the picture.
+"""Defaults of all figures: one meaning per colour, solid fills, transparent background, the legend outside the plot.
 
 Colours are names of the theme (ddprof/report/html/style.py) as in CSS, "var(--accent)": `themed` puts a theme's colours
 in their place for the dashboard, assets/onefile/charts.js those that the page of the HTML file has at the moment.
@@ -43,7 +43,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure of plotly.js and what stands around it. `least_width_px`: below, it is scrolled."""
+    """A figure of plotly.js with its surroundings. `least_width_px`: a narrower page scrolls it."""
 
     data: list[dict[str, Any]]
     layout: dict[str, Any]
@@ -53,12 +53,12 @@ class Drawn:
 
     @property
     def height_px(self) -> int:
-        """Height of the figure, without its legend."""
+        """Height of the figure without its legend."""
         return int(self.layout["height"])
 
     @property
     def figure(self) -> dict[str, Any]:
-        """Fields: what plotly.js is given, with names for colours."""
+        """Input of plotly.js, with names for colours."""
         return {"data": self.data, "layout": self.layout}
 
 
@@ -68,7 +68,7 @@ def var(name: str) -> str:
 
 
 def themed(figure: Any, theme: Mapping[str, str]) -> Any:
-    """A figure, or a part of one, with the colours of a theme for their names."""
+    """A figure, or a part of one, with the theme's colours in place of their names."""
     if isinstance(figure, Mapping):
         return {key: themed(value, theme) for key, value in figure.items()}
     if isinstance(figure, list):
@@ -117,7 +117,7 @@ def _title(words: str) -> dict[str, Any]:
 def lines(
     names: Sequence[str], x_title: str, line_px: int = LINE_PX, line_chars: int = LINE_CHARS, most_px: int | None = None
 ) -> dict[str, Any]:
-    """A layout with a line for each name, 0 at the top, in two lines of text at most; `most_px` is its greatest height.
+    """A layout with a row for each name, 0 at the top, in at most two lines of text; `most_px` is its greatest height.
 
     Lines have numbers for places: plotly draws what has one name, or one name once it is cut, on one line, and would
     stack two bars there.
@@ -169,5 +169,5 @@ def _cut(text: str, most: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Text that plotly shows as it is: it reads some tags of HTML."""
+    """Text escaped for plotly, which interprets some HTML tags."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -8,11 +8,11 @@ from ddprof.dashboard.figures.plotly.base import BELOW_PX, PALE, Drawn, Key, lab
 LINE_PX = 24
 CHAR_PX, WIDE_PX = 6.6, 900  # of the text; of the picture that its length is made for
 LETTERS_PX, LEAST_PX = 11, 9  # of the text; a smaller one is left out
-LEAST_CHARS = 3
+LEAST_CHARS = 3  # a shorter label says nothing
 
 
 def flame(chart: Flame) -> Drawn:
-    """One bar per frame; its customdata: what to tell of it, the table that lists it, and the words of its row."""
+    """One bar per frame; customdata holds its tooltip, its table, and the text of its row."""
     depth = max((frame.line for frame in chart.frames), default=0) + 1
     whole = max((frame.length for frame in chart.frames), default=0.0) or 1.0
     made = layout(LINE_PX * depth + BELOW_PX, chart.unit)

@@ -11,7 +11,7 @@ from ddprof.dashboard.figures.plotly.base import BELOW_PX, MOST_WIDTH_PX, Drawn,
 from ddprof.dashboard.figures.scales import cell_digits, strengths
 from ddprof.tables import Array
 
-MAX_CELLS_WITH_TEXT = 400
+MAX_CELLS_WITH_TEXT = 400  # more numbers cannot be read
 LINE_PX, MAX_HEIGHT_PX = 22, 900
 SHORT_CHARS, SLANTED_PX = 8, 52  # long names of columns stand aslant where there is little room
 COLUMN_PX, LEAST_COLUMN_PX = 84, 38  # a few columns are not stretched over the page; a number needs so much
@@ -20,7 +20,7 @@ HEAD_CHARS = 22
 
 
 def heatmap(chart: Heat) -> Drawn:
-    """Lines against columns; the number stands on the cell where there is room."""
+    """Lines against columns; numbers stand on cells where there is room."""
     values, count = chart.values, len(chart.columns)
     is_slanted = count > 2 and max(map(len, chart.columns)) > SHORT_CHARS
     tall = LINE_PX * len(chart.lines) + (BELOW_PX if chart.axis else BELOW_PX - 22) + SLANTED_PX * is_slanted
@@ -59,7 +59,7 @@ def heatmap(chart: Heat) -> Drawn:
 
 
 def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any]:
-    """Fields: what is written on the cells."""
+    """Texts on the cells."""
     digits = cell_digits(values)
     lines, columns = np.nonzero(np.isfinite(values))
     return {
@@ -82,11 +82,11 @@ def _most(chart: Heat) -> str:
 
 
 def _key(chart: Heat) -> tuple[Key, ...]:
-    """Keys to what the colours mean."""
+    """Legend of the colours."""
     unit = "points off the typical peer" if chart.shade is not None else chart.unit
     ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
     ends += [] if chart.diverging else [(_most(chart), 1.0)]
     sign = "+" if chart.diverging else ""
     words = [f"{strength * chart.critical:{sign if strength else ''}.3g} {unit}" for _, strength in ends]
     words[-1] += " or more"
-    return tuple(Key(color, "", said) for (color, _), said in zip(ends, words, strict=True))
+    return tuple(Key(color, "", text) for (color, _), text in zip(ends, words, strict=True))

@@ -18,7 +18,7 @@ from ddprof.dashboard.figures.scales import (
     spread,
 )
 
-MAX_POINTS = 2000
+MAX_POINTS = 2000  # of a curve or an operation
 LONG_MS = 10_000.0  # from here on a step is told in seconds
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _MARKS = "●■◆▲✚✖★"  # the same in a legend
@@ -26,7 +26,7 @@ _DOTS_PX, _TALL_PX = 230, 330
 
 
 def step_dots(chart: Dots) -> Drawn:
-    """One dot per rank and step, the median dashed; those that stand out are diamonds."""
+    """One dot per rank and step, the median dashed; outliers are diamonds."""
     unit, scale = ("s", 1e-3) if chart.median >= LONG_MS else ("ms", 1.0)
     made = layout(_DOTS_PX, "step", unit)
     outliers, at, words = set(chart.outliers), spread(chart), dot_words(chart)
@@ -83,7 +83,7 @@ def size_against_bandwidth(chart: Bandwidths) -> Drawn:
 
 
 def _level(ends: Sequence[float], at: float, words: str, color: str) -> dict[str, Any]:
-    """A dashed line from end to end."""
+    """A dashed line across the plot."""
     line = {"color": var(color), "dash": "dash", "width": 1.5}
     hover = "%{y:.4g}<extra>%{fullData.name}</extra>"
     name = label(words)
@@ -193,7 +193,7 @@ def forecasts(chart: Forecasts) -> Drawn:
 
 
 def curves(chart: Curves) -> Drawn:
-    """Lines, and a dashed limit where it is known."""
+    """Lines, and a dashed limit where known."""
     made = layout(_TALL_PX, chart.x_title, chart.y_title)
     made["yaxis"]["rangemode"] = "tozero"
     data, key = [], []

@@ -1,2 +1,1 @@
-"""Settings that a run applies as the script makes its objects, imported only where `ddprof run --apply` or `--set` is
-used."""
+"""Settings applied while the script creates its objects; imported only for `ddprof run --apply` or `--set`."""

@@ -1,4 +1,4 @@
-"""Base of the appliers: the constructor of a kind of object is called with the values that the fixes want."""
+"""Base of appliers, which call an object's constructor with the values of fixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OURS = "_ddprof_applies"
 
 
 class Applier(Instrumentor):
-    """Changes calls that make objects of one kind, `target`."""
+    """Changes calls that create objects of one kind, `target`."""
 
     target = ""
 
@@ -38,8 +38,7 @@ class Applier(Instrumentor):
         self._within = threading.local()  # what a changed constructor makes of its kind is made as it wants
 
     def watch(self, owner: Any, name: str) -> Callable[..., Any]:
-        """Change calls of `owner.name` from now on; returns what replaces it. A name under which another module has it
-        too is left alone."""
+        """Change calls of `owner.name`, but not those by its names in other modules. Returns the replacement."""
         original: Callable[..., Any] = getattr(owner, name)
         if getattr(original, _OURS, False):
             return original
@@ -101,7 +100,7 @@ class Applier(Instrumentor):
     def _agreed(
         self, call: ConstructorCall, arguments: Values, fixes: list[WantedFix], place: Place
     ) -> tuple[list[WantedFix], Values]:
-        """The fixes that can be applied together, whole, and the arguments that they set. The others are refused."""
+        """The fixes that can be applied together, whole, and the arguments that they set; the others are refused."""
         chosen = list(fixes)
         while chosen:
             wanted = {name: value for fix in chosen for name, value in fix.values.items()}
@@ -117,27 +116,27 @@ class Applier(Instrumentor):
 
     @abstractmethod
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Why one of the wanted settings cannot be: the first such; None where all can."""
+        """Why the first impossible one of the wanted settings cannot be applied; None where all can."""
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
-        """The arguments of the constructor that make the settings: usually of the same names."""
+        """The constructor's arguments for the settings, usually of the same names."""
         return wanted
 
     def around(self, wanted: Values) -> AbstractContextManager[object]:
-        """Context that holds while the changed call is made: settings that the constructor reads elsewhere."""
+        """Context of the changed call, for settings that the constructor reads elsewhere."""
         return nullcontext()
 
     def present(self, arguments: Values, name: str) -> Any:
-        """The value that a setting has as the script calls."""
+        """The value of a setting in the script's call."""
         return arguments.get(name)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """The call as it can be made a second time, and what makes undone what the first one did to its arguments."""
+        """The call in a repeatable form, and a function that undoes the first call's effect on its arguments."""
         return call, _nothing
 
 
 class Prepared:
-    """A call that is to be made with other arguments."""
+    """A call to be made with other arguments."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One call of a constructor with other arguments; where that fails, the call as the script made it."""
+"""One call of a constructor with other arguments; where that fails, the script's own call."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class ConstructorCall:
     kwargs: Mapping[str, Any]
 
     def arguments(self) -> dict[str, Any] | None:
-        """Every argument with its value, defaults included; None where the call does not fit the signature: it will
-        fail by itself."""
+        """Every argument with its value, defaults included; None where the call does not fit the signature."""
         try:
             bound = self.signature.bind(*self.args, **self.kwargs)
         except TypeError:
@@ -32,7 +31,7 @@ class ConstructorCall:
         return name in self.signature.parameters
 
     def with_values(self, values: Mapping[str, Any]) -> ConstructorCall:
-        """Call with other values, each where the script gave it, the rest by name."""
+        """The call with other values, passed as the script passed them, new ones by name."""
         positions = {name: at for at, name in enumerate(self.signature.parameters)}
         args, kwargs = list(self.args), dict(self.kwargs)
         for name, value in values.items():
@@ -50,7 +49,8 @@ def first_that_works(
     failed: Callable[[Exception], object],
     around: AbstractContextManager[object] | None = None,
 ) -> Any:
-    """The changed call's result, made within `around`, or, after telling `failed`, the original one's with its errors.
+    """The changed call's result, made within `around`; after a failure, which `failed` gets, that of the original call,
+    with its errors.
 
     The one broad guard around a call of the user's beside capture's own: the arguments are ours.
     """

@@ -1,5 +1,6 @@
-"""Appliers that change an object once its constructor, or the function that wraps it, has made it: gradients that DDP
-exchanges in another precision, units of fully_shard that gather the parameters of the next ones ahead of time."""
+"""Appliers that change finished objects, after their constructor or wrapping function: the precision in which DDP
+exchanges gradients, and units of fully_shard that gather the next ones' parameters ahead of time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _LISTS = {
 
 
 class FinishedObjectApplier(Instrumentor):
-    """Is told of each object that `watch` sees made, with the fixes for it."""
+    """Applier to finished objects; it receives each object that `watch` sees created, with its fixes."""
 
     target = ""
 
@@ -41,8 +42,9 @@ class FinishedObjectApplier(Instrumentor):
         self._within = threading.local()  # units that a wrapper makes inside itself are part of it
 
     def watch(self, owner: Any, name: str) -> None:
-        """See what calls of `owner.name` make from now on: their first argument where it is a constructor, else what
-        they return. A name under which another module has it too is left alone."""
+        """Watch the objects that calls of `owner.name` create from now on: the first argument of a constructor, else
+        the return value. Further names under which other modules hold it are left alone.
+        """
         original: Callable[..., Any] = getattr(owner, name)
         mark = f"_ddprof_finishes_{self.target}"
         if getattr(original, mark, False):
@@ -77,19 +79,20 @@ class FinishedObjectApplier(Instrumentor):
 
     @abstractmethod
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """An object has been made; under the guard."""
+        """Handle a new object; called under the guard."""
 
 
 class FirstBackward:
-    """Calls what waits as the next backward pass of the script begins: by then a model is whole and has run, and no
-    gradient has been exchanged."""
+    """Calls the waiting functions at the start of the script's next backward pass: by then a model is complete and has
+    run, and no gradient has been exchanged.
+    """
 
     def __init__(self, applier: Instrumentor, run: Callable[[], object]) -> None:
         self.waiting = False
         self._applier, self._run = applier, run
 
     def install(self, torch: ModuleType) -> None:
-        """Put the hook in place; the applier's patches take it away."""
+        """Put the hook in place; the applier's patches remove it."""
         source: Any = torch
         original, is_compiling, run = source.autograd.backward, source.compiler.is_compiling, self._run
 
@@ -104,7 +107,7 @@ class FirstBackward:
 
 
 class GradientCompressionApplier(FinishedObjectApplier):
-    """Registers the hook as the first backward pass begins: DDP takes only one, and the script may have its own."""
+    """Registers the hook as the first backward pass starts: DDP takes only one, and the script may have its own."""
 
     target = COMM_HOOK
 
@@ -118,7 +121,7 @@ class GradientCompressionApplier(FinishedObjectApplier):
         self.watch(module.nn.parallel.DistributedDataParallel, "__init__")
 
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """A DDP exists."""
+        """Handle a new DDP."""
         self._models.append((weakref.ref(thing), fixes, place))
         self._first.waiting = True
         for fix in fixes:
@@ -138,7 +141,7 @@ class GradientCompressionApplier(FinishedObjectApplier):
 
 
 def _registered(model: Any) -> str:
-    """Register the hook. Why not, in words; "" where done."""
+    """Register the hook. Returns the reason of a refusal, "" where it is registered."""
     if getattr(model, "_comm_hooks", None):
         return "the script registers a communication hook of its own"
     if exchanged_on_cpu(model):
@@ -152,13 +155,12 @@ def _registered(model: Any) -> str:
 
 
 def exchanged_on_cpu(model: Any) -> bool:
-    """True where NCCL has no part in it."""
+    """True where gradients are exchanged without NCCL."""
     return any(parameter.device.type == "cpu" for parameter in model.parameters())
 
 
 class PrefetchApplier(FinishedObjectApplier):
-    """Gives each unit its list as the first backward pass begins: all units are known by then, and so is whether the
-    script has lists of its own."""
+    """Gives each unit its list as the first backward pass starts: all units and the script's lists are known then."""
 
     target = PREFETCHING
 
@@ -173,7 +175,7 @@ class PrefetchApplier(FinishedObjectApplier):
         self.watch(module, "fully_shard")
 
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """A unit exists."""
+        """Handle a new unit."""
         self._units.append((weakref.ref(thing), fixes, place))
         self._first.waiting = True
         for fix in fixes:
@@ -216,12 +218,12 @@ def _why_not(fix: WantedFix, units: Sequence[Any]) -> str:
 
 
 def _effective(fixes: Sequence[WantedFix]) -> list[WantedFix]:
-    """Those of which no setting is replaced by a later one."""
+    """Fixes with settings that no later one replaces."""
     last = {name: fix for fix in fixes for name in fix.values}
     return [fix for fix in fixes if all(last[name] is fix for name in fix.values)]
 
 
 def _roots(units: Sequence[Any]) -> list[Any]:
-    """Those that no other unit contains."""
+    """Units that no other unit contains."""
     inside = {id(module) for unit in units for module in unit.modules() if module is not unit}
     return [unit for unit in units if id(unit) not in inside]

@@ -1,5 +1,6 @@
-"""DataLoader: workers, prefetching, pinned memory; workers that are not forked import the script anew, and are sent the
-data set, which not every script allows."""
+"""DataLoader: workers, prefetching, pinned memory. Workers that are not forked import the script anew and receive the
+data set, which not every script allows.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _dump = FunctionType((lambda sent, value: sent.dump(value)).__code__, {"__builti
 
 
 class LoaderSettingsApplier(Applier):
-    """Changes `DataLoader.__init__`, by which subclasses and the loaders of frameworks are made too."""
+    """Changes `DataLoader.__init__`, which also makes subclasses and the loaders of frameworks."""
 
     target = LOADER
 
@@ -39,7 +40,7 @@ class LoaderSettingsApplier(Applier):
         self.watch(source.DataLoader, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Settings that DataLoader would refuse, and what would only fail, or change the samples, once workers run."""
+        """Why DataLoader would refuse a setting, or workers would fail or change the samples; None without one."""
         after = {**arguments, **wanted}
         return (
             lacking(call, wanted)
@@ -51,7 +52,7 @@ class LoaderSettingsApplier(Applier):
         )
 
     def _read_twice(self, arguments: Values, wanted: Values) -> Refusal | None:
-        """An iterable data set is shared out among workers by its own code: known to, only where it has several."""
+        """Reason to refuse workers for an iterable data set: only its own code can share it out among them."""
         count = wanted.get("num_workers")
         if not isinstance(arguments.get("dataset"), self._iterable) or count in (None, arguments["num_workers"]):
             return None
@@ -75,7 +76,7 @@ def _without_workers(arguments: Values, wanted: Values, after: Values) -> Refusa
 
 
 def _on_device(after: Values, wanted: Values) -> Refusal | None:
-    """A forked worker cannot use the device that its parent uses."""
+    """Reason to refuse workers for data on a device: a forked worker cannot use its parent's device."""
     if not wanted.get("num_workers"):
         return None
     tensor = sys.modules["torch"].Tensor
@@ -92,7 +93,7 @@ def _on_device(after: Values, wanted: Values) -> Refusal | None:
 
 
 def _cannot_start(after: Values, wanted: Values) -> Refusal | None:
-    """Workers that are not forked import the script anew and get the data set as a pickle."""
+    """Reason why workers cannot start: unless forked they import the script anew and get the data set as a pickle."""
     name = next((n for n in ("multiprocessing_context", "num_workers") if wanted.get(n)), None)
     if name is None or not after["num_workers"]:
         return None
@@ -116,8 +117,9 @@ def _unpinnable(wanted: Values) -> Refusal | None:
 
 
 def _unguarded_script() -> str | None:
-    """The script's file where the line that led here would run again in each new process; None where it is under
-    `if __name__ == "__main__":`, or where no script is known."""
+    """The script's file where the calling line would run again in each new process; None where it is under `if __name__
+    == "__main__":`, or where no script is known.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -147,7 +149,7 @@ def _is_guarded(path: Path, line: int) -> bool:
 
 
 def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
-    """Why these cannot be sent to workers of a multiprocessing context; "" where they can."""
+    """Why these objects cannot be sent to workers of a multiprocessing context; "" where they can."""
     sent = _Sent()
     for name, value in parts:
         try:
@@ -168,14 +170,14 @@ def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
 
 
 class _Nowhere:
-    """A file that keeps nothing."""
+    """A file that discards everything."""
 
     def write(self, data: bytes) -> int:
         return len(data)
 
 
 class _Sent(pickle.Pickler):
-    """Walks through what would be sent and copies none of its arrays and tensors."""
+    """A pickler that walks through the objects to send without copying their arrays and tensors."""
 
     def __init__(self) -> None:
         super().__init__(_Nowhere(), protocol=5, buffer_callback=lambda _: False)
@@ -183,7 +185,7 @@ class _Sent(pickle.Pickler):
         self._tensor: Any = sys.modules["torch"].Tensor
 
     def persistent_id(self, obj: Any) -> Any:
-        """Tensors go another way than the rest."""
+        """Leave out tensors, which are sent differently."""
         if not isinstance(obj, self._tensor) or not hasattr(obj, "untyped_storage"):
             return None
         storage = obj.untyped_storage()

@@ -1,4 +1,4 @@
-"""Code that is run as a wrapped model is called, changed in place: compiled, or under autocast.
+"""In-place changes of a wrapped model's call: compiled, or under autocast.
 
 `Module.__call__` runs `_compiled_call_impl` where there is one, as `Module.compile` sets it: names of parameters, hooks
 and checkpoints of the model stay as they are.
@@ -27,14 +27,14 @@ _NARROW = ("torch.bfloat16", "torch.float16")
 
 
 class ChangedCall:
-    """Stays in this process: a pickle or a deep copy of the module has none."""
+    """A changed call of a module. It stays in this process: a pickle or a deep copy of the module has none."""
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
 
 class ModelCallApplier(FinishedObjectApplier):
-    """Changes how DDP, FSDP or the units of fully_shard are called. One instance for each module that has one."""
+    """Changes calls of DDP, FSDP or the units of fully_shard; one instance per changed module."""
 
     never = NEVER_CALLED
 
@@ -46,18 +46,18 @@ class ModelCallApplier(FinishedObjectApplier):
         self.watch(getattr(module, self._owner) if self._owner else module, self._name)
 
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """A wrapper or a unit exists; the units inside it were made before it."""
+        """Handle a new wrapper or unit; the units inside it were made before it."""
         fix = fixes[-1]  # the one for its own line
         why = self.refusal(thing) if hasattr(type(thing), "_compiled_call_impl") else "this torch has no way to do it"
         if why:
             self.outcomes.refused(fix, self.target, place, why)
             return
         self.outcomes.awaited(fix, self.never)
-        said: set[str] = set()
+        reported: set[str] = set()
 
         def tell(why: str) -> None:
-            if why not in said:
-                said.add(why)
+            if why not in reported:
+                reported.add(why)
                 if why:
                     self.outcomes.refused(fix, self.target, place, why)
                 else:
@@ -67,15 +67,15 @@ class ModelCallApplier(FinishedObjectApplier):
 
     @abstractmethod
     def refusal(self, thing: Any) -> str:
-        """Why it cannot be called so; "" where it can."""
+        """Why the call cannot be changed so; "" where it can."""
 
     @abstractmethod
     def change(self, thing: Any, tell: Tell) -> None:
-        """Do it; `tell` is to be called as the model is."""
+        """Change the call; the model must call `tell` whenever it is called."""
 
 
 def call_of(module: Any) -> Any:
-    """Function that replaces the call of a module; None where nothing does."""
+    """The function that replaces a module's call; None without one."""
     return vars(module).get("_compiled_call_impl")
 
 
@@ -85,12 +85,12 @@ def set_call(module: Any, call: Any) -> None:
 
 
 class AutocastApplier(ModelCallApplier):
-    """The outermost wrapper enters autocast."""
+    """Makes the outermost wrapper enter autocast."""
 
     target = AUTOCAST
 
     def refusal(self, thing: Any) -> str:
-        """Another precision of the script's, and devices without bfloat16."""
+        """Refuse another precision of the script's, and devices without bfloat16."""
         parameters = list(thing.parameters())
         if not parameters:
             return "it has no parameters"
@@ -105,7 +105,7 @@ class AutocastApplier(ModelCallApplier):
         return ""
 
     def change(self, thing: Any, tell: Tell) -> None:
-        """Units inside it are called as before."""
+        """Run the module under autocast; units inside it are called as before."""
         for inner in list(thing.modules())[1:]:
             call = call_of(inner)
             if isinstance(call, _UnderAutocast):
@@ -150,13 +150,13 @@ def _wide(value: Any) -> Any:
 
 
 class CompileApplier(ModelCallApplier):
-    """Compiles the innermost wrappers, so that the gathering between units stays outside of the graphs."""
+    """Compiles the innermost wrappers, so that gathers between units stay outside the graphs."""
 
     target = COMPILE
     never = "no graph of the model reached the compiler: it was not called, or torch or the script leaves it no frame"
 
     def refusal(self, thing: Any) -> str:
-        """Words on what the script has compiled, and what torch.compile does not take."""
+        """Why the module cannot be compiled: already compiled by the script, or unsupported by torch.compile."""
         if any(_compiled_by_script(module) for module in thing.modules()):
             return "the script compiles it, or a part of it, itself"
         if getattr(thing, "_use_orig_params", True) is False:
@@ -164,7 +164,7 @@ class CompileApplier(ModelCallApplier):
         return ""
 
     def change(self, thing: Any, tell: Tell) -> None:
-        """A wrapper around compiled ones is called as before."""
+        """Compile the module; a wrapper around compiled modules is called as before."""
         if not any(isinstance(call_of(module), _CompiledInPlace) for module in thing.modules()):
             set_call(thing, _CompiledInPlace(thing, tell))
 

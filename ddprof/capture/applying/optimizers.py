@@ -16,7 +16,7 @@ _IMPLEMENTATIONS = ("fused", "foreach")
 
 
 class OptimizerSettingsApplier(Applier):
-    """Changes the `__init__` of torch's optimizers that have a choice of kernels."""
+    """Changes the `__init__` of torch's optimizers that offer a choice of kernels."""
 
     target = OPTIMIZER
 
@@ -27,7 +27,7 @@ class OptimizerSettingsApplier(Applier):
                 self.watch(cls, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Settings that the first step would refuse: torch checks some of it only there."""
+        """Why the first step would refuse a setting, as torch checks some of them only there."""
         after = {**arguments, **wanted}
         for name in wanted:
             if wanted[name] and after.get("fused") and after.get("foreach"):
@@ -38,7 +38,7 @@ class OptimizerSettingsApplier(Applier):
         return lacking(call, wanted) or (_unfusable(arguments) if wanted.get("fused") else None)
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
-        """Parameters come as an iterator as a rule, and torch adds its defaults to the script's own groups."""
+        """Keep the arguments reusable: parameters may be an iterator, and torch adds defaults to groups."""
         arguments = call.arguments()
         if arguments is None or not isinstance(arguments.get("params"), (list, tuple, Iterator)):
             return call, _nothing
@@ -58,7 +58,7 @@ class OptimizerSettingsApplier(Applier):
 
 
 def _unfusable(arguments: Values) -> Refusal | None:
-    """Fused kernels take floating-point parameters of some devices; torch refuses others as the first step begins."""
+    """Reason to refuse fused kernels, which take floats on some devices; torch itself checks only at the first step."""
     source: Any = sys.modules["torch.optim.optimizer"]
     check = getattr(source, "_device_dtype_check_for_fused", None)
     supported = getattr(source, "_get_fused_kernels_supported_devices", None)
@@ -89,7 +89,7 @@ class ZeroGradApplier(Applier):
         self.watch(module.optim.Optimizer, "zero_grad")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Features that this torch lacks."""
+        """The feature that this torch version lacks; None without one."""
         return lacking(call, wanted)
 
 

@@ -1,4 +1,4 @@
-"""Outcome of the fixes that this process was to apply."""
+"""Outcomes of the fixes that this process was to apply."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ ROW = ("setting", "value", "at", "object", "before", "applied", "why")
 
 
 class Outcomes:
-    """Told by the appliers, read by the sidecar. One guard for all of them, apart from that of capture: a rank whose
-    capture has failed must not build its model otherwise than its peers."""
+    """Outcomes of all fixes: appliers report them, the sidecar reads them. All appliers share one guard, separate from
+    that of capture: a rank whose capture has failed must build its model as its peers do.
+    """
 
     def __init__(self, fixes: Sequence[WantedFix]) -> None:
         self.fixes = tuple(fixes)
@@ -31,7 +32,7 @@ class Outcomes:
         self._said: set[str] = set()
 
     def meant_for(self, target: str, place: Mapping[str, Any] | None) -> list[WantedFix]:
-        """The fixes for an object of a kind that is being made at a place, those for this very place last."""
+        """The fixes for an object of a kind created at a place, those for this very place last."""
         file, line = ("", 0) if place is None else (place["file"], place["line"])
         where = self._places.setdefault(target, [])
         if words(place) not in where and len(where) < _MAX_PLACES:
@@ -42,12 +43,12 @@ class Outcomes:
     def applied(
         self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, before: Mapping[str, object]
     ) -> None:
-        """A fix is in force for an object; `before`: the values that it would have had."""
+        """Book that a fix is in force for an object; `before`: the values that it would have had."""
         for name, value in fix.values.items():
             self._add(fix, (name, value, words(place), target, plain(before.get(name)), True, ""))
 
     def refused(self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, why: str) -> None:
-        """A fix was not applied to an object, with the reason. Rank 0 says it at once."""
+        """Record that a fix was not applied to an object, with the reason; rank 0 prints it at once."""
         for name, value in fix.values.items():
             self._add(fix, (name, value, words(place), target, None, False, why))
         line = f"not applied: {fix.words}: {why}"
@@ -56,7 +57,7 @@ class Outcomes:
             say(line)
 
     def awaited(self, fix: WantedFix, why: str) -> None:
-        """A fix will be applied to an object once something has happened; `why`: the reason where it never does."""
+        """Book that a fix of an object waits for an event; `why`: the reason to report if the event never comes."""
         self._awaited[self.fixes.index(fix)] = why
 
     def _add(self, fix: WantedFix, row: tuple[Any, ...]) -> None:
@@ -65,7 +66,7 @@ class Outcomes:
             self._rows[row] = self._rows.get(row, 0) + 1
 
     def recorded(self) -> list[dict[str, Any]]:
-        """For the sidecar: also fixes that no object was there for. Those of the process tell their own."""
+        """Outcomes for the sidecar, including fixes that met no object. Process settings report their own."""
         rows = [{**dict(zip(ROW, row, strict=True)), "objects": count} for row, count in self._rows.items()]
         for number, fix in enumerate(self.fixes):
             if number not in self._told and PROCESS not in fix.targets:
@@ -84,12 +85,12 @@ class Outcomes:
 
 
 def words(place: Mapping[str, Any] | None) -> str:
-    """A place of the script as it is typed; "" where only libraries call."""
+    """A place of the script as users write it; "" where only libraries call."""
     return "" if place is None else f"{place['file']}:{place['line']}"
 
 
 def plain(value: object) -> Value | None:
-    """A value as JSON takes it."""
+    """A value as JSON accepts it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     name = getattr(value, "name", None) or getattr(value, "_name", None)
@@ -97,6 +98,6 @@ def plain(value: object) -> Value | None:
 
 
 def row_of(name: str, value: Value, at: str, target: str, why: str) -> dict[str, Any]:
-    """A row of the sidecar about a setting that belongs to no one object; `why` it is not in force, "" where it is."""
+    """A sidecar row about a setting without an object of its own; `why` it is not in force, "" where it is."""
     row = (name, value, at, target, None, not why, why)
     return {**dict(zip(ROW, row, strict=True)), "objects": int(not why)}

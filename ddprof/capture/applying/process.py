@@ -28,7 +28,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 
 
 class ProcessSettings(Instrumentor):
-    """Sets what can be set once torch is there; environment variables were set by `ddprof run`."""
+    """Settings of the process that need torch; `ddprof run` has set environment variables before."""
 
     def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
         super().__init__(hub)
@@ -54,7 +54,7 @@ class ProcessSettings(Instrumentor):
             self._schedule.uninstall()
 
     def recorded(self) -> dict[str, Any]:
-        """`applied`: what became of every setting, as it is now."""
+        """`applied`: the outcome of every setting so far."""
         own = [row_of(name, value, "", PROCESS, self._why_not(name, value)) for name, value in self._wanted.items()]
         return {"applied": [*self._outcomes.recorded(), *own]}
 
@@ -74,7 +74,7 @@ class ProcessSettings(Instrumentor):
 
 
 def _unused(name: str, torch: Any) -> str:
-    """Why a variable that reached the process changes nothing in it; "" where it may."""
+    """Why a variable of the process has no effect in it; "" where it may have one."""
     if name.startswith(NCCL_PREFIX) and not torch.cuda.is_available():
         return "there is no CUDA device: ranks do not use NCCL"
     if name == "expandable_segments" and not getattr(torch, "accelerator", torch.cuda).is_available():
@@ -83,8 +83,7 @@ def _unused(name: str, torch: Any) -> str:
 
 
 def _bind() -> str:
-    """Give this process its share of the cores, whole and near one another, which its children inherit. Why not, in
-    words; "" where done."""
+    """Bind this process and its children to its share of the cores, adjacent ones. Returns a refusal, else ""."""
     if os.environ.get(_BOUND):
         return ""  # a child of a rank: it has the rank's cores already
     if not hasattr(os, "sched_setaffinity"):
@@ -108,14 +107,14 @@ def _bind() -> str:
 
 
 def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
-    """The cores of one of so many ranks: a run of neighbours; none where there are fewer cores than ranks."""
+    """The cores of one of `ranks` ranks: adjacent ones; none where there are fewer cores than ranks."""
     if not 0 <= rank < ranks or len(cores) < ranks:
         return ()
     return cores[rank * len(cores) // ranks : (rank + 1) * len(cores) // ranks]
 
 
 def in_order(cores: set[int]) -> list[int]:
-    """Cores of one memory node together, and the threads of a physical core side by side."""
+    """Cores ordered by memory node, with the threads of a physical core side by side."""
     return sorted(
         cores, key=lambda core: (_node(core), _number(core, "physical_package_id"), _number(core, "core_id"), core)
     )
@@ -147,20 +146,20 @@ class CollectionSchedule:
         self._handle: Any = None
 
     def install(self) -> None:
-        """Count optimizer steps, which every rank makes alike."""
+        """Count optimizer steps, the same on every rank."""
         source: Any = sys.modules["torch.optim.optimizer"]
         self._handle = source.register_optimizer_step_post_hook(lambda *_: self.stepped())
         os.register_at_fork(after_in_child=self._in_child)
 
     def uninstall(self) -> None:
-        """Leave collecting to Python again."""
+        """Return collecting to Python."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
         self._in_child()
 
     def stepped(self) -> None:
-        """An optimizer has stepped."""
+        """Count an optimizer step, and collect when it is due."""
         self._steps += 1
         if self._steps == 1:
             self._was_off = not gc.isenabled()
@@ -173,7 +172,7 @@ class CollectionSchedule:
             gc.collect()
 
     def why_not(self) -> str:
-        """Why collections do not follow the interval; "" where they do."""
+        """Reason why collections do not follow the interval; "" where they do."""
         if not self._steps:
             return "no optimizer has stepped in this process"
         if self._was_off:
@@ -181,7 +180,7 @@ class CollectionSchedule:
         return "the script has switched garbage collection on again" if gc.isenabled() else ""
 
     def _in_child(self) -> None:
-        """A forked loader worker has no optimizer: it collects as Python does."""
+        """Restore Python's own collecting in a forked loader worker, which has no optimizer."""
         if self._took_over:
             self._took_over = False
             gc.enable()

@@ -33,7 +33,7 @@ class DdpSettingsApplier(Applier):
         self.watch(module.nn.parallel.DistributedDataParallel, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Only what would be without effect: DDP refuses the rest itself."""
+        """Refuse only settings without effect: DDP refuses the rest itself."""
         for name in ("bucket_cap_mb", _FIRST_BUCKET):
             if name in wanted and arguments.get("bucket_cap_mb_list"):
                 return name, "the script sets the size of each bucket (bucket_cap_mb_list)"
@@ -45,12 +45,12 @@ class DdpSettingsApplier(Applier):
         return lacking(call, self.arguments_for(arguments, wanted))
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
-        """The first bucket's size is no argument."""
+        """The arguments, without the first bucket's size, which is none."""
         return {name: value for name, value in wanted.items() if name != _FIRST_BUCKET}
 
     @contextmanager
     def around(self, wanted: Values) -> Iterator[None]:
-        """DDP reads the first bucket's size from a constant of torch's as it is made."""
+        """Set torch's constant for the first bucket's size, which DDP reads at construction."""
         before = getattr(self._dist, _FIRST_BUCKET_BYTES, None)
         if _FIRST_BUCKET in wanted:
             setattr(self._dist, _FIRST_BUCKET_BYTES, int(wanted[_FIRST_BUCKET] * _MIB))
@@ -68,8 +68,7 @@ class DdpSettingsApplier(Applier):
 
 
 class Fsdp2SettingsApplier(Applier):
-    """Changes calls of `fully_shard`, from the moment at which its own module has been imported: whoever imports it
-    from there gets ours."""
+    """Changes calls of `fully_shard` from the import of its module on, so that all importers get ours."""
 
     target = FSDP2
 
@@ -81,7 +80,7 @@ class Fsdp2SettingsApplier(Applier):
         self.watch(module, "fully_shard")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Features that this torch lacks."""
+        """The feature that this torch version lacks; None without one."""
         return lacking(call, wanted)
 
 
@@ -92,7 +91,7 @@ _PREFETCH = {"pre": "BACKWARD_PRE", "post": "BACKWARD_POST"}
 
 
 class Fsdp1SettingsApplier(Applier):
-    """Changes `FullyShardedDataParallel.__init__`; the units that it wraps by itself get the same arguments."""
+    """Changes `FullyShardedDataParallel.__init__`; auto-wrapped units get the same arguments."""
 
     target = FSDP1
     module = "torch.distributed.fsdp.fully_sharded_data_parallel"
@@ -102,13 +101,13 @@ class Fsdp1SettingsApplier(Applier):
         self.watch(module.FullyShardedDataParallel, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Strategies that keep no shards apart, and what this torch lacks."""
+        """Refuse strategies that do not shard, and whatever this torch lacks."""
         if "reshard_after_forward" in wanted and self._strategy(arguments, wanted) is None:
             return "reshard_after_forward", f"sharding_strategy is {arguments['sharding_strategy'].name}"
         return lacking(call, self.arguments_for(arguments, wanted))
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
-        """Strategies and prefetching by the names of torch's enumerations."""
+        """Strategies and prefetching as members of torch's enumerations."""
         values = dict(wanted)
         if "reshard_after_forward" in values:
             del values["reshard_after_forward"]
@@ -119,7 +118,7 @@ class Fsdp1SettingsApplier(Applier):
         return values
 
     def present(self, arguments: Values, name: str) -> Any:
-        """True where the strategy reshards, else the argument."""
+        """For the strategy, whether it reshards; else the argument's value."""
         if name != "reshard_after_forward":
             return arguments.get(name)
         strategy = getattr(arguments.get("sharding_strategy"), "name", "FULL_SHARD")
@@ -140,7 +139,7 @@ _MAX_CONFIG_BYTES = 4 << 20
 
 
 class DeepSpeedSettingsApplier(Applier):
-    """Changes what `DeepSpeedConfig` reads: a copy of the script's dictionary, or of the content of its file."""
+    """Changes the configuration read by `DeepSpeedConfig`: a copy of the script's dictionary, or of its file."""
 
     target = DEEPSPEED
     module = "deepspeed.runtime.config"
@@ -149,7 +148,7 @@ class DeepSpeedSettingsApplier(Applier):
         self.watch(module.DeepSpeedConfig, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """A configuration that cannot be read here, or that has no ZeRO to set."""
+        """Refuse a configuration that is unreadable here, or has no ZeRO to set."""
         name = next(iter(wanted))
         config = _config(arguments)
         if config is None:
@@ -160,13 +159,13 @@ class DeepSpeedSettingsApplier(Applier):
         return None
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
-        """The configuration with the values in its section."""
+        """The configuration with the values in its ZeRO section."""
         config = copy.deepcopy(_config(arguments) or {})
         config[_SECTION] = {**config[_SECTION], **wanted}
         return {"config": config}
 
     def present(self, arguments: Values, name: str) -> Any:
-        """Value as the configuration states it; None where it leaves the default."""
+        """The value in the configuration; None where it keeps the default."""
         return ((_config(arguments) or {}).get(_SECTION) or {}).get(name)
 
 

@@ -15,7 +15,7 @@ _SECRET_MARKERS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
 
 def device() -> dict[str, Any]:
-    """The accelerator this process uses. Only an existing device context is asked: asking must not create one."""
+    """The accelerator of this process, from an existing device context, which must not be created for it."""
     torch = sys.modules["torch"]
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -37,7 +37,7 @@ def device() -> dict[str, Any]:
 
 
 def _pci_address(properties: Any) -> str | None:
-    """The device as /sys names it; None where torch does not say."""
+    """The device's name in /sys; None where torch does not know it."""
     numbers: list[Any] = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
     if any(number is None for number in numbers):
         return None
@@ -61,7 +61,7 @@ def versions() -> dict[str, Any]:
 
 
 def precision() -> dict[str, Any]:
-    """Fields: what decides the number format of large matrix products, as set now; inside a forward autocast shows."""
+    """Settings that decide the number format of large matrix products; inside a forward, autocast too."""
     torch = sys.modules["torch"]
     kind = device()["kind"]
     device_type = "cuda" if kind in ("cuda", "rocm") else kind
@@ -78,8 +78,7 @@ def precision() -> dict[str, Any]:
 
 
 def processors() -> dict[str, int | str | None]:
-    """CPUs this process may use, how many and which, and ranks of the job on this host that share them (null: not
-    known)."""
+    """Number and list of this process's CPUs, and ranks of the job on this host that share them (null: not known)."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
     return {
@@ -90,14 +89,14 @@ def processors() -> dict[str, int | str | None]:
 
 
 def _in_words(cores: list[int]) -> str:
-    """Sorted numbers as the kernel writes a list of CPUs: "0-3,8"."""
+    """Sorted numbers as the kernel writes a CPU list: "0-3,8"."""
     first = [core for core in cores if core - 1 not in cores]
     last = [core for core in cores if core + 1 not in cores]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True))
 
 
 def allocator() -> dict[str, int] | None:
-    """CUDA's caching allocator so far: retries after a failed allocation, allocations from the driver, peak bytes."""
+    """Totals of CUDA's caching allocator: retries after failed allocations, driver allocations, peak bytes."""
     torch = sys.modules["torch"]
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return None
@@ -141,7 +140,7 @@ def process_groups() -> list[dict[str, Any]]:
 
 
 def communication_environment() -> dict[str, str]:
-    """NCCL_* and the like as the process sees them."""
+    """NCCL_* and similar variables of this process."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -10,7 +10,7 @@ _MAX_NESTING = 4  # sampler inside batch sampler inside a framework's shard wrap
 
 
 def describe(loader: Any) -> dict[str, Any]:
-    """Settings as the loader holds them. `dataset_length` is null for iterable datasets."""
+    """The loader's settings. `dataset_length` is null for iterable data sets."""
     return {
         "num_workers": getattr(loader, "num_workers", None),
         "prefetch_factor": getattr(loader, "prefetch_factor", None),
@@ -27,7 +27,7 @@ def describe(loader: Any) -> dict[str, Any]:
 
 
 def distributed_sampler(holder: Any) -> Any:
-    """The sampler that gives each rank its part, of a loader or of an iterator over one; None where there is none."""
+    """The sampler that gives each rank its shard, of a loader or an iterator over one; None where there is none."""
     index_sampler = getattr(holder, "_index_sampler", None)
     for sampler in (*_chain(holder), index_sampler, _inner_sampler(index_sampler)):
         if isinstance(getattr(sampler, "num_replicas", None), int):
@@ -36,7 +36,7 @@ def distributed_sampler(holder: Any) -> Any:
 
 
 def _batches(loader: Any) -> int | None:
-    """Batches of one pass on this rank; null for iterable data sets: asking for their length can raise a warning."""
+    """Number of batches of one pass on this rank; null for iterable data sets, whose length can raise a warning."""
     sampler = getattr(loader, "batch_sampler", None)
     if sampler is None or not hasattr(type(getattr(loader, "dataset", None)), "__getitem__"):
         return None
@@ -51,7 +51,7 @@ def _batch_size(loader: Any) -> int | None:
 
 
 def _length(dataset: Any) -> int | None:
-    """The length of a data set or sampler that has one; null where asking for it fails."""
+    """Length of a data set or sampler; null where it has none or fails."""
     if dataset is None or not hasattr(type(dataset), "__len__"):
         return None
     try:
@@ -114,7 +114,7 @@ def _chain(loader: Any) -> list[Any]:
 
 
 def _inner_sampler(holder: Any) -> Any:
-    """Compared with None alone: a sampler's truth is its length, which it may not have."""
+    """The sampler inside `holder`, compared only with None: a sampler's truth value is its length, if it has one."""
     inner = getattr(holder, "batch_sampler", None)
     return getattr(holder, "sampler", None) if inner is None else inner
 

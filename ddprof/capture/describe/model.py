@@ -10,7 +10,7 @@ _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the siz
 
 
 def describe(kind: str, model: Any) -> dict[str, Any]:
-    """One of the job's models: `kind` is how it is wrapped ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
+    """One of the job's models; `kind` is its wrapper ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
     wrapper = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}.get(kind)
     return {
         "kind": kind,
@@ -21,7 +21,7 @@ def describe(kind: str, model: Any) -> dict[str, Any]:
 
 
 def parameters(model: Any) -> dict[str, Any]:
-    """Count, bytes, main dtype and trainable share. Sharded parameters count what this rank holds."""
+    """Count, bytes, main dtype and trainable share. For sharded parameters this rank's shard counts."""
     count = trainable = size_bytes = 0
     by_dtype: dict[str, int] = {}
     for parameter in model.parameters():
@@ -42,7 +42,7 @@ def parameters(model: Any) -> dict[str, Any]:
 
 
 def mesh_dimensions(model: Any) -> list[str]:
-    """Names of the device-mesh dimensions its parameters are laid out on ("tp", "dp_shard", ...), as they appear."""
+    """Names of the mesh dimensions of its parameters ("tp", "dp_shard", ...), in order of appearance."""
     names: list[str] = []
     for parameter in model.parameters():
         mesh = getattr(parameter, "device_mesh", None)
@@ -77,7 +77,7 @@ def ddp(model: Any) -> dict[str, Any]:
 
 
 def _buffers(model: Any) -> dict[str, Any]:
-    """The buffers that are kept equal: how many, their bytes, and which is the largest."""
+    """The buffers that are kept equal: number, bytes, and the largest one."""
     named = getattr(model, "named_module_buffers", None) or {}
     sizes = {name: buffer.numel() * buffer.element_size() for name, buffer in named.items()}
     largest = max(sizes, key=lambda name: sizes[name], default=None)
@@ -117,7 +117,7 @@ def _bucket_parameters(model: Any, data: dict[str, Any]) -> list[list[str]] | No
 
 
 def deepspeed(engine: Any) -> dict[str, Any]:
-    """DeepSpeed's engine: ZeRO stage and what it offloads."""
+    """DeepSpeed's engine: ZeRO stage and offloading."""
     return {
         "zero_stage": _call(engine, "zero_optimization_stage"),
         "offload_optimizer": bool(_call(engine, "zero_offload_optimizer")),

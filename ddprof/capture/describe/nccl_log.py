@@ -1,4 +1,4 @@
-"""Lines that NCCL logs as it connects: its version, its network, the transport of every channel.
+"""NCCL's log of its connections: version, network, and transport of every channel.
 
 At NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT, NCCL writes that once per communicator, and nothing per collective. ddprof
 sets both only where the user has set none of NCCL_DEBUG*, neither in the environment nor in NCCL's own settings file.
@@ -46,8 +46,9 @@ def ask(folder: Path, environment: MutableMapping[str, str]) -> Path | None:
 
 
 def read(path: Path | None) -> dict[str, Any] | None:
-    """`{version, network, transports{"P2P/CUMEM": channels, "NET/IB/GDRDMA": channels, ...}}`; None where NCCL has
-    written nothing. Channels of one rank, in both directions. Raises OSError."""
+    """`{version, network, transports{"P2P/CUMEM": channels, "NET/IB/GDRDMA": channels, ...}}`, channels of one rank in
+    both directions; None where NCCL has written nothing. Raises OSError.
+    """
     if path is None or not path.is_file():
         return None
     with path.open("rb") as stream:
@@ -64,7 +65,7 @@ def read(path: Path | None) -> dict[str, Any] | None:
 
 
 def transport(said: str) -> str:
-    """The kind of a transport, without numbers of cards: "NET/IB/3(1)/GDRDMA/Shared" is "NET/IB/GDRDMA"."""
+    """The kind of a transport without card numbers: "NET/IB/3(1)/GDRDMA/Shared" is "NET/IB/GDRDMA"."""
     parts = said.split(" comm ")[0].strip().split("/")
     if parts[0] == "NET" and len(parts) > 1:
         return "/".join(("NET", parts[1], *(("GDRDMA",) if "GDRDMA" in parts else ())))

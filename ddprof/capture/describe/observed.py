@@ -1,4 +1,4 @@
-"""The models, optimizers and loaders that hooks have met: held by weak references, described while they exist."""
+"""The models, optimizers and loaders that hooks have seen: held by weak references, described while they exist."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ _MAX_RATES = 16  # parameter groups
 
 
 class Observed:
-    """Record of what the sidecar says about models, optimizers and loaders. A description is refreshed as long as its
-    object exists."""
+    """Sidecar descriptions of models, optimizers and loaders, refreshed as long as the objects exist."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -47,7 +46,7 @@ class Observed:
             self.frameworks.append(name)
 
     def saw_root(self, kind: str, model: Any) -> None:
-        """A root module ("ddp", "fsdp1", "fsdp2", "module", ...) was called."""
+        """Note the call of a root module ("ddp", "fsdp1", "fsdp2", "module", ...)."""
         if any(reference() is model for _, reference in self._roots):
             return
         self._roots.append((kind, weakref.ref(model)))
@@ -60,30 +59,30 @@ class Observed:
                 self.saw_framework(name)
 
     def models(self) -> list[tuple[str, Any]]:
-        """(kind, model) of the models that are still there, in the order in which they were met."""
+        """(kind, model) of the models still alive, in the order of their first call."""
         return [(kind, model) for kind, reference in self._roots if (model := reference()) is not None]
 
     def living_optimizers(self) -> list[Any]:
-        """The optimizers that have stepped and are still there."""
+        """The optimizers that have stepped and are still alive."""
         return [optimizer for reference in self.optimizers.values() if (optimizer := reference()) is not None]
 
     def ddp_model(self) -> Any:
-        """The DDP model, None where there is none or it is gone."""
+        """The DDP model; None where there is none or it was freed."""
         return self._first(("ddp",))
 
     def saw_pipeline(self, description: dict[str, Any]) -> None:
-        """A pipeline schedule ran."""
+        """Note that a pipeline schedule ran."""
         self.saw_framework("pp")
         self._described["pipeline"] = description
 
     def saw_optimizer(self, optimizer: Any) -> None:
-        """An optimizer stepped for the first time, in this thread."""
+        """Note an optimizer's first step, in this thread."""
         if self.training_thread is None:
             self.training_thread = get_ident()
         self.optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
 
     def was_made(self, thing: Any, kind: str) -> None:
-        """An optimizer, a loader or a wrapper is being made by the script's line that runs now."""
+        """Note that the running line of the script creates an optimizer, a loader or a wrapper."""
         line = script_line()
         if len(self._made) < _MAX_MADE and hasattr(thing, "__weakref__"):
             self._made[id(thing)] = (weakref.ref(thing), line)
@@ -91,12 +90,12 @@ class Observed:
             self._lines.setdefault((kind, line["file"], line["line"]), line["function"])
 
     def made_at(self, thing: Any) -> Any:
-        """The line of the script that made it; None where that is not known."""
+        """The line of the script that created it; None where that is not known."""
         reference, line = self._made.get(id(thing), (None, None))
         return line if reference is not None and reference() is thing else None
 
     def made_lines(self) -> list[dict[str, Any]]:
-        """The lines that made something, each with what; `trains` of the loader that feeds the optimizer."""
+        """The lines that created something, each with its kind; `trains` marks the loader that feeds the optimizer."""
         trains = self._described.get(self._training_loader, {}).get("line")
         return [
             {
@@ -110,7 +109,7 @@ class Observed:
         ]
 
     def saw_loader(self, loader: Any) -> None:
-        """A DataLoader was iterated."""
+        """Note the iteration of a DataLoader."""
         if id(loader) not in self._loaders and len(self._loaders) < _MAX_LOADERS:
             key = "dataloader" if not self._loaders else f"dataloader.{len(self._loaders)}"
             self._loaders[id(loader)] = weakref.ref(loader)
@@ -121,11 +120,11 @@ class Observed:
             )
 
     def trains_with(self, loader_id: int) -> None:
-        """The loader that feeds the optimizer; until it is known, the first one is taken for it."""
+        """The loader that feeds the optimizer; until that is known, the first loader."""
         self._training_loader = self._loader_keys.get(loader_id, self._training_loader)
 
     def describe(self) -> dict[str, Any]:
-        """The sidecar's keys about the job's objects; an object that is gone keeps its last description."""
+        """The sidecar's keys about the job's objects; a freed object keeps its last description."""
         self._refresh(
             "parameters", self._first(("ddp", "fsdp1", "fsdp2", "deepspeed", "module")), describe_model.parameters
         )
@@ -158,8 +157,7 @@ class Observed:
         }
 
     def surroundings(self) -> dict[str, Any]:
-        """Backend, device, versions, process groups, precision: as last seen, since scripts take their groups down
-        before they end."""
+        """Backend, device, versions, process groups, precision: as last seen, as scripts destroy their groups."""
         readers: dict[str, Callable[[], Any]] = {
             "backend": environment.backend,
             "device": environment.device,
@@ -197,7 +195,8 @@ def _numbered(described: dict[str, Any], prefix: str) -> list[Any]:
 
 def _described_optimizer(optimizer: Any) -> dict[str, Any]:
     """Class, fused / foreach as set by the user (null: torch's default), numbers of parameter groups and parameters,
-    and each group's learning rate as the script gave it, before any schedule."""
+    and each group's learning rate from the script, before any schedule.
+    """
     groups = getattr(optimizer, "param_groups", [])
     first = groups[0] if groups else {}
     return {
@@ -212,6 +211,6 @@ def _described_optimizer(optimizer: Any) -> dict[str, Any]:
 
 
 def _rate(group: Any) -> float | None:
-    """None for a rate that is a tensor: reading it could wait for the device."""
+    """A learning rate; None for a tensor, as reading it could wait for the device."""
     rate = group.get("initial_lr", group.get("lr"))
     return float(rate) if isinstance(rate, (int, float)) else None

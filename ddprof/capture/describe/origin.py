@@ -1,4 +1,4 @@
-"""The line of the script that is calling: where a model was wrapped, an optimizer made, a loader iterated."""
+"""The calling line of the script: where a model was wrapped, an optimizer made, a loader iterated."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def script_line() -> dict[str, Any] | None:
 
 
 def shown_file(file: str) -> str:
-    """A file, relative to the working directory where it lies below it."""
+    """A file, relative to the working directory if below it."""
     here = os.getcwd() + os.sep
     return file.removeprefix(here)

@@ -1,5 +1,4 @@
-"""Places where the threads of this process are, as plain data (file, line, function, lines of the script), and how it
-ends."""
+"""Stacks of this process's threads as plain data (file, line, function, script lines), and how the process ends."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _MAX_MESSAGE_CHARACTERS = 2000
 
 @lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
-    """True where a file is not the user's own code."""
+    """True for files other than the user's own code."""
     path = file.replace("\\", "/")
     return path.startswith("<") or any(place in path for place in _LIBRARIES)
 
@@ -50,7 +49,7 @@ def place(frame: FrameType) -> str:
 
 
 def main_frames() -> list[dict[str, Any]]:
-    """The stack of the main thread, innermost first; asked from another thread, too."""
+    """The main thread's stack, innermost first; callable from another thread too."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frames_from(frame)
 
@@ -65,7 +64,7 @@ def threads() -> list[dict[str, Any]]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Around a walk over frames of other threads: no garbage is collected, for what native/stacks.c says."""
+    """Disable garbage collection during a walk over other threads' frames, for the reason in native/stacks.c."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -86,8 +85,9 @@ def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
 
 
 def last_error() -> dict[str, Any] | None:
-    """The exception that ends this process, or its `sys.exit` of another code than 0 (last_words.py); None where it
-    ends in order. Known once Python has printed it."""
+    """The exception that ends this process, or its `sys.exit` with another code than 0 (last_words.py), known once
+    Python has printed it; None where it ends normally.
+    """
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
         left: dict[str, Any] | None = getattr(sys, "_ddprof_exit", None)
@@ -113,7 +113,7 @@ def _frame(frame: FrameType, line: int | None) -> dict[str, Any]:
 
 
 def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int) -> dict[str, Any]:
-    """Every thread's stack, the last calls, and the CPU time spent so far; `steps` have closed."""
+    """Every thread's stack, the last calls, and the CPU time so far; `steps`: number of closed steps."""
     who = {} if identity is None else {"rank": identity.rank, "host": identity.host, "restart": identity.restart}
     return {
         **who,
@@ -131,7 +131,7 @@ def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int
 
 
 def ended(reason: str) -> dict[str, Any]:
-    """The way that this process ends: when, by which exception; where its main thread was, if a signal ends it."""
+    """End of this process: time, exception, and the main thread's stack where a signal ends it."""
     stopped = reason in ("watchdog", "signal")
     return {
         "at_ns": time.time_ns(),

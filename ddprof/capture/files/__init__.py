@@ -1,1 +1,1 @@
-"""Facts that the launching process and the ranks both know: names, formats and requests of a run folder."""
+"""Names, formats and requests of a run folder, shared by the launching process and the ranks."""

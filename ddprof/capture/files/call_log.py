@@ -31,7 +31,7 @@ Place = tuple[str, str, str, str, str, str]  # operation, group, dtype, size, fi
 
 
 def described(place: Place) -> bytes:
-    """A place that calls, as the log has it."""
+    """A calling place in the log's form."""
     return _SEPARATOR.join(place).encode("utf-8", "backslashreplace")[:_TEXT_BYTES]
 
 
@@ -46,7 +46,7 @@ class CallLog:
         _HEADER.pack_into(self._map, 0, MAGIC, CAPACITY)
 
     def enter(self, text: bytes, number: int, peer: int, line: int, now_ns: int) -> int:
-        """Book a call that begins, of what `described` made. Returns what `leave` takes."""
+        """Record the start of a call that `described` encoded. Returns the token for `leave`."""
         written = self._written
         self._written = written + 1
         at = _HEADER_BYTES + written % CAPACITY * _RECORD_BYTES
@@ -54,11 +54,11 @@ class CallLog:
         return at
 
     def leave(self, at: int, now_ns: int) -> None:
-        """Book its end; `now_ns` -1: by an exception."""
+        """Book the end of a call; `now_ns` -1: by an exception."""
         _LEFT.pack_into(self._map, at + _LEFT_AT, now_ns)
 
     def recent(self) -> list[dict[str, Any]]:
-        """The calls that are kept, oldest first, as the sidecar has them."""
+        """The calls kept, oldest first, in the sidecar's form."""
         return _calls(self._map[:])
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class CallLog:
 
 
 def read_calls(path: Path) -> list[dict[str, Any]]:
-    """The calls of a log, oldest first. Raises OSError, or ValueError on a file that is none."""
+    """The calls of a log, oldest first. Raises OSError, or ValueError where it is not a log."""
     data = read_bounded(path, _MAX_BYTES)
     if len(data) < _HEADER_BYTES + CAPACITY * _RECORD_BYTES or data[: len(MAGIC)] != MAGIC:
         raise ValueError(f"{path.name}: not a log of calls")

@@ -1,7 +1,7 @@
-"""Settings that `ddprof run` tells the processes it starts.
+"""Settings that `ddprof run` passes to its child processes.
 
-The settings travel in the environment, as the path of a folder below the shim that does not exist: launchers that hand
-on nothing but PYTHONPATH hand them on, and there is no file that somebody could replace or a full disk could cut.
+The settings travel in the environment, as the path of a folder below the shim that does not exist: launchers that pass
+on only PYTHONPATH pass them on, and there is no file to replace or truncate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CaptureConfig:
     end_after: int = 0  # steps after which every rank ends the script; 0: the script ends by itself
 
     def as_path(self) -> str:
-        """`skip_steps=5/.../run_dir=/shared/runs/r1`, without anything that would split PYTHONPATH."""
+        """`skip_steps=5/.../run_dir=/shared/runs/r1`, without characters that would split PYTHONPATH."""
         fields = dataclasses.asdict(self) | {name: int(getattr(self, name)) for name in _SWITCHES}
         run_dir = _quoted(fields.pop("run_dir"), _SAFE + "/")
         for name, unset in _OPTIONAL.items():
@@ -44,7 +44,7 @@ class CaptureConfig:
 
     @classmethod
     def from_path(cls, text: str) -> CaptureConfig:
-        """Configuration that `as_path` made. Raises ValueError."""
+        """The configuration in a path made by `as_path`. Raises ValueError."""
         head, found, run_dir = text.partition("/run_dir=")
         pairs = dict(pair.partition("=")[::2] for pair in head.split("/"))
         names = {field.name for field in dataclasses.fields(cls)} - {"run_dir", *_OPTIONAL}
@@ -66,10 +66,10 @@ def _unquoted(value: str) -> str:
 
 
 def rank_selected(spec: str, rank: int, world_size: int) -> bool:
-    """True where `rank` opens trace windows under `--ranks spec`. Raises ValueError on a spec that cannot be read.
+    """True where `rank` opens trace windows under `--ranks spec`. Raises ValueError on an invalid spec.
 
-    "sample:N" takes N ranks spread evenly over the job, the first and the last included, the same on every rank. Of N
-    blocks of ranks one after another, as hosts, stages and tensor-parallel groups mostly are, each is then seen.
+    "sample:N" takes N ranks spread evenly over the job, first and last included, the same on every rank. Consecutive
+    blocks, as hosts, stages and tensor-parallel groups mostly are, are all covered if there are at most N.
     """
     if spec == "all":
         return True

@@ -1,7 +1,7 @@
 """Requests to a running job: a small file in the run folder.
 
-`ddprof trigger`, `ddprof stop` and monitor mode write it; a thread of each rank polls it. A rank's steps pay nothing
-while nothing is asked.
+`ddprof trigger`, `ddprof stop` and monitor mode write it; a thread of each rank polls it. Without requests, a rank's
+steps pay nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _JOIN_S = 10.0  # for an answer that is being written
 
 
 class Request(NamedTuple):
-    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": say at once where
-    every thread is, though no step ends; "less": windows from `first_step` on leave out `steps` of INSTRUMENTS, or do
-    not open where that is more than there are."""
+    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": report every
+    thread's stack at once; "less": windows from `first_step` on omit `steps` of INSTRUMENTS, or do not open where there
+    are fewer.
+    """
 
     action: str
     first_step: int
@@ -37,7 +38,7 @@ class Request(NamedTuple):
 
 
 def send(run_dir: Path, request: Request) -> int:
-    """Ask every rank of the job. Returns the number of the request. Raises OSError."""
+    """Send a request to every rank of the job. Returns its number. Raises OSError."""
     try:
         last, _ = _read(run_dir / CONTROL)
     except (OSError, ValueError):
@@ -48,7 +49,7 @@ def send(run_dir: Path, request: Request) -> int:
 
 
 def _read(path: Path) -> tuple[int, Request]:
-    """The id of the request in a file, and the request. Raises OSError; ValueError where it is none."""
+    """The request in a file, with its id. Raises OSError; ValueError where it is not a request."""
     content = read_object(path, _MAX_BYTES)
     action, reason = content.get("action"), content.get("reason")
     identifier, first_step, steps = (_whole(content, key) for key in ("id", "first_step", "steps"))
@@ -67,9 +68,8 @@ def _whole(content: dict[str, Any], key: str) -> int | None:
 class ControlReader:
     """Reads `control.json` twice a second; a request is new when its `id` is higher than the last.
 
-    On the polling thread, `on_request` is called when a new request waits, `on_stuck` when the training thread has not
-    reached a step boundary in time to obey a "stop": it hangs, `on_asked` with the number of a request that asks where
-    the rank is.
+    The polling thread calls `on_request` for a new request, `on_stuck` when the training thread hangs before the step
+    boundary at which it would obey a "stop", and `on_asked` with the number of a "where" request.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ControlReader:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin polling. A request that is older than this process is ignored. Idempotent."""
+        """Begin polling; requests older than this process are ignored. Idempotent."""
         if self._thread is None:
             self._poll()
             self.waiting = None
@@ -119,7 +119,7 @@ class ControlReader:
             self._watch_stop()
 
     def _watch_stop(self) -> None:
-        """A "stop" that no step boundary takes means that the training thread hangs: report that, once."""
+        """Report, once, that the training thread hangs: a "stop" that no step boundary takes."""
         request = self.waiting
         self._unheard = self._unheard + 1 if request is not None and request.action == "stop" else 0
         if self._unheard == _STUCK_POLLS:

@@ -1,4 +1,4 @@
-"""The answer of a rank that cannot answer: a thread keeps the interpreter's lock inside C code.
+"""The answer of a rank that cannot run Python, because a thread holds the interpreter's lock inside C code.
 
 faulthandler writes the stacks of all threads from a signal's handler, in C and without the lock. The signal is a
 real-time one that nothing uses; where the script, or a library of it, has a handler for it, that one stays and there is
@@ -20,13 +20,13 @@ _BELOW_LAST = 7  # real-time signals are taken from both ends; no library is kno
 
 
 def answer_signal() -> int | None:
-    """The number of the signal; None where there are none of this kind."""
+    """The number of the signal; None on platforms without one."""
     last = getattr(signal, "SIGRTMAX", None)
     return None if last is None or not hasattr(faulthandler, "register") else int(last) - _BELOW_LAST
 
 
 def handles(pid: int | str, number: int) -> bool:
-    """True where a process of this host has a handler for a signal. False where the kernel does not say."""
+    """True where a process of this host handles a signal; False where the kernel does not tell."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
@@ -42,8 +42,7 @@ class LastResort:
         self._armed: tuple[int, Path, int] | None = None  # signal, file, descriptor
 
     def arm(self, path: Path) -> None:
-        """Write the stacks to this file whenever the signal comes, where it is free. Does nothing off the main
-        thread."""
+        """Write the stacks to this file at every signal, unless it is in use. Does nothing off the main thread."""
         self.disarm()
         number = answer_signal()
         if number is None or threading.current_thread() is not threading.main_thread():
@@ -56,13 +55,13 @@ class LastResort:
         self._armed = number, path, descriptor
 
     def disarm(self) -> None:
-        """Give the signal back; a file in which nothing was written goes."""
+        """Release the signal and delete an empty file."""
         path = self.abandon()
         if path is not None:
             remove_empty(path)
 
     def abandon(self) -> Path | None:
-        """Give the signal back, and leave the file: after a fork it is the parent's. Returns it, None without one."""
+        """Release the signal and leave the file, which after a fork is the parent's. Returns it, None without one."""
         armed, self._armed = self._armed, None
         if armed is None:
             return None
@@ -73,7 +72,7 @@ class LastResort:
 
 
 def remove_empty(path: Path) -> None:
-    """Delete a file in which nothing was written. Raises OSError."""
+    """Delete a file if it is empty. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         if not path.stat().st_size:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Names of everything in a run folder (docs/run-folder.md). The one place where they are spelled."""
+"""Names of all files in a run folder (docs/run-folder.md); the only place that spells them."""
 
 from __future__ import annotations
 

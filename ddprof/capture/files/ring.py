@@ -24,7 +24,7 @@ HEADER_BYTES = 4096
 _RECORD = struct.Struct("<10q")  # number of records written so far, this one included; then the fields of Step
 _HEADER = struct.Struct("<8sq")  # magic, capacity; written once, so that a step touches one page instead of two
 _IDENTITY_AT = 64
-CAPACITY = 1280
+CAPACITY = 1280  # steps: some 100 KB
 _MAX_BYTES = 16 << 20  # a hundred times the file of today's capacity
 MAX_STEPS = 1 << 48  # a step of one microsecond for nine years
 _LONGEST_NS = 1 << 53  # of a step: 104 days
@@ -49,11 +49,11 @@ class StepRing:
 
     @property
     def place(self) -> tuple[bytes, int, int]:
-        """For the writer in C: path of the file, offset of the first record (bytes), number of records that fit."""
+        """Path of the file, offset of the first record (bytes), and capacity in records, for the writer in C."""
         return os.fsencode(self.path), HEADER_BYTES, self._capacity
 
     def write(self, step: Step) -> None:
-        """Append one closed step; the oldest is overwritten when the ring is full."""
+        """Append one closed step; a full ring overwrites the oldest."""
         written = self._written
         self._written = written + 1
         _RECORD.pack_into(self._map, HEADER_BYTES + written % self._capacity * _RECORD.size, written + 1, *step)
@@ -65,10 +65,10 @@ class StepRing:
 
 @dataclass(frozen=True)
 class RingContent:
-    """Record of what a ring file holds: who wrote it, the steps kept (oldest first), and how many were ever written.
+    """Contents of a ring file: its writer, the kept steps (oldest first), and the number of steps ever written.
 
-    `started_ns` (unix) is None where it is not known; `identity` has all that the writer said of itself; `damaged`
-    counts records that no step can have written.
+    `started_ns` (unix) is None where it is not known; `identity` is the writer's description of itself; `damaged`
+    counts impossible records.
     """
 
     rank: int
@@ -81,7 +81,7 @@ class RingContent:
 
 
 def read_ring(path: Path, last: int | None = None) -> RingContent:
-    """Read a ring, also while its writer runs; only the `last` steps where that is enough.
+    """Read a ring, even while its writer runs; only the `last` steps where those suffice.
 
     Raises OSError, or ValueError on a file that is not a whole ring of a known rank; the message names the file.
     """
@@ -90,15 +90,15 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
         raise ValueError(f"{path.name}: not a ddprof step ring")
     _, capacity = _HEADER.unpack_from(data, 0)
     if capacity <= 0 or len(data) < HEADER_BYTES + capacity * _RECORD.size:
-        raise ValueError(f"{path.name}: the step ring is cut short")
+        raise ValueError(f"{path.name}: the step ring is truncated")
     (length,) = struct.unpack_from("<q", data, _IDENTITY_AT)
     start = _IDENTITY_AT + 8
     if not 0 <= length <= HEADER_BYTES - start:
-        raise ValueError(f"{path.name}: the step ring does not say whose it is")
+        raise ValueError(f"{path.name}: the step ring names no rank")
     identity = parse_object(data[start : start + length], path.name)
     rank, host, started_ns = identity.get("rank"), identity.get("host"), identity.get("started_ns")
     if type(rank) is not int or not 0 <= rank <= LARGEST_RANK or not isinstance(host, str) or not _HOST.fullmatch(host):
-        raise ValueError(f"{path.name}: the step ring does not say whose it is")
+        raise ValueError(f"{path.name}: the step ring names no rank")
     used = [r for r in _RECORD.iter_unpack(data[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]) if r[0]]
     records = sorted(record for record in used if _is_step(record))
     kept = records if last is None else records[-last:]
@@ -114,7 +114,7 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
 
 
 def _is_step(record: tuple[int, ...]) -> bool:
-    """True where a rank can have written these numbers. A clock that was set back makes short spans negative."""
+    """True where a rank can have written these numbers; a clock that was set back gives negative spans."""
     written, number, start_ns, end_ns, *phases_ns, profiled = record
     return (
         0 < written <= MAX_STEPS

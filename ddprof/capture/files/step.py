@@ -1,4 +1,4 @@
-"""A training step and the phases it is made of."""
+"""A training step and its phases."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class Step(NamedTuple):
     profiled: bool
 
     def record(self) -> dict[str, int | bool]:
-        """The step as the sidecar has it."""
+        """The step in the sidecar's form."""
         fields = self._asdict()
         return {"index": fields.pop("number"), **fields}

@@ -1,7 +1,7 @@
-"""Reading and writing files of a run folder: whole or not at all.
+"""Reading and writing files of a run folder, atomically.
 
-A run folder may lie where others can write, and its files may be damaged: a name may be a link, a FIFO or a folder.
-What is read is a regular file of bounded size; what is written is made anew, never through a link that was there.
+Others may have write access to a run folder, and files may be damaged: a name may be a link, a FIFO or a folder. Only
+regular files of bounded size are read; written files are created anew, never through an existing link.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_JSON_BYTES = 64 << 20
 
 
 def names_in(folder: Path, suffix: str) -> list[Path]:
-    """Files of a folder by the end of their name, sorted; [] where the folder is gone or cannot be listed."""
+    """Files of a folder with the given ending, sorted; [] where the folder is gone or cannot be listed."""
     try:
         return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(suffix)]
     except OSError:
@@ -40,7 +40,7 @@ def read_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]
 
 
 def parse_object(text: bytes, name: str) -> dict[str, Any]:
-    """A JSON object; NaN and infinities, which JSON has not, are None. Raises ValueError, which names the file."""
+    """A JSON object; NaN and infinities, which JSON lacks, become None. Raises ValueError, which names the file."""
     try:
         content = json.loads(text, parse_constant=lambda _: None)
     except RecursionError:
@@ -53,7 +53,7 @@ def parse_object(text: bytes, name: str) -> dict[str, Any]:
 
 
 def open_new(path: Path) -> int:
-    """A descriptor of an empty file, made anew in place of whatever file or link has the name. Raises OSError."""
+    """A descriptor of a new empty file, which replaces any file or link of that name. Raises OSError."""
     flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _mode_in(path.parent)
     try:
         return os.open(path, flags, mode)
@@ -63,15 +63,15 @@ def open_new(path: Path) -> int:
 
 
 def open_to_append(path: Path) -> int:
-    """A descriptor that appends to a file, which is made where there is none. Raises OSError, also on a link or a FIFO
-    that nobody reads."""
+    """A descriptor that appends to a file, created if missing. Raises OSError, also on a link or an unread FIFO."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     return os.open(path, flags, _mode_in(path.parent))
 
 
 def _mode_in(folder: Path) -> int:
-    """The mode of a new file: read by whoever may enter its folder, written by its owner alone, since whoever cuts a
-    mapped file short ends the process that writes to it. Raises OSError."""
+    """The mode of a new file: readable by all who may enter its folder, writable by its owner alone, as truncating a
+    mapped file kills the process that writes to it. Raises OSError.
+    """
     return 0o600 | (folder.stat().st_mode & 0o044)
 
 
@@ -98,7 +98,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """True where there was no room: on the disk, or in what the user may have of it."""
+    """True for an error of a full disk or an exceeded quota."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -127,7 +127,7 @@ def compress(path: Path) -> Path:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Space an ordinary user may still write, or None where the file system does not say."""
+    """Space that an ordinary user may still write; None where the file system does not tell."""
     try:
         stats = os.statvfs(folder)
     except OSError:
@@ -136,7 +136,8 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def new_map(path: Path, size_bytes: int) -> mmap.mmap:
-    """A new file of this size, all of it mapped for writing. Raises OSError, and leaves no file, where it does not fit.
+    """A new file of this size, mapped whole for writing. Raises OSError, and leaves no file, where the disk is too
+    small.
 
     Every block is claimed now: writing to a hole of a full disk would kill the job with SIGBUS.
     """

@@ -1,3 +1,3 @@
-"""One instrumentor per concern: symmetric (`install`, `uninstall`), idempotent, giving back what it replaced."""
+"""Instrumentors, one per concern: symmetric (`install`, `uninstall`), idempotent, restoring what they replaced."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Backward: `torch.autograd.backward`, through which Tensor.backward, GradScaler, Lightning, DeepSpeed and the
-Trainer all go.
+"""Backward: `torch.autograd.backward`, which Tensor.backward, GradScaler, Lightning, DeepSpeed and the Trainer all
+call.
 
 `torch.autograd.grad` is left out on purpose: it computes penalties and Jacobians, not the step's gradients.
 """

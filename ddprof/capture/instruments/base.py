@@ -1,4 +1,4 @@
-"""Protocol of an instrumentor, and what it is told of."""
+"""The protocol of instrumentors, and the occasions they are notified of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Instrumentor(ABC):
             self._install(module)
 
     def uninstall(self) -> None:
-        """Take them away again. Idempotent."""
+        """Remove the hooks. Idempotent."""
         if self.installed:
             self.installed = False
             self.patches.clear()
@@ -38,40 +38,41 @@ class Instrumentor(ABC):
 
     @abstractmethod
     def _install(self, module: ModuleType) -> None:
-        """Do it, once."""
+        """Install the hooks, once."""
 
     def _uninstall(self) -> None:  # noqa: B027 - most need nothing beyond their patches
         """Undo what `patches` does not cover."""
 
     def window_opened(self, first_step: int, last_step: int) -> None:  # noqa: B027
-        """A trace window begins to record; it is planned to end with `last_step`."""
+        """Handle the opening of a trace window, planned to end with `last_step`."""
 
     def window_closed(self) -> None:  # noqa: B027
-        """The open window ends, as planned or early; its trace has not been exported yet."""
+        """Handle the end of the open window, planned or early, before its trace is exported."""
 
     def window_written(self, last_step: int) -> None:  # noqa: B027
-        """The window that ended with `last_step` has been written; the next step has not begun. Never told of a window
-        that ended early, inside a step or with the process."""
+        """The window that ended with `last_step` has been written; the next step has not begun. Not called for a window
+        that ended early, inside a step or with the process.
+        """
 
     def step_ended(self, number: int) -> None:  # noqa: B027
-        """Step `number` has ended. Told of the first two steps, and of every step in a window; of no other."""
+        """Handle the end of step `number`: called for the first two steps and every step in a window."""
 
     def step_begins(self, number: int) -> None:  # noqa: B027
-        """Step `number` is about to begin. Who overrides it is called between all steps, and may end the script by
-        SystemExit: every collective of the steps before has been called by then."""
+        """Handle the beginning of step `number`. An override is called between all steps, and may end the script by
+        SystemExit: every collective of the earlier steps has been called by then.
+        """
 
     def optimizer_stepped(self) -> bool:
-        """An optimizer has stepped. Returns whether the next time matters too: it is called on the step path."""
+        """Handle an optimizer step, on the step path. Returns whether to call it for the next one."""
         return False
 
     def recorded(self) -> dict[str, Any]:
-        """Keys of the sidecar that it fills by itself; most report to the journal."""
+        """Sidecar keys that the instrumentor fills by itself; most report to the journal."""
         return {}
 
 
 class Listeners:
-    """Record of what to call on each occasion: only what an instrumentor overrides, so that an occasion that interests
-    nobody costs the training nothing."""
+    """Callbacks by occasion, only of instrumentors that override them, so that unused occasions cost nothing."""
 
     def __init__(self, instrumentors: Sequence[Instrumentor] = ()) -> None:
         told, base = instrumentors, Instrumentor
@@ -88,9 +89,8 @@ class Listeners:
 class Patch:
     """Replaces `owner.name` while installed.
 
-    Where the attribute was inherited, uninstalling deletes the replacement rather than leave a copy in the subclass.
-    Where somebody else has patched the attribute since, their patch stays; ours below it does nothing once the guard is
-    off.
+    Where the attribute was inherited, uninstalling deletes the replacement rather than leave a copy in the subclass. A
+    later patch by others stays; ours below it does nothing once the guard is off.
     """
 
     def __init__(self, owner: Any, name: str, replacement: Any) -> None:
@@ -109,7 +109,7 @@ class Patch:
         self.installed = True
 
     def uninstall(self) -> None:
-        """Restore what was there before. Idempotent."""
+        """Restore the original. Idempotent."""
         if not self.installed:
             return
         self.installed = False

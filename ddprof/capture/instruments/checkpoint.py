@@ -1,7 +1,7 @@
 """Saving and loading state: `torch.save`, `torch.load` and torch.distributed.checkpoint.
 
-One save is one pause: what a save calls inside (torch.distributed.checkpoint writes each tensor by `torch.save`, from
-threads of its own) and the files that a framework writes one after another (model, optimizer, scheduler) belong to it.
+One save is one pause, with all its inner saves (torch.distributed.checkpoint writes each tensor by `torch.save`, from
+its own threads) and the files that a framework writes in sequence (model, optimizer, scheduler).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SAVES = {"save", "async_save", "save_state_dict"}
 
 
 class _Nesting(threading.local):
-    """Record of how many saves and loads are under way in this thread, whichever function was called."""
+    """Number of saves and loads under way in this thread, whatever their functions."""
 
     depth = 0
 
@@ -29,7 +29,7 @@ _nesting = _Nesting()
 
 
 class _Saving(Instrumentor):
-    """Times a set of functions of one module, the outermost call only."""
+    """Times some functions of one module, outermost calls only."""
 
     names: tuple[str, ...] = ()
     label = ""
@@ -68,8 +68,9 @@ class _Saving(Instrumentor):
         self._book(name, started_ns, time.time_ns())
 
     def _holds_up_training(self) -> bool:
-        """True where this is the thread that trains (the main thread, until an optimizer has stepped), and no loader
-        fetches: a sample that was pickled is read by `torch.load`, and its time is the loader's."""
+        """True on the training thread (the main thread before the first optimizer step) outside a loader's fetch, whose
+        `torch.load` of a pickled sample is the loader's time.
+        """
         trains = self.hub.observed.training_thread
         if trains is None:
             is_here = threading.current_thread() is threading.main_thread()
@@ -78,8 +79,7 @@ class _Saving(Instrumentor):
         return is_here and self.hub.tracker.phase != DATA
 
     def _book(self, name: str, started_ns: int, ended_ns: int) -> None:
-        """A pause of its own, or the next file of the pause before it: nothing was trained in between, and the break
-        between the two is shorter than the writing."""
+        """Book a pause, or extend the last one: no training in between, and a break shorter than the writing."""
         pauses, kind = self.hub.journal.checkpoints, "save" if name in _SAVES else "load"
         if pauses and pauses[-1]["kind"] == kind:
             last = pauses[-1]
@@ -100,7 +100,7 @@ class TorchSave(_Saving):
 
 
 class DistributedCheckpoint(_Saving):
-    """torch.distributed.checkpoint: for `async_save` the time is what the training thread is held up."""
+    """torch.distributed.checkpoint; for `async_save` the delay of the training thread."""
 
     module = "torch.distributed.checkpoint"
     names = ("save", "async_save", "load", "save_state_dict", "load_state_dict")

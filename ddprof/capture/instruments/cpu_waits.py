@@ -1,4 +1,4 @@
-"""Time that the rank was ready to run and had no CPU: what a busy machine takes from it.
+"""Time in which the rank was ready to run but had no CPU because the machine was busy.
 
 The kernel counts it for each thread (Linux, CONFIG_SCHED_INFO: /proc/self/task/*/schedstat, "run delay"). The counters
 are read as a window opens and closes and when the sidecar is written, at no other time.
@@ -65,11 +65,11 @@ def _now() -> tuple[int, Counters]:
 
 
 def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
-    """Fields: what has passed: wall time, CPU time of the training thread, and how long it or a thread that computes
-    with it waited for a CPU, whichever waited longest; threads of the script that compute as well. All ns.
+    """Elapsed wall time, CPU time of the training thread, the longest wait for a CPU among it and the threads that
+    compute with it, and threads of the script that compute; ns.
 
-    Libraries start the threads that compute with it. No operator waits for one that the script started: with a thread
-    that spins, that would pass for a busy machine.
+    Libraries start the threads that compute with it. Operators do not wait for threads of the script, whose spinning
+    would pass for a busy machine.
     """
     now, later = _now()
     spent = {
@@ -85,7 +85,7 @@ def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
 
 
 def _of_script() -> Iterator[tuple[int, str]]:
-    """The kernel's number and the name of each thread that Python started, but for ours."""
+    """Kernel number and name of each thread that Python started, except ours."""
     for thread in list(threading._active.values()):  # type: ignore[attr-defined]  # enumerate() takes a lock
         number = getattr(thread, "native_id", None)
         is_ours = thread.name.startswith(_OURS)

@@ -1,4 +1,4 @@
-"""The lines of the script that make what settings belong to: loaders, data-parallel wrappers, optimizers."""
+"""The script's lines that create the objects of settings: loaders, data-parallel wrappers, optimizers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OURS = "_ddprof_notes"
 
 
 class CreationLines(Instrumentor):
-    """Notes who makes one kind of object."""
+    """Notes the lines that create one kind of object."""
 
     def __init__(self, hub: Hub, module: str, name: str, kind: str, is_class: bool) -> None:
         super().__init__(hub)

@@ -1,5 +1,4 @@
-"""Data loading: time the training thread waits for a batch, the loader's settings, what each batch holds, and which
-samples were asked for."""
+"""Data loading: the training thread's waits for batches, loader settings, contents of batches, and sample indices."""
 
 from __future__ import annotations
 
@@ -15,17 +14,17 @@ from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.training.passes import SamplerPasses
 
 EVALUATION = "ddprof::evaluation_data"  # the range of a fetch that no training step waits for
-_MAX_TENSORS = 8
+_MAX_TENSORS = 8  # described of the first batch
 _MAX_INDICES = 512  # per loader
 _MIN_INDICES = 64  # a pass that asked for fewer (a peek at one batch, a sanity check) gives way to the next
-_MAX_LOADERS = 8
-_MAX_HASHED_BYTES = 65536
-_MAX_DISTINCT_OF = 1024
-_MIN_DISTINCT = 4
+_MAX_LOADERS = 8  # whose indices are kept
+_MAX_HASHED_BYTES = 65536  # of a tensor: its fingerprint costs microseconds
+_MAX_DISTINCT_OF = 1024  # values that are looked at for the next limit
+_MIN_DISTINCT = 4  # values: masks and padding are alike on all ranks
 
 
 class DataLoading(Instrumentor):
-    """Times `_BaseDataLoaderIter.__next__`: the one door through which every DataLoader hands out batches."""
+    """Times `_BaseDataLoaderIter.__next__`, through which every DataLoader hands out batches."""
 
     def _install(self, module: ModuleType) -> None:
         source = sys.modules["torch.utils.data.dataloader"]
@@ -76,7 +75,7 @@ class DataLoading(Instrumentor):
         self.patches.add(source.DataLoader, "__iter__", __iter__)
 
     def optimizer_stepped(self) -> bool:
-        """The loader of the batch before the first optimizer step is the one that feeds the training."""
+        """Note the training's loader: that of the last batch before the first optimizer step."""
         if self._last is None:
             return True
         self._trains = self._last
@@ -84,8 +83,7 @@ class DataLoading(Instrumentor):
         return False
 
     def recorded(self) -> dict[str, Any]:
-        """Data-set indices that the training loader's first pass asked for, in order, the first 512; the passes of
-        samplers that shuffle anew for each epoch they are told."""
+        """The first 512 indices of the training loader's first pass, in order, and passes of shuffling samplers."""
         first = next(iter(self._indices.values()), [])
         return {
             "sample_indices": first if self._trains is None else self._indices.get(self._trains, first),
@@ -93,11 +91,11 @@ class DataLoading(Instrumentor):
         }
 
     def _ends(self, iterator: Any, _: object) -> None:
-        """A pass over a loader has ended."""
+        """Handle the end of a pass over a loader."""
         self._passes.ends(iterator)
 
     def _begins(self, loader: Any) -> None:
-        """A pass over a loader begins."""
+        """Handle the beginning of a pass over a loader."""
         self.hub.observed.saw_loader(loader)
         self._passes.begins(loader)
         if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
@@ -114,7 +112,7 @@ class DataLoading(Instrumentor):
             self._wanted.discard(sampler)
 
     def _watch_indices(self, cls: Any) -> None:
-        """The first indices a rank asks for: whether ranks read the same samples can be seen from them."""
+        """Record a rank's first indices, which show whether ranks read the same samples."""
         draw = cls._next_index
         keep, wanted = self.hub.guard.wrap_hook(self._keep_indices), self._wanted
 
@@ -138,7 +136,7 @@ class DataLoading(Instrumentor):
         kept.extend(index for index in batch[: _MAX_INDICES - len(kept)] if isinstance(index, int))
 
     def saw_batch(self, iterator: Any, batch: Any) -> None:
-        """Book what was handed out to the step that is open now."""
+        """Book a batch to the open step."""
         journal = self.hub.journal
         if self._trains is None:
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
@@ -171,14 +169,14 @@ class DataLoading(Instrumentor):
 
 
 def _items(batch: Any) -> Iterable[Any]:
-    """Rows on what a batch is made of, the tensors among it; nothing is read from them."""
+    """Elements of a batch, tensors among them; their data is not read."""
     if isinstance(batch, (list, tuple)):  # first: it is the usual one, and asking for a Mapping takes a microsecond
         return batch
     return batch.values() if isinstance(batch, Mapping) else (batch,)
 
 
 def _fingerprint(tensor: Any) -> str | None:
-    """A checksum of the first 64 KiB of values: whether two ranks got the same batch, without keeping any of it.
+    """A checksum of the first 64 KiB of values: shows whether two ranks got the same batch, without keeping data.
 
     None for tensors on a device (nothing is copied) and where a few values repeat (labels of two classes are equal by
     chance).

@@ -1,4 +1,4 @@
-"""A model in evaluation mode: from `eval()` to `train()`, where nothing is trained meanwhile."""
+"""A model in evaluation mode: from `eval()` to `train()`, without training in between."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MOST_STEPS = 1  # a model that evaluates may be what the next step is told by; o
 
 
 class EvaluationMode(Instrumentor):
-    """Times the outermost model that the training thread switches, once training has begun. A model that is never
-    switched back (a teacher, frozen layers) is none that evaluates."""
+    """Times the outermost model that the training thread switches, once training has begun. A model never switched back
+    (a teacher, frozen layers) does not count.
+    """
 
     def _install(self, module: ModuleType) -> None:
         self._open: tuple[int, int, int, Range | None, str] | None = None  # id, start, step, range, line

@@ -22,7 +22,7 @@ _DATA_PARALLEL = ("ddp", "dp", "fsdp1", "fsdp2", "deepspeed")
 
 
 class ForwardPasses(Instrumentor):
-    """Times root forwards; `watch_class` adds the wrappers of frameworks once they are imported."""
+    """Times root forwards; `watch_class` adds wrappers of frameworks once they are imported."""
 
     def _install(self, module: ModuleType) -> None:
         self._torch: Any = module
@@ -38,7 +38,7 @@ class ForwardPasses(Instrumentor):
         self._watched.clear()
 
     def watch_class(self, cls: Any, kind: str) -> None:
-        """Time calls of instances of `cls` that are not inside another timed call. `kind` names it in the sidecar."""
+        """Time outermost calls of instances of `cls`; `kind` names it in the sidecar."""
         if cls in self._watched:
             return
         self._watched[cls] = kind
@@ -80,7 +80,7 @@ class ForwardPasses(Instrumentor):
         self._stop_learning()
 
     def _learn_root(self) -> None:
-        """Until the first optimizer step every module call passes here; the outermost one that trains is the root."""
+        """Watch all module calls until the first optimizer step; the outermost one that trains is the root."""
         base = self._torch.nn.Module
         inherited = base.__call__
         is_compiling = _is_compiling(self._torch)
@@ -109,7 +109,7 @@ class ForwardPasses(Instrumentor):
         base.__call__ = __call__
 
     def _learned(self, module: Any) -> None:
-        """The class of the first root is timed from here on."""
+        """Time the first root's class from here on."""
         if self._learner is None or not any(p.requires_grad for p in module.parameters()):
             return
         if type(module) in self._watched or any(isinstance(module, cls) for cls in self._watched):
@@ -120,7 +120,7 @@ class ForwardPasses(Instrumentor):
         self.hub.observed.saw_root("module", module)
 
     def _watch_root(self, module: Any) -> None:
-        """The model of a loop without optimizers, which need not train: `_learned` would not have taken it."""
+        """Time the model of a loop without optimizers, which may not train and which `_learned` skips."""
         self._stop_learning()
         if not any(isinstance(module, cls) for cls in self._watched):
             self.watch_class(type(module), "module")
@@ -133,7 +133,7 @@ class ForwardPasses(Instrumentor):
         self._learner = None
 
     def step_ended(self, number: int) -> None:
-        """After the first step the roots are known."""
+        """Stop looking for roots after the first step."""
         self._stop_learning()
 
 
@@ -148,7 +148,7 @@ _WRAPPERS = (
 
 
 class WrapperForward(Instrumentor):
-    """Adds one class of `_WRAPPERS` to what `ForwardPasses` times."""
+    """Adds one class of `_WRAPPERS` to `ForwardPasses`."""
 
     def __init__(self, forward: ForwardPasses, module: str, class_name: str, kind: str) -> None:
         super().__init__(forward.hub)
@@ -160,7 +160,7 @@ class WrapperForward(Instrumentor):
 
 
 def wrapper_forwards(forward: ForwardPasses) -> list[Instrumentor]:
-    """One instrumentor for each wrapper that is not part of torch's core."""
+    """One instrumentor for each wrapper outside torch's core."""
     return [WrapperForward(forward, *wrapper) for wrapper in _WRAPPERS]
 
 

@@ -20,8 +20,8 @@ _MIN_PAUSE_NS = 500_000  # shorter pauses are noise of the youngest generation, 
 class GarbageCollection(Instrumentor):
     """Keeps every pause above half a millisecond; older generations are named in the trace.
 
-    The interpreter drops what a callback raises, and the handler of a signal that came while it collected runs in the
-    callback: a script that ends itself there would train on. Only a callback in C can hand that on.
+    The interpreter drops exceptions of a callback, in which the handler of a signal may run: a script that ends itself
+    there would train on. Only a callback in C can pass the exception on.
     """
 
     def _install(self, module: ModuleType) -> None:
@@ -55,7 +55,7 @@ class GarbageCollection(Instrumentor):
 
 
 def _called_at(frame: FrameType | None) -> str:
-    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where it does something else."""
+    """The line that calls `gc.collect()` in the innermost frame outside ddprof; "" where that does not."""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back
     if frame is None or "collect(" not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):

@@ -1,4 +1,4 @@
-"""When each gradient is ready in backward: what a bucket planner needs and no trace tells by parameter.
+"""Times at which each gradient is ready in backward, for the bucket planner; traces lack them by parameter.
 
 Only for DistributedDataParallel, only in the last step of a window, by post-accumulate hooks that are removed after it.
 Not under torch.compile, which would guard on the hooks and compile again.
@@ -16,7 +16,7 @@ _MAX_PARAMETERS = 4096
 
 
 class GradientTimes(Instrumentor):
-    """Hooks the parameters for the last step of a window, and keeps its times."""
+    """Hooks the parameters in the last step of a window, and keeps the times of their gradients."""
 
     def _install(self, module: ModuleType) -> None:
         self._last_step: int | None = None  # of the open window
@@ -28,7 +28,7 @@ class GradientTimes(Instrumentor):
         self.window_closed()
 
     def window_opened(self, first_step: int, last_step: int) -> None:
-        """Wait for the last step, which is the first one where the window has no other."""
+        """Wait for the last step, or hook at once in a window of one step."""
         self._last_step = last_step
         if first_step == last_step:
             self._arm()
@@ -53,7 +53,7 @@ class GradientTimes(Instrumentor):
         return ready
 
     def step_ended(self, number: int) -> None:
-        """Keep what was seen in the last step of the window; hook the parameters where that step begins now."""
+        """Keep the times of the window's last step; hook the parameters where that step begins now."""
         if self._handles and self._times:
             self._keep(number)
         if self._last_step is not None and number + 1 == self._last_step:

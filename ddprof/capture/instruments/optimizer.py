@@ -1,4 +1,4 @@
-"""Optimizer steps, by torch's own global hooks; steps a GradScaler skips are steps too."""
+"""Optimizer steps, by torch's own global hooks; steps that a GradScaler skips count too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OptimizerSteps(Instrumentor):
             handle.remove()
 
     def _hooks(self) -> tuple[Hook, Hook]:
-        """Functions, not methods: fewer look-ups with cold caches."""
+        """Functions rather than methods: fewer look-ups with cold caches."""
         hub, stepped = self.hub, self._stepped
         begin, end, begins = hub.begin, hub.end, hub.optimizer_begins
         tokens: list[Token | None] = []
@@ -56,7 +56,7 @@ class OptimizerSteps(Instrumentor):
         return before, after
 
     def _watch_creation(self, cls: Any) -> None:
-        """A job that has an optimizer is not one that trains without."""
+        """Note every new optimizer: a job with one is not a job that trains without."""
         original, unmarked = cls.__init__, self.hub.unmarked
         made = self.hub.guard.wrap_hook(lambda optimizer, _: self.hub.observed.was_made(optimizer, "optimizer"))
 

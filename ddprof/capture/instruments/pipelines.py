@@ -1,4 +1,4 @@
-"""Pipeline schedules of torch and Megatron-core: which one, which stages, how many microbatches."""
+"""Pipeline schedules of torch and Megatron-core: schedule, stages, number of microbatches."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from ddprof.capture.instruments.base import Instrumentor
 
 
 def begins(hub: Hub) -> None:
-    """A schedule begins: a step does so here, because every stage but the first receives before its first forward. To
-    begin there would put that receipt into the step before, and no two ranks' messages would match."""
+    """Handle the beginning of a schedule, where a step begins: every stage but the first receives before its first
+    forward. Otherwise that receipt would be in the step before, and no two ranks' messages would match.
+    """
     hub.end(FORWARD, hub.begin(FORWARD, "ddprof::pipeline"))
 
 
 class PipelineSchedules(Instrumentor):
-    """Looks at a schedule when it steps; its forwards and backwards are timed like any other."""
+    """Reads a schedule when it steps; its forwards and backwards are timed like any other."""
 
     module = "torch.distributed.pipelining.schedules"
 
@@ -55,7 +56,7 @@ class PipelineSchedules(Instrumentor):
 
 
 class MegatronSchedules(Instrumentor):
-    """Looks at what Megatron-core's schedules are called with, the first time that they train."""
+    """Reads the arguments of Megatron-core's schedules at their first training call."""
 
     module = "megatron.core.pipeline_parallel.schedules"
     _NAMES = ("forward_backward_pipelining_with_interleaving", "forward_backward_pipelining_without_interleaving")

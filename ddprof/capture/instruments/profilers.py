@@ -1,4 +1,4 @@
-"""A profiler the script starts itself always wins: our window ends before it begins."""
+"""A profiler that the script starts always wins: our window ends before it begins."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ddprof.capture.instruments.base import Instrumentor
 
 
 class UserProfilers(Instrumentor):
-    """Watches the start of torch's autograd profiler, on which torch.profiler and Lightning's and Hugging Face's
-    profilers build."""
+    """Watches the start of torch's autograd profiler, the base of torch.profiler, Lightning's and Hugging Face's."""
 
     def _install(self, module: ModuleType) -> None:
         cls: Any = sys.modules["torch.autograd.profiler"].profile

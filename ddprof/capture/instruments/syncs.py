@@ -1,5 +1,5 @@
-"""Calls that make the host wait for the device (`.item()`, `.cpu()`, `float(tensor)`, ...), with the line of the
-script that makes them.
+"""Calls that make the host wait for the device (`.item()`, `.cpu()`, `float(tensor)`, ...), with their lines of the
+script.
 
 Only while a window is open, and only for tensors on an accelerator: on a CPU-only rank nothing is waited for.
 """
@@ -30,7 +30,7 @@ class HostSyncs(Instrumentor):
         self._armed.clear()
 
     def window_opened(self, first_step: int, last_step: int) -> None:
-        """Watch from now on. Nothing to do on machines without an accelerator."""
+        """Start watching; nothing to do on machines without an accelerator."""
         if self._armed or not self._accelerated():
             return
         cls = self._torch.Tensor
@@ -41,11 +41,11 @@ class HostSyncs(Instrumentor):
         self._arm_waits()
 
     def window_closed(self) -> None:
-        """Leave torch.Tensor as it was."""
+        """Restore torch.Tensor."""
         self._armed.clear()
 
     def _arm_waits(self) -> None:
-        """Calls that wait for the device without a tensor."""
+        """Watch calls that wait for the device without a tensor."""
         cuda = self._torch.cuda
         for owner, label in (
             (cuda, "synchronize"),
@@ -97,7 +97,7 @@ class HostSyncs(Instrumentor):
 
 
 def _script_frame(frame: Any) -> Any:
-    """The innermost frame of the script; where only libraries are on the stack, the innermost outside torch."""
+    """The innermost frame of the script; if only libraries are on the stack, the innermost outside torch."""
     outside = None
     while frame is not None:
         name = frame.f_code.co_filename

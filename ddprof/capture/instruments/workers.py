@@ -1,4 +1,4 @@
-"""Fetches: when each batch was made and what it cost, seen from inside the process that made it.
+"""Fetches of batches with their times and costs, recorded in the process that makes them.
 
 A DataLoader worker appends one line per batch to its rank's `.workers.jsonl`, by one `write` of less than a page to an
 O_APPEND descriptor, so that workers share the file without a lock. The worker's parent process tells its rank, under
@@ -79,7 +79,7 @@ class LoaderWorkers(Instrumentor):
         book, begins = self.hub.guard.wrap(self._book), self.hub.guard.wrap(self._begins)
 
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
-            """The fetcher's own fetch, with what it cost written down."""
+            """The fetcher's own fetch, timed and recorded."""
             info = get_worker_info()
             if info is not None and self._owner != os.getpid():
                 begins(info)
@@ -117,8 +117,9 @@ class LoaderWorkers(Instrumentor):
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def _begins(self, info: Any) -> None:
-        """This worker is about to fetch. Its files have the name of its rank, so there are none while its parent is no
-        rank yet: a single process before its first optimizer step."""
+        """Prepare a worker's files, named after its rank; none while its parent is not a rank yet (a single process
+        before its first optimizer step).
+        """
         if self._owner != os.getpid():
             self._owner, self._file, self._lines = os.getpid(), None, 0
         for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
@@ -134,7 +135,7 @@ class LoaderWorkers(Instrumentor):
 
 
 class _OneThread:
-    """A process that trains nothing: its main thread is the one of interest."""
+    """Phase timers of a process that trains nothing: its main thread is the one of interest."""
 
     thread, phase, index = 0, REST, STEADY_STEP  # it has no steps, and no start-up that is unlike the rest
 
@@ -142,8 +143,9 @@ class _OneThread:
 def _sample_worker(
     stem: Path, worker: int, active: Callable[[], bool], note: Callable[[str], object]
 ) -> StackSampler | None:
-    """Begin to sample the main thread of this process, which is `worker` of the rank whose files begin with `stem`.
-    None where there are enough files of workers. Raises OSError."""
+    """Start sampling the main thread of this process, `worker` of the rank whose files begin with `stem`. None where
+    there are too many workers' files. Raises OSError.
+    """
     if len(list(stem.parent.glob(f"{stem.name}.worker*{STACKS_SUFFIX}"))) >= MAX_FILES:
         return None
     sampler = StackSampler(_OneThread(), active, note, WORKER_HZ, with_source=True)

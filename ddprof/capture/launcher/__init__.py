@@ -1,1 +1,1 @@
-"""The process of `ddprof run`: it starts the job, watches it from outside and sums up what it left."""
+"""The process of `ddprof run`, which starts the job, watches it from outside and summarises its files."""

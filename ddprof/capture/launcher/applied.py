@@ -1,4 +1,4 @@
-"""Outcome of the settings that a run was to apply: rows of all ranks in one table, and the line that says it."""
+"""Outcomes of the settings that a run was to apply: one table over all ranks, and one line of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_SAID = 6
 
 @dataclass(frozen=True)
 class ToApply:
-    """The fixes that a run is to apply: for people, for the ranks, and as variables of the command's environment."""
+    """The fixes that a run is to apply: as text, for the ranks, and as variables of the command's environment."""
 
     words: tuple[str, ...]
     packed: str
@@ -23,7 +23,7 @@ class ToApply:
 
 
 class AppliedRow(Struct, frozen=True):
-    """One setting of one kind of object in one place, as a rank tells it. `before`: what the script has there."""
+    """Outcome of one setting of one kind of object at one place on a rank. `before`: the script's value."""
 
     setting: str
     value: _Value
@@ -36,7 +36,7 @@ class AppliedRow(Struct, frozen=True):
 
 
 def merged(rows_by_rank: Iterable[tuple[int, Sequence[AppliedRow]]]) -> tuple[dict[str, Any], ...]:
-    """Rows that say the same of several ranks as one, with the ranks; in the order in which they came."""
+    """Rows with equal outcomes on several ranks merged, with the ranks, in order of arrival."""
     ranks: dict[tuple[Any, ...], list[int]] = {}
     kept: dict[tuple[Any, ...], AppliedRow] = {}
     for rank, rows in rows_by_rank:

@@ -1,4 +1,4 @@
-"""One `ddprof run` but for the job itself: run folder, environment, watching, manifest, upload."""
+"""One `ddprof run` except the job itself: run folder, environment, watching, manifest, upload."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ class RunOptions:
 
 
 class CapturedRun:
-    """Made before the job starts. Raises OSError where no folder can be made, ValueError where no child could be
-    captured; everything after that is a chore, which may fail without the job noticing."""
+    """A run, prepared before the job starts. Raises OSError where no folder can be made, ValueError where no child
+    could be captured; everything later is a chore that may fail without the job noticing.
+    """
 
     def __init__(self, options: RunOptions, command_line: Sequence[str], explain: Explain | None = None) -> None:
         self._options = options
@@ -90,8 +91,7 @@ class CapturedRun:
 
     @property
     def tick(self) -> Callable[[], int | None]:
-        """Function that is to be called twice a second while the job runs; a signal that it returns is to end the
-        job."""
+        """The function to call twice a second while the job runs; a signal that it returns is sent to the job."""
         watch: Callable[[], None] | None = None
         if self._monitor is not None:
             watch = self._monitor.tick
@@ -112,7 +112,7 @@ class CapturedRun:
         return tick
 
     def end(self, code: int) -> None:
-        """Sum up what the job left, which ended with `code`; say in one line where things are and what is next."""
+        """Summarise the files of the job, which ended with `code`, and print folder and next command in one line."""
         path = self._folder.path
         notes = chore("steps of killed ranks", "they stay in their step rings", lambda: salvage(path)) or []
         hang = self._hangs.found if self._hangs is not None else None
@@ -141,7 +141,7 @@ class CapturedRun:
 
     @property
     def _leads(self) -> bool:
-        """One `ddprof run` of a job asks for windows and keeps the step times of all ranks, not one per node."""
+        """True where this `ddprof run` requests windows and keeps step times of all ranks: one per job."""
         return self._folder.manifest.name == MANIFEST
 
     def _ended(self, summary: RunSummary, code: int, notes: Sequence[str]) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class CapturedRun:
         }
 
     def _say_why(self, code: int) -> None:
-        """Why the job failed, or hung until it was ended, where what its ranks left tells."""
+        """Print why the job failed, or hung until it was ended, where the ranks' files show it."""
         found = self._explain(self._folder.path)
         hang = self._hangs.found if self._hangs is not None else None
         if found is not None and found.kind != "none" and (hang is None or found.sentence != hang["sentence"]):
@@ -210,12 +210,12 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
 
 
 def _unexplained(_: Path) -> Explained | None:
-    """Answer where nobody is there to explain."""
+    """The default without a slice that explains hangs: None."""
     return None
 
 
 def _look_s() -> float:
-    """Seconds without a step before the ranks are asked where they are; DDPROF_HANG_LOOK_S sets it (for tests)."""
+    """Seconds without a step before ranks are asked for their stacks; DDPROF_HANG_LOOK_S sets it (for tests)."""
     try:
         return max(float(os.environ.get("DDPROF_HANG_LOOK_S", "")), 0.1)
     except ValueError:
@@ -223,6 +223,6 @@ def _look_s() -> float:
 
 
 def _name_of(command_line: Sequence[str]) -> str:
-    """The script's name without its ending, else the program's."""
+    """The script's name without its suffix, else the program's."""
     scripts = [Path(word).stem for word in command_line if word.endswith(".py")]
     return scripts[0] if scripts else Path(command_line[0]).name

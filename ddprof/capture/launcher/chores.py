@@ -1,7 +1,6 @@
-"""Work that `ddprof run` does of its own beside the job: one guard around all of it.
+"""Work of `ddprof run` beside the job, inside one guard.
 
-Whatever fails there costs one line, which says what is missing because of it. The job runs on, and its exit code is
-returned.
+A failure costs one line that names what is missing. The job runs on, and its exit code is returned.
 """
 
 from __future__ import annotations

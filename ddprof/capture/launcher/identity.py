@@ -1,5 +1,4 @@
-"""Name that all nodes of one job call it, from what their launcher shares: variables of a scheduler, arguments of a
-command.
+"""A job name common to all its nodes, from values that their launchers share: scheduler variables, command arguments.
 
 Standard library only: read before the job starts.
 """
@@ -30,7 +29,8 @@ _NOT_A_JOB = ("", "none", "localhost", "127.0.0.1")  # "none" is torchrun's id w
 
 @dataclass(frozen=True)
 class SharedJob:
-    """`name`: the same on all nodes. `starts`: how many `ddprof run` it has, None where that is not known.
+    """A job started by several `ddprof run`. `name`: the same on all nodes. `starts`: their number, None where it is
+    not known.
 
     `is_unique`: no other job ever has the name; else a later one may, as with an address and a port.
     """
@@ -41,7 +41,7 @@ class SharedJob:
 
 
 def job_of(command: Sequence[str], environment: Mapping[str, str]) -> SharedJob | None:
-    """The job that this `ddprof run` starts one of several parts of; None where it starts all of it."""
+    """The job that this `ddprof run` starts a part of; None where it starts the whole job."""
     return next((job for job in _found(command, environment) if job.starts is None or job.starts > 1), None)
 
 
@@ -64,13 +64,13 @@ def _found(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[S
 
 
 def _of_launcher(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[SharedJob]:
-    """Job of torchrun and its like over several nodes; of scripts that are told a master themselves."""
+    """The job of torchrun and its like over several nodes, or of scripts that get a master address themselves."""
     stated = {names: environment[variable] for variable, names in _VARIABLES.items() if environment.get(variable)}
     stated |= {names: value for names in _VARIABLES.values() if (value := _argument(command, names))}
     nodes = _number(stated.get(_NODES, "1").rpartition(":")[2])
-    told = stated.get(_RENDEZVOUS_ID, "")
-    if nodes != 1 and told not in _NOT_A_JOB:
-        yield SharedJob(f"rdzv-{_plain(told)}", nodes, is_unique=False)
+    rendezvous_id = stated.get(_RENDEZVOUS_ID, "")
+    if nodes != 1 and rendezvous_id not in _NOT_A_JOB:
+        yield SharedJob(f"rdzv-{_plain(rendezvous_id)}", nodes, is_unique=False)
     address, port = stated.get(_ADDRESS, ""), stated.get(_PORT, "29500")
     endpoint = stated.get(_ENDPOINT) or (f"{address}:{port}" if address else "")
     if nodes != 1 and endpoint.partition(":")[0] not in _NOT_A_JOB:
@@ -82,7 +82,7 @@ def _of_launcher(command: Sequence[str], environment: Mapping[str, str]) -> Iter
 
 
 def _argument(command: Sequence[str], names: Sequence[str]) -> str:
-    """The value of an option of the launcher: as its next word, or behind "="; "" where it is not given."""
+    """The value of a launcher option: its next word, or the text behind "="; "" where it is not given."""
     for at, word in enumerate(command):
         if word.endswith(".py"):
             return ""  # what follows is the script's

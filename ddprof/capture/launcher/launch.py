@@ -28,7 +28,7 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: T
     """Run `command`, forward signals sent to us, call `on_tick` about twice a second, and return the exit code.
 
     A child killed by signal n gives 128 + n, one that cannot be started 127 (not found) or 126 (anything else), as in a
-    shell, and a line that says why. `on_tick` runs on a thread of its own and is not called again once it has
+    shell, and prints a line with the reason. `on_tick` runs on a thread of its own and is not called again once it has
     failed; a signal that it returns is sent to the child.
     """
     watched = {*_FORWARDED, signal.SIGCHLD}
@@ -71,7 +71,7 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], witness:
 
 @contextmanager
 def _ticking(on_tick: Tick | None, child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Call `on_tick` twice a second meanwhile: beside the waiting, so that a tick that hangs delays no signal."""
+    """Call `on_tick` twice a second in a thread of its own, so that a tick that hangs delays no signal."""
     if on_tick is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""A running job seen from outside: whether it runs, the step rings of its ranks, and what they say of who is slow."""
+"""A running job seen from outside: whether it runs, the ranks' step rings, and which rank they show as slow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN_PHASES = ("data_ns", "forward_ns", "optimizer_ns")  # backward holds the wa
 
 @dataclass(frozen=True)
 class LiveRank:
-    """One rank as its ring shows it now. Times in ns; `age_ns` since its last step ended."""
+    """One rank's present state from its ring. Times in ns; `age_ns` since its last step ended."""
 
     rank: int
     host: str
@@ -45,7 +45,7 @@ class LiveRank:
 
 @dataclass(frozen=True)
 class Lateness:
-    """A rank that keeps the others waiting: by how much per step, and in which phase."""
+    """A rank that keeps the others waiting: its excess per step, and its phase."""
 
     rank: int
     late_ns: int
@@ -53,7 +53,7 @@ class Lateness:
 
 
 def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STEPS) -> list[LiveRank]:
-    """The ranks that run now, in rank order. A ring that is damaged, or just being made, is left out."""
+    """The running ranks, in rank order. Damaged or unfinished rings are skipped."""
     now_ns = time.time_ns() if now_ns is None else now_ns
     found = []
     for path in names_in(folder, RING_SUFFIX):
@@ -68,8 +68,9 @@ def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STE
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
-    """The rank whose own phases (data, forward, optimizer) exceed the other ranks' median most; None below a tenth of
-    the step."""
+    """The rank with the largest excess of data, forward and optimizer over the others' median, if above 10 % of
+    a step.
+    """
     if len(ranks) < 2 or not all(rank.steps for rank in ranks):
         return None
     own = {rank.rank: sum(rank.median_ns(phase) for phase in _OWN_PHASES) for rank in ranks}
@@ -83,7 +84,7 @@ def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
 
 
 def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: str) -> int:
-    """Ask every rank for a window of `steps` steps, beginning at one step that none of them will reach too soon.
+    """Ask every rank for a window of `steps` steps, from a step that no rank reaches before it reads the request.
 
     Returns the first step. Raises OSError where the folder cannot be written.
     """
@@ -93,7 +94,7 @@ def request_window(folder: Path, ranks: Sequence[LiveRank], steps: int, reason: 
 
 
 def first_step_for_all(ranks: Sequence[LiveRank]) -> int:
-    """A step that no rank reaches before it has read a request that is sent now."""
+    """A step that no rank reaches before it has read a request sent now."""
     step_s = max((rank.median_ns() for rank in ranks), default=0) / 1e9
     ahead = 2 + (int(_REACTION_S / step_s) if step_s > 0 else 2)
     return max((rank.last_step for rank in ranks), default=0) + ahead
@@ -105,7 +106,7 @@ def request_stop(folder: Path) -> None:
 
 
 def runs_here(pid: int) -> bool:
-    """True where a process of this host has the id `pid`, whoever's it is."""
+    """True where this host has a process `pid`, of any user."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -1,4 +1,4 @@
-"""The manifest of a run: what was started, how it ended, what was captured (docs/run-folder.md)."""
+"""The manifest of a run: its command, its end, and the files captured (docs/run-folder.md)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 def begin(
     command_line: Sequence[str], options: Mapping[str, Any], started_ns: int, job: SharedJob | None = None
 ) -> dict[str, Any]:
-    """The manifest as the run starts. Secrets of the command are in none of it: it is run from memory. `job`: that
-    this is one of several parts of."""
+    """The manifest at the run's start. Secrets of the command are left out: it is run from memory. `job`: the job that
+    this is one of several parts of.
+    """
     words = masked_words(command_line)
     return {
         "schema": SCHEMA,
@@ -45,7 +46,7 @@ def begin(
 def end(
     manifest: Mapping[str, Any], summary: RunSummary, code: int, ended_ns: int, notes: Sequence[str], leads: bool
 ) -> dict[str, Any]:
-    """The manifest as the run ends. `leads`: it is the run's main one, which has the step times of all ranks."""
+    """The manifest at the run's end. `leads`: it is the run's main one, with the step times of all ranks."""
     return {
         **manifest,
         "ended_utc": _utc(ended_ns),
@@ -67,9 +68,9 @@ def end(
 
 
 def last_line(path: Path, summary: RunSummary, first_window_step: int | None) -> str:
-    """The line that `ddprof run` prints when the job has ended: what was captured, what it cost, what to do next.
+    """The closing line of `ddprof run`: what was captured, its cost, and the next command.
 
-    `first_window_step` is where the first window was planned, None where none was.
+    `first_window_step`: where the first window was planned, None without one.
     """
     shown = os.path.relpath(path)
     shown = str(path) if shown.startswith("..") else shown
@@ -94,8 +95,7 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
 
 
 def _of_window(share: float) -> str:
-    """Words on what tracing costs; where traced steps were shorter than the others something else took time of
-    these."""
+    """Cost of tracing in words; where traced steps were shorter, the others spent time on something else."""
     if share < 0:
         return f"steps inside the trace window were {-100 * share:.0f} % shorter: the others were disturbed"
     return f"{100 * share:+.0f} % inside the trace window"
@@ -106,7 +106,7 @@ def _utc(at_ns: int) -> str:
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that is checked out in the repository around a folder; None where there is none, or it is not plain.
+    """The checked-out commit of the repository around a folder; None where there is none, or it is not a plain one.
 
     Read from git's files: no process is started, and git need not be there
     (https://git-scm.com/docs/gitrepository-layout).

@@ -1,4 +1,4 @@
-"""Monitor mode: `ddprof run` itself watches the step rings and asks for one trace window when something goes wrong.
+"""Monitor mode: `ddprof run` watches the step rings and requests a trace window when steps become slow.
 
 All of it runs in the launching process; the training processes only write their rings. It asks for a window after
 
@@ -6,8 +6,8 @@ All of it runs in the launching process; the training processes only write their
 - a slow-down: 20 steps whose median is 20 % above the early one;
 - a straggler: the same rank late by a tenth of the step for 20 steps.
 
-What is usual is learned from the last 500 steps. A job may run for weeks: there are minutes between two windows, and so
-many windows an hour and megabytes a day at most.
+The usual step is that of the last 500. As a job may run for weeks, windows are minutes apart, and limited per hour and
+in megabytes per day.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 
-_WARM_STEPS = 10
+_WARM_STEPS = 10  # start-up is no outlier
 _BASELINE_STEPS = 50  # before anything is said
 _KNOWN_STEPS = 500  # the last ones: a checkpoint or an evaluation every hundred steps is among them
-_PERSISTENT_STEPS = 20
-_SLOWDOWN_SHARE = 0.20
-_OUTLIER_MADS = 8.0
-_OUTLIER_SHARE = 0.50
+_PERSISTENT_STEPS = 20  # that a slowdown or a late rank has to last
+_SLOWDOWN_SHARE = 0.20  # of the usual step: slower than that for _PERSISTENT_STEPS opens a window
+_OUTLIER_MADS = 8.0  # median absolute deviations: 5.4 standard deviations of normally spread steps
+_OUTLIER_SHARE = 0.50  # of the usual step, where steps hardly vary
 _RARE = 100  # one step of so many
 # An outlier is worth the second or so that a window costs (its export, and steps with every instrument): a step of 21
 # instead of 8 ms is not, however far it lies outside what is usual.
@@ -40,11 +40,11 @@ _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _WINDOWS_AN_HOUR = 6
 _BYTES_A_DAY = 1 << 30  # of all traces in the run folder
 _MAX_REASONS = 256  # in the manifest
-_COUNTER_PERIOD_S = 1.0
+_COUNTER_PERIOD_S = 1.0  # between two samples of the host's counters
 
 
 class Watcher:
-    """Decides from the step rings alone when a window is worth its cost."""
+    """Decides, from the step rings only, when a window is worth its cost."""
 
     def __init__(self) -> None:
         self._seen = -1
@@ -68,7 +68,7 @@ class Watcher:
         return reason
 
     def _fresh(self, ranks: Sequence[LiveRank], newest: int) -> list[tuple[int, int]]:
-        """(step, ns of its slowest rank) for new unprofiled steps, but for the one after a window."""
+        """(step, ns of its slowest rank) for new unprofiled steps, except the one after a window."""
         slowest: dict[int, int] = {}
         spoiled: set[int] = set()
         for rank in ranks:
@@ -121,14 +121,14 @@ class Watcher:
 
 
 class WindowBudget:
-    """Budget: whether one more window may be asked for, as time passes and traces are written."""
+    """Limit on the frequency of windows and on the bytes of their traces."""
 
     def __init__(self) -> None:
         self._opened: deque[float] = deque(maxlen=_WINDOWS_AN_HOUR)
         self._day_began, self._bytes_then = 0.0, 0
 
     def allows(self, now_s: float, written_bytes: int) -> bool:
-        """`written_bytes`: of all traces so far."""
+        """True where the budget has room for a window; `written_bytes`: of all traces so far."""
         if now_s - self._day_began >= _DAY_S or not self._opened:
             self._day_began, self._bytes_then = now_s, written_bytes
         if self._opened and now_s - self._opened[-1] < _COOLDOWN_S:
@@ -141,9 +141,9 @@ class WindowBudget:
 
 
 class JobMonitor:
-    """Record of what `ddprof run --mode monitor` does twice a second.
+    """Work of `ddprof run --mode monitor`, twice a second.
 
-    Counters, and windows on trouble (only where this is the leader).
+    It writes counters and, on the leader, requests windows.
     """
 
     def __init__(self, folder: Path, window_steps: int, leader: bool, pid: int, gpus: GpuWatch) -> None:
@@ -157,7 +157,7 @@ class JobMonitor:
         self.reasons: list[str] = []
 
     def tick(self) -> None:
-        """Look once. Raises OSError where the folder cannot be written."""
+        """Check once. Raises OSError where the folder cannot be written."""
         now = time.monotonic()
         if now >= self._next_sample:
             self._next_sample = now + _COUNTER_PERIOD_S

@@ -30,7 +30,7 @@ def install(site_packages: Path) -> Path:
 
 
 def remove(site_packages: Path) -> None:
-    """Delete the file; nothing happens where it is not. Raises OSError."""
+    """Delete the file, if it exists. Raises OSError."""
     (site_packages / FILE_NAME).unlink(missing_ok=True)
 
 

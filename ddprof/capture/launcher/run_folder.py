@@ -1,4 +1,4 @@
-"""The run folder before the job starts: made anew, or joined by several `ddprof run` of one job."""
+"""The run folder, before the job starts: created, or joined by several `ddprof run` of one job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODE = 0o700  # of a folder of this user alone
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Record of where a run is kept. `fallback_reason` says why it is not where it was asked for."""
+    """Folder of a run. `fallback_reason`: why it is not the requested one."""
 
     path: Path
     manifest: Path
@@ -33,8 +33,8 @@ class RunFolder:
 def create(
     parent: Path | None, name: str, now_s: float, job: SharedJob | None = None, shared: bool = False
 ) -> RunFolder:
-    """Make `<parent>/<utc>-<name>/` and point `latest` at it; None: below this user's temporary folder. `shared`: with
-    the mode of any folder, else of this user alone; files follow their folder.
+    """Create `<parent>/<utc>-<name>/` and point `latest` at it; parent None: below this user's temporary folder.
+    `shared`: with the mode of any folder, else private to this user; files follow their folder.
 
     The parts of one `job` meet in `<parent>/<name>-<job>/`, where they see the parent.
 
@@ -64,8 +64,8 @@ def _create(parent: Path, label: str, now_s: float, job: SharedJob | None, share
 
 
 def _meet(parent: Path, name: str, job: SharedJob, now_s: float, shared: bool) -> RunFolder:
-    """The folder of a job. Where a later job may have its name, that of one that has ended, is full or was left by a
-    job that was killed is not its: the next one is `<name>-2`.
+    """The folder of a job. A folder of that name may belong to an earlier job, one that has ended, is full or was
+    killed: then the next one is `<name>-2`.
     """
     parent.mkdir(parents=True, exist_ok=True)
     for number in range(1, _MOST_OF_ONE_NAME):
@@ -76,7 +76,7 @@ def _meet(parent: Path, name: str, job: SharedJob, now_s: float, shared: bool) -
 
 
 def _expects_more(path: Path, job: SharedJob, now_s: float) -> bool:
-    """True where the job of a folder runs, and not all of its parts have come."""
+    """True where the job of a folder runs and some of its parts are still missing."""
     manifests = [path / MANIFEST, *path.glob("manifest.*.*.json")]
     if job.starts is not None and len(manifests) >= job.starts:
         return False
@@ -89,7 +89,7 @@ def _expects_more(path: Path, job: SharedJob, now_s: float) -> bool:
 
 
 def join(path: Path, shared: bool = False) -> RunFolder:
-    """Use this very folder, created if need be: several `ddprof run` of one job write into it. Raises OSError."""
+    """Use this very folder, created if missing: several `ddprof run` of one job write into it. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(_mode(shared), exist_ok=True)
     manifest = path / MANIFEST
@@ -128,7 +128,7 @@ def _point_latest(parent: Path, path: Path) -> None:
 
 
 def private_folder() -> tuple[Path, str | None]:
-    """`$TMPDIR/ddprof-<user id>`, or a fresh folder and why that one was refused. Raises OSError.
+    """`$TMPDIR/ddprof-<user id>`, or a fresh folder and the reason why that one was refused. Raises OSError.
 
     The name is the same for all processes of the user on this host, so that the tasks of one job find each other in it.
     Any user can make a folder of that name first: one that is not safely ours is refused, and a fresh one taken.
@@ -143,7 +143,7 @@ def private_folder() -> tuple[Path, str | None]:
 
 
 def _defect(status: os.stat_result) -> str | None:
-    """Why a folder cannot be relied upon; of a link, never of what it leads to."""
+    """Why a folder cannot be trusted; for a link that of the link, never of its target."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a link"
     if not stat.S_ISDIR(status.st_mode):

@@ -1,4 +1,4 @@
-"""Makes readable what killed ranks left in the run folder, after the job has ended."""
+"""Recovers the data of killed ranks in the run folder, after the job has ended."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def salvage(folder: Path) -> list[str]:
             continue
         try:
             leftover.unlink()
-            notes.append(f"{leftover.name}: removed, its writer died in the middle of it")
+            notes.append(f"{leftover.name}: removed: its writer died before it was complete")
         except OSError as error:
-            notes.append(f"{leftover.name}: left there, its writer died in the middle of it: {error.strerror}")
+            notes.append(f"{leftover.name}: left there, incomplete, as its writer died: {error.strerror}")
     return notes
 
 
 def _dead_here(name: str) -> bool:
-    """True where a file's writer ran on this host and has ended. Writers on other nodes may still run."""
+    """True where a file's writer ran on this host and has ended; writers on other nodes may still run."""
     fields = parse_stem(name)
     if fields is None or fields["host"] != host_label():
         return False
@@ -66,7 +66,7 @@ def _dead_here(name: str) -> bool:
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:
-    """Add the ring's steps to the sidecar of a process that was killed. A ring that was read is deleted.
+    """Add the ring's steps to a killed process's sidecar, and delete the ring once it is read.
 
     A sidecar that is damaged or missing is made from the ring. Raises OSError, and ValueError on a damaged ring.
     """
@@ -79,7 +79,7 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
         content = {**ring.identity, "schema": SCHEMA, "windows": [], "notes": []}
     added = _add_steps(content, ring)
     content["state"] = "killed"
-    notes.append(f"rank {ring.rank} did not end in order: its last {added} steps come from its step ring")
+    notes.append(f"rank {ring.rank} did not end normally: its last {added} steps come from its step ring")
     if ring.damaged:
         notes.append(f"{ring_path.name}: {ring.damaged} records of the step ring are damaged and left out")
     content["notes"] = [*_list(content, "notes"), *notes]
@@ -89,8 +89,7 @@ def _complete(path: Path, ring_path: Path) -> list[str]:
 
 
 def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
-    """Write a sidecar in place of its ring, which goes first where the disk is full. Raises OSError; then the ring is
-    still there."""
+    """Write a sidecar in place of its ring, deleted first on a full disk. Raises OSError; then the ring is left."""
     try:
         write_json(path, content)
     except OSError as error:
@@ -107,8 +106,9 @@ def _replace(ring_path: Path, path: Path, content: dict[str, Any]) -> None:
 
 
 def _keep_calls(log: Path) -> None:
-    """Add the last calls of a process that was killed to its sidecar. A log that was read is deleted. Raises OSError,
-    and ValueError on a damaged log or sidecar."""
+    """Add a killed process's last calls to its sidecar, and delete the log once it is read. Raises OSError, and
+    ValueError on a damaged log or sidecar.
+    """
     path = log.with_name(log.name.removesuffix(CALLS_SUFFIX) + SIDECAR_SUFFIX)
     content = read_object(path) if path.exists() else {}
     if content.get("state") == "killed":
@@ -117,7 +117,7 @@ def _keep_calls(log: Path) -> None:
 
 
 def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
-    """The sidecar of a rank, None where it is damaged (then a note says so) or missing. Raises OSError."""
+    """The sidecar of a rank, None where damaged (with a note) or missing. Raises OSError."""
     try:
         return read_object(path), []
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
 
 
 def _add_steps(content: dict[str, Any], ring: RingContent) -> int:
-    """Put the ring's steps behind those of a sidecar. Returns how many were new."""
+    """Append the ring's steps to those of a sidecar. Returns the number of new ones."""
     steps = [step for step in _list(content, "steps") if isinstance(step, dict) and _is_index(step.get("index"))]
     known = {step["index"] for step in steps}
     added = [step.record() for step in ring.steps if step.number not in known]
@@ -141,7 +141,7 @@ def _is_index(value: object) -> bool:
 
 
 def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
-    """Windows whose trace was written before the process died, though no sidecar could say so any more."""
+    """Windows of a sidecar plus those whose trace was written after it."""
     windows = _list(content, "windows")
     known = {str(window.get("trace_path")) for window in windows if isinstance(window, dict)}
     stem = path.name.removesuffix(SIDECAR_SUFFIX)
@@ -155,6 +155,6 @@ def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
 
 
 def _list(content: dict[str, Any], key: str) -> list[Any]:
-    """A list of a sidecar; [] for what is none."""
+    """A list of a sidecar; [] for any other value."""
     value = content.get(key)
     return list(value) if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""A run sent elsewhere while it goes on: its folder to a store, itself to experiment trackers.
+"""Uploads of a run while it goes on: its folder to a store, its figures to experiment trackers.
 
 Ranks only write files, on local disk. The launcher's process sends them, file by file, on a thread of its own, the rest
 when the job has ended: no step waits for a store. A process beside the job writes to trackers (ddprof/cli/follow.py).
@@ -30,14 +30,13 @@ _SETTLE_S = 5.0
 
 
 def is_url(out: str) -> bool:
-    """True where `--out` names an fsspec URL (s3://, gs://, memory://) rather than a folder."""
+    """True where `--out` is an fsspec URL (s3://, gs://, memory://) rather than a folder."""
     return "://" in out
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """Record of what came of it: the folder's address in the store, how many files are there and which are not, and
-    why."""
+    """Result of an upload: address in the store, number of files sent, and files that failed with the reason."""
 
     address: str
     sent: int
@@ -45,7 +44,7 @@ class Uploaded:
     reason: str = ""
 
     def line(self, folder: Path) -> str:
-        """Words on what to tell."""
+        """The result as a line for the user."""
         if not self.kept:
             return f"uploaded to {self.address}"
         which = self.kept[0] if len(self.kept) == 1 else f"{len(self.kept)} of {len(self.kept) + self.sent} files"
@@ -53,7 +52,7 @@ class Uploaded:
 
 
 class RunUpload:
-    """The files of a run folder on their way to a store below `url`."""
+    """Uploads the files of a run folder to a store below `url`."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
@@ -66,13 +65,13 @@ class RunUpload:
         self._said = False
 
     def start(self) -> None:
-        """Begin to send what is finished. Once."""
+        """Begin to send finished files; once."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ddprof-upload", daemon=True)
             self._thread.start()
 
     def end(self) -> Uploaded:
-        """Send what is left, once the job and the files are done."""
+        """Send the remaining files after the job has ended."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -103,7 +102,7 @@ class RunUpload:
                         break  # until the next look
 
     def _send(self, name: str, stamp: Stamp) -> str:
-        """Why a file could not be sent; "" where it was, or is no longer there."""
+        """Why a file could not be sent; "" where it was, or no longer exists."""
         guard = Guard()
         sent = guard.attempt("upload", lambda: self._opened().put(self._folder / name))
         if sent:
@@ -113,7 +112,7 @@ class RunUpload:
         return guard.faults[0].removeprefix("upload: ") if guard.faults else "no reason given"
 
     def _forget(self, files: dict[str, Stamp]) -> None:
-        """Remove what is no longer in the folder: a trace that has been compressed meanwhile would be there twice."""
+        """Remove stored files that are gone from the folder, such as a trace that has been compressed since."""
         for name in [name for name in self._sent if name not in files]:
             if Guard().attempt("upload", lambda name=name: self._opened().remove(name)):  # type: ignore[misc]
                 del self._sent[name]
@@ -142,18 +141,17 @@ class _Store:
         self._manifest: str | None = None
 
     def put(self, path: Path) -> bool:
-        """Copy a file there; True."""
+        """Copy a file to the store. Returns True."""
         self._files.put_file(str(path), f"{self._target}/{self._name(path.name)}")
         return True
 
     def remove(self, name: str) -> bool:
-        """Remove a file that was copied there; True."""
+        """Remove a file that was copied to the store. Returns True."""
         self._files.rm_file(f"{self._target}/{self._name(name)}")
         return True
 
     def _name(self, name: str) -> str:
-        """Tasks of one job on several hosts, each with a folder of its own, meet there: a second manifest gets a name
-        of its own."""
+        """Name in the store, where a job's tasks on several hosts meet: a second manifest gets a name of its own."""
         if name != MANIFEST:
             return name
         if self._manifest is None:
@@ -163,7 +161,7 @@ class _Store:
 
 
 def _files(folder: Path) -> dict[str, Stamp]:
-    """The regular files of a folder; a link may lead to a file that was never meant to leave this host."""
+    """The regular files of a folder; links are skipped, as they may lead to files that must not leave this host."""
     found = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         try:
@@ -176,7 +174,7 @@ def _files(folder: Path) -> dict[str, Stamp]:
 
 
 class LogTo:
-    """The trackers that a run is written to while it goes on, by the module `follower`.
+    """Trackers that a run is logged to while it runs, by the module `follower`.
 
     Started once the job is there, ended with it.
     """
@@ -189,7 +187,7 @@ class LogTo:
         self._started = False
 
     def start(self) -> None:
-        """Start it, once. In a session of its own: Ctrl-C is for the job, and the verdict comes after it."""
+        """Start the follower once, in its own session: Ctrl-C is for the job, whose verdict comes afterwards."""
         if self._started:
             return
         self._started = True
@@ -203,7 +201,7 @@ class LogTo:
         )
 
     def end(self) -> None:
-        """Say that the job has ended and wait for the verdict to be written; KeyboardInterrupt ends the waiting."""
+        """Announce the job's end and wait until the verdict is written; KeyboardInterrupt ends the waiting."""
         self.start()  # of a job that was over before the first tick
         if self._process is None:
             return

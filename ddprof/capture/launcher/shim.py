@@ -1,5 +1,4 @@
-"""Variables that a child process needs in its environment to be captured: the shim's folder on PYTHONPATH, and the
-settings."""
+"""Environment variables that make a child process captured: the shim's folder on PYTHONPATH, and the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _PTH = "ddprof.capture.launcher.pth"
 
 
 def child_environment(config: CaptureConfig, base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the child: `base` with the shim first on PYTHONPATH, and nothing else changed.
+    """The child's environment: `base` with the shim first on PYTHONPATH, and nothing else changed.
 
     Raises ValueError where PYTHONPATH cannot name ddprof's own folder.
     """
@@ -33,7 +32,7 @@ def child_environment(config: CaptureConfig, base: Mapping[str, str]) -> dict[st
 
 
 def obstacle(command_line: Sequence[str]) -> str | None:
-    """Why no Python of the command can have been captured, as far as the command's own options tell."""
+    """Why no Python process of the command can be captured, by the command's own options; None without a reason."""
     for options in _OPTIONS.findall(" ".join(command_line)):
         words = [word for word in options.split() if word.startswith("-") and word[1] not in "XW"]
         letters = "".join(word[1:] for word in words).partition("c")[0].partition("m")[0]

@@ -1,4 +1,4 @@
-"""Summary of what the ranks of a run wrote, summed up from their sidecars for the manifest."""
+"""Summary of the ranks' sidecars for the manifest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Step(Struct, gc=False):
     profiled: bool = False
 
     def phases_ns(self) -> list[int]:
-        """In the order of PHASE_NAMES; 0 where a phase was not seen."""
+        """Times in the order of PHASE_NAMES; 0 for phases that were not seen."""
         return [getattr(self, name) or 0 for name in _PHASES]
 
 
@@ -54,7 +54,7 @@ class _Overhead(Struct):
 
 
 class _SidecarExtract(Struct):
-    """Record of what the manifest takes from a sidecar. Rank and host are in the file's name."""
+    """Values of a sidecar that the manifest uses. Rank and host are in the file's name."""
 
     world_size: Annotated[int, Meta(ge=0, le=LARGEST_RANK)] | None = None
     steps_total: _Count | None = None
@@ -71,7 +71,7 @@ _DECODER = Decoder(_SidecarExtract)
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Record of what the ranks wrote."""
+    """Totals over the ranks' files."""
 
     ranks: tuple[int, ...] = ()
     world_size: int | None = None
@@ -87,7 +87,7 @@ class RunSummary:
 
 
 def summarize(folder: Path) -> RunSummary:
-    """Read every sidecar of the folder. One that is damaged tells its rank and host alone, and a note says so."""
+    """Read every sidecar of the folder. A damaged one gives only rank and host, with a note."""
     hosts: dict[int, str] = {}
     step_times: dict[int, dict[str, int]] = {}
     notes: dict[str, list[int]] = {}
@@ -134,7 +134,7 @@ def _extract(path: Path) -> _SidecarExtract:
 
 
 def _step_times(steps: list[_Step]) -> dict[str, int]:
-    """Medians over the unprofiled steps, without the warm-up and the last one (it may be cut short); {} without any.
+    """Medians over the unprofiled steps, without the warm-up and the last one (it may be truncated); {} without any.
 
     Nothing else is known of a rank that opens no window. `rest_ns` is the median of a step's time outside phases: on a
     busy machine the medians of steps and of phases come from different steps, and their difference is no step's time.
@@ -150,7 +150,7 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
 
 
 def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
-    """The worst rank's: a job is as slow as its slowest rank."""
+    """The worst rank's overhead: a job is as slow as its slowest rank."""
     bare, profiled, own, stacks, stacks_window = (
         max((ns for overhead in overheads if (ns := getattr(overhead, key)) is not None), default=None)
         for key in _Overhead.__struct_fields__

@@ -1,7 +1,7 @@
-"""Time that trace windows cost the job, by its step rings; where that is too much, later ones record less.
+"""Cost of trace windows by the job's step rings; where it is too high, later windows record less.
 
-One process decides, and says from which step on, so that every rank records the same: ranks that record differently
-would be told apart by that. In a window stacks are sampled more often, and shapes are written of every operator.
+One process decides for all ranks and from which step on, as differences in recording would look like slow ranks.
+Windows sample stacks more often and record every operator's shapes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NO_WINDOW = len(INSTRUMENTS) + 1
 
 
 class WindowCost:
-    """Looks at each window once. `most`: share of a step by which a step in a window may be longer, None for the usual
-    one; above a share that was asked for no window opens any more once all instruments are left out.
+    """Judges each window once. `most`: allowed share by which a step in a window may be longer, None for the default;
+    above a requested share no window opens once all instruments are omitted.
     """
 
     def __init__(self, folder: Path, most: float | None) -> None:
@@ -32,12 +32,12 @@ class WindowCost:
         self._judged = -1
 
     def tick(self) -> None:
-        """Look once. Raises OSError where the folder cannot be written."""
+        """Check once. Raises OSError where the folder cannot be written."""
         if self._level < self._last_level:
             self.look(read_ranks(self._folder, recent=_RECENT))
 
     def look(self, ranks: Sequence[LiveRank]) -> None:
-        """Ask for less where the window that ended last cost too much on some rank."""
+        """Ask for less where the last window cost too much on some rank."""
         last = max((step.number for rank in ranks for step in rank.steps if step.profiled), default=-1)
         costs = [cost for rank in ranks if (cost := _cost(rank, self._judged)) is not None]
         if last <= self._judged or len(costs) < len(ranks):
@@ -50,8 +50,8 @@ class WindowCost:
 
 
 def _cost(rank: LiveRank, after_step: int) -> float | None:
-    """By which share of a step the rank's steps in windows after one were longer; None while a window is open, or where
-    too few steps are known. The step after a window pays for its export.
+    """Share of a step by which a rank's steps in windows after `after_step` were longer; None while a window is open,
+    or with too few steps. The step after a window is excluded, as it pays for the export.
     """
     traced = [step for step in rank.steps if step.profiled and step.number > after_step]
     windows = {step.number + 1 for step in rank.steps if step.profiled}

@@ -1,7 +1,7 @@
-"""Tells a signal that was sent to the whole process group from one that reached this process alone.
+"""Detection of signals sent to the whole process group rather than to this process alone.
 
-The kernel says of a signal who sent it, not to how many. So a process of the group does nothing but hold its signals
-back: one that was sent to the group is pending there (proc(5), ShdPnd), one that was sent to us alone is not.
+The kernel reports a signal's sender, but not its addressees. So a helper process in the group only holds its signals
+back: one sent to the group is pending there (proc(5), ShdPnd), one sent to this process alone is not.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _SETTLE_S = 0.02  # a sender goes through the members of a group one after another, within microseconds
-_PATIENCE_S = 1.0
+_PATIENCE_S = 1.0  # for the helper's answer
 
 
 class GroupWitness:
-    """Made while the signals are blocked, before there are threads. Without /proc, or where it is gone, it saw none."""
+    """The helper process; create it with signals blocked, before any thread. Without /proc, or dead, it sees none."""
 
     def __init__(self, watched: Iterable[signal.Signals]) -> None:
         self._watched = frozenset(watched)
@@ -34,7 +34,7 @@ class GroupWitness:
         self._ask, self._answer = ours[1], theirs[0]
 
     def saw(self, number: int) -> bool:
-        """True where the group was sent the signal that we have just got. Each is seen once."""
+        """True where the group too got the signal that this process just received; each counts once."""
         if self._pid <= 0:
             return False
         time.sleep(_SETTLE_S)
@@ -47,7 +47,7 @@ class GroupWitness:
         return True
 
     def end(self) -> None:
-        """Let it go."""
+        """Release the witness."""
         os.close(self._ask)
         os.close(self._answer)
         if self._pid > 0:
@@ -56,7 +56,7 @@ class GroupWitness:
 
 
 def _forked() -> int:
-    """The witness's process id, 0 inside it, -1 where there can be none."""
+    """The witness's process id, 0 inside it, -1 where it could not be forked."""
     if not os.path.exists("/proc/self/status"):
         return -1
     try:
@@ -66,7 +66,7 @@ def _forked() -> int:
 
 
 def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
-    """The life of the witness: it takes what is pending when it is told to, and ends with whoever made it."""
+    """Run the helper: report pending signals on request, and end with its parent."""
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         while told := os.read(asked, 1):  # one signal: another may have come since
@@ -77,7 +77,7 @@ def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
 
 
 def _pending(pid: int) -> int:
-    """The signals that are pending for a process, as bits; 0 where that is not known."""
+    """Pending signals of a process, as bits; 0 where they are not known."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:")), 16)

@@ -1,11 +1,11 @@
 """Python imports this at start-up, because `ddprof run` has put its folder on PYTHONPATH.
 
-It must never raise, stays silent, costs next to nothing in processes that are not ranks, and gives way to a
-sitecustomize of the user.
+It never raises, prints nothing, costs next to nothing in processes that are not ranks, and yields to a user's
+sitecustomize.
 
-It is run where ddprof is installed, and never copied: a copy in a run folder could be replaced by whoever can write
-there. ddprof's modules are imported as `_ddprof`, so that they neither hide a `ddprof` of the user's nor are hidden by
-one: the environment of the user need not have ddprof.
+It runs from ddprof's installation, since anyone with access to a run folder could replace a copy there. ddprof's
+modules are imported as `_ddprof`, so that they neither hide a `ddprof` of the user's nor are hidden by one: the
+environment of the user need not have ddprof.
 """
 
 import atexit
@@ -45,7 +45,7 @@ def _start() -> None:
 
 
 def _note_end(settings: str) -> None:
-    """Have it written why the process fails: an exception that Python has printed, `sys.exit`, or no script."""
+    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit`, or no script."""
     end_script = sys.exit
 
     def exit(status=None, /):  # type: ignore[no-untyped-def]
@@ -72,7 +72,7 @@ def _quietly(work) -> None:  # type: ignore[no-untyped-def]
 
 
 def _settings() -> "str | None":
-    """Words on what `ddprof run` has set. Some launchers hand on variables that begin with PYTHON and no others."""
+    """The settings of `ddprof run`, from a variable or PYTHONPATH, as some launchers pass on only PYTHON* variables."""
     for place in (os.environ.get("DDPROF_SHIM", ""), *os.environ.get("PYTHONPATH", "").split(os.pathsep)):
         _, found, settings = place.partition(_SETTINGS)
         if found:
@@ -124,8 +124,9 @@ def _import(name, globals=None, locals=None, fromlist=(), level=0):  # type: ign
 
 
 def _run_shadowed() -> None:
-    """Import the sitecustomize that ours hides, if there is one: its errors are its own and surface as they would
-    without us. Without one, `sitecustomize` is as unknown as it would be without us."""
+    """Import the sitecustomize that ours hides, if there is one: its errors surface as they would without us. Without
+    one, `sitecustomize` is as unknown as it would be without us.
+    """
     others = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
@@ -136,7 +137,7 @@ def _run_shadowed() -> None:
 
 
 def _say(error: Exception) -> None:
-    """Message as by `guard.say`, which there may be none of."""
+    """Print an error as `guard.say` does, which may not be importable."""
     line = f"ddprof: no capture in this process: {type(error).__name__}: {error}\n"
     try:
         sys.stderr.flush()

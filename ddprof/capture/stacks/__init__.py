@@ -1,2 +1,1 @@
-"""Record of which line of the script a process was in: samples of its stacks, counted over the run and timed in
-windows."""
+"""Stack samples of a process, counted by script line over the run and timed in windows."""

@@ -1,10 +1,9 @@
-"""Samples of the training thread's stack, taken from a thread beside it: in C where it was built, else in Python.
+"""Samples of the training thread's stack, taken from a second thread: in C where built, else in Python.
 
-A thread that samples needs the GIL, and gets it where the training thread lets go of it: Python code between two such
-places is hardly ever seen, and its time is booked to the call that follows (17 % of a loop as 1 %, see
-benchmarks/README.md). `native/stacks.c` therefore asks the training thread itself, and makes the interpreter attend to
-it soon. The collector in Python samples by waiting; on Python 3.12 and with it, `sampler` shortens the interpreter's
-switch interval while a trace window is open.
+A sampling thread gets the GIL only where the training thread releases it, so Python code in between is hardly seen and
+its time is booked to the next call (17 % of a loop as 1 %, see benchmarks/README.md). `native/stacks.c` therefore makes
+the training thread report itself at the interpreter's next check. The collector in Python samples by waiting; on Python
+3.12 and with it, `sampler` shortens the interpreter's switch interval while a trace window is open.
 """
 
 from __future__ import annotations
@@ -31,28 +30,28 @@ Sample: TypeAlias = tuple[int, int, int, int, int, Stack, "list[tuple[int, Stack
 
 MAX_FRAMES = 128  # innermost ones, as in native/stacks.c; deeper ones are left out
 LATE_NS = 5_000_000  # the interpreter's switch interval, sys.getswitchinterval()
-_MAX_WALK = 4096
-_MAX_SAMPLES = 4096
+_MAX_WALK = 4096  # frames of a stack: deeper ones are runaway recursion
+_MAX_SAMPLES = 4096  # held between two turns
 _MODULE = f"{__package__}._stacks"  # a job knows this package by another name (capture/shim/sitecustomize.py)
 
 
 class Phases(Protocol):
-    """Who knows what the training thread does."""
+    """Interface that tells the training thread's phase."""
 
     @property
     def phase(self) -> int:
-        """One of files.step: DATA, ..., REST."""
+        """The phase as in files.step: DATA, ..., REST."""
 
     @property
     def index(self) -> int:
-        """The number of the step that is open."""
+        """The number of the open step."""
 
 
 class ThreadCollector:
-    """Takes a sample every `period_ns` (0: none) of the thread `thread` while `collect` runs, in its own thread; none
-    while it is `paused`.
+    """Samples the thread `thread` every `period_ns` (0: never) while `collect` runs in its own thread and is not
+    `paused`.
 
-    `spent_ns`: what the samples took of the training thread's time.
+    `spent_ns`: training-thread time spent on samples.
     """
 
     def __init__(self, tracker: Phases) -> None:
@@ -69,7 +68,7 @@ class ThreadCollector:
         self._ended = False
 
     def collect(self, duration_ns: int) -> None:
-        """Take samples for so long, or until `wake`."""
+        """Take samples for a time, or until `wake`."""
         end_ns = time.monotonic_ns() + duration_ns
         self._covered_until_ns = self._covered_until_ns or time.monotonic_ns()
         while (now_ns := time.monotonic_ns()) < end_ns and not self._ended:
@@ -90,23 +89,24 @@ class ThreadCollector:
         self._woken.set()
 
     def end(self, patience_ns: int) -> bool:
-        """Ask for nothing any more, before the interpreter ends. Whether the thread has left `collect` within
-        `patience_ns`; this one never asks without the GIL."""
+        """Stop sampling before the interpreter ends; return True where the thread has left `collect` within
+        `patience_ns`. This collector never samples without the GIL.
+        """
         self._ended = True
         self._woken.set()
         return True
 
     def abandon(self) -> None:
-        """After a fork: the child has no such thread."""
+        """Forget the thread after a fork: the child has none."""
         self._ended = True
 
     def take(self) -> list[Sample]:
-        """The samples since the last time, handed out once."""
+        """The samples since the last call."""
         taken, self._samples = self._samples, []
         return taken
 
     def stack_of(self, frame: FrameType) -> Stack:
-        """The stack of any frame, as samples have it."""
+        """The stack of any frame, in the samples' form."""
         return stack_of(frame)
 
     def _sample(self, period_ns: int) -> None:
@@ -144,7 +144,7 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def make_collector(tracker: Phases) -> StackCollector | ThreadCollector:
-    """The collector in C; that in Python where it was not built or is not wanted, or where there is no GIL."""
+    """The collector in C; the one in Python where that was not built or is not wanted, or without a GIL."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return ThreadCollector(tracker)

@@ -1,19 +1,19 @@
-"""Sampling rate: as often as wanted, and never for more than a share of the time."""
+"""Sampling rate: as often as wanted within a share of the time."""
 
 from __future__ import annotations
 
 from collections import deque
 from statistics import median
 
-WHOLE_RUN_HZ = 10.0
+WHOLE_RUN_HZ = 10.0  # 6,000 samples in ten minutes
 START_UP_HZ = 1.0  # until the third step
-WINDOW_HZ = 200.0
-WORKER_HZ = 5.0
+WINDOW_HZ = 200.0  # a line that holds 5 ms of a step is seen in each
+WORKER_HZ = 5.0  # a rank may have dozens of loader workers
 EARLY_TIMES = 4.0  # as often in the first seconds after the start: a short job has no others
-EARLY_NS = 5e9
-EARLY_SHARE = 0.005
+EARLY_NS = 5e9  # the first seconds
+EARLY_SHARE = 0.005  # of those seconds
 WHOLE_RUN_SHARE = 0.001  # what sampling may cost of the time that passes
-WINDOW_SHARE = 0.01
+WINDOW_SHARE = 0.01  # the same in trace windows
 _SLOWEST_HZ = 0.2  # however dear a sample is: a rank that hangs is still seen
 _FIRST_COST_NS = 100_000.0  # of a sample, until some have been taken (benchmarks/README.md)
 _MEMORY = 9  # measurements of what a sample costs; their median, because in some the machine kept us waiting
@@ -23,7 +23,7 @@ WINDOW_AHEAD_NS = 1e9  # windows are short
 
 
 class SampleRate:
-    """The period between two samples, from what has been spent so far and what the last samples cost."""
+    """The period between two samples, from the time spent so far and the cost of the last samples."""
 
     def __init__(self, hz: float, share: float, ahead_ns: float) -> None:
         self._hz = hz
@@ -36,7 +36,7 @@ class SampleRate:
         self.lasted_ns = 0
 
     def measured(self, samples: int, taking_ns: int, booking_ns: int, lasted_ns: int) -> None:
-        """In the time that has passed so many samples were taken and booked, at these costs."""
+        """Note the number of samples taken and booked in some time, and their costs."""
         self.samples += samples
         self.cost_ns += taking_ns + booking_ns
         self.lasted_ns += lasted_ns
@@ -45,23 +45,23 @@ class SampleRate:
             self._measured += 1
 
     def expect(self, other: SampleRate) -> None:
-        """Until some have been taken, a sample costs what it costs there, on the same machine."""
+        """Assume another rate's cost per sample until own samples exist."""
         if not self._measured and other._measured:
             self._each_ns = deque([median(other._each_ns)] * (_FEW - 1), _MEMORY)
 
     @property
     def is_new(self) -> bool:
-        """True where little is known yet of what its samples cost."""
+        """True where the cost of its samples is hardly known yet."""
         return self._measured < _FEW
 
     @property
     def period_ns(self) -> int:
-        """From one sample to the next."""
+        """Time between samples, ns."""
         left_ns = self._share * (self.lasted_ns + self._ahead_ns) - self.cost_ns
         affordable_hz = min(left_ns / self._ahead_ns, self._share) * 1e9 / max(median(self._each_ns), 1.0)
         return int(1e9 / max(min(self._hz, affordable_hz), _SLOWEST_HZ))
 
     @property
     def cost_share(self) -> float | None:
-        """Share of the time that passed which it has cost; None where none has."""
+        """Cost as a share of the elapsed time; None without samples."""
         return self.cost_ns / self.lasted_ns if self.lasted_ns else None

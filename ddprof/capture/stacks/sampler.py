@@ -1,7 +1,7 @@
-"""The thread that samples: how often, what is written when, and what it costs.
+"""The sampling thread: its rate, its writes, and its cost.
 
-Seldom over the whole run, where only counts are kept; often while a trace window is open, where each sample is kept
-with its time. What sampling costs is measured all the time, and the rate follows (`rate`).
+Over the whole run it samples rarely and keeps counts; in trace windows it samples often and keeps each sample with its
+time. Its cost is measured throughout, and the rate follows (`rate`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other t
 _WINDOW_FLUSH_NS = 2_000_000_000
 _FIRST_SAMPLES = 2  # in the first turn at a rate: what they cost on this machine is learnt before more are taken
 _FIRST_FLUSH_NS = 2_000_000_000  # from one line of counts to the next, in the first minutes
-_LAST_FLUSH_NS = 60_000_000_000
+_LAST_FLUSH_NS = 60_000_000_000  # the longest time between two lines
 _OF_THE_RUN = 100  # in between: a process that is killed loses at most one part in so many of what was sampled
 _FLUSH_SLACK_NS = 100_000_000  # no turn is as long as it was to be
 _JOIN_S = 2.0
 _END_NS = 10_000_000_000  # for our thread to let go of the interpreter: as long as another thread keeps the GIL
-_MAX_PATH_ENTRIES = 64
+_MAX_PATH_ENTRIES = 64  # of sys.path
 _SHORT_INTERVAL_S = 0.0002  # as HURRY_US of native/switching.h
 
 
@@ -59,7 +59,7 @@ class TrainingThread(Phases, Protocol):
 
 
 class StackSampler:
-    """One per process, and one start. `active` says whether to go on. Raises nothing but OSError from `start`."""
+    """Sampler of one process; can be started once. Continues while `active` is true. Only `start` raises: OSError."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class StackSampler:
 
     @property
     def path(self) -> Path | None:
-        """The file that is written, None before the start."""
+        """The output file, None before the start."""
         return None if self._file is None else self._file.path
 
     def start(self, path: Path, about: dict[str, Any]) -> None:
-        """Begin to write a file, which says `about` whom it is. Raises OSError where it cannot be made."""
+        """Begin to write a file with a head of `about`. Raises OSError where it cannot be created."""
         about = {**about, "started_ns": time.time_ns(), "phases": [*PHASE_NAMES, "rest", "start-up"]}
         about["path"] = [os.path.abspath(entry) for entry in sys.path[:_MAX_PATH_ENTRIES]]
         self._file = StackFile(path, about)
@@ -114,7 +114,7 @@ class StackSampler:
         atexit.register(self._stop_in, os.getpid())
 
     def window(self, is_open: bool) -> None:
-        """A trace window opens or closes."""
+        """Note that a trace window opens or closes."""
         if self._thread is None or self._in_window == is_open:
             return
         self._in_window = is_open
@@ -123,8 +123,7 @@ class StackSampler:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Take no samples meanwhile: what the profiler does as it starts, stops and writes is not the script's, and it
-        keeps the GIL, for which each sample would wait."""
+        """Suspend sampling while the profiler starts, stops or writes, which keeps the GIL."""
         collector = self._collector if self._thread is not None else None
         if collector is None:
             yield
@@ -136,7 +135,7 @@ class StackSampler:
             collector.paused = False
 
     def stop(self, reason: str) -> None:
-        """Write what has not been written, and end. Idempotent; `reason` as in the sidecar."""
+        """Write everything pending, and end. Idempotent; `reason` as in the sidecar."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -158,18 +157,18 @@ class StackSampler:
                 self._lock.release()
 
     def _stop_in(self, pid: int) -> None:
-        """Before the interpreter ends; not in a child that was forked and inherits the call."""
+        """Stop before the interpreter ends; not in a forked child, which inherits the call."""
         if os.getpid() == pid:
             self.stop("exit")
 
     def abandon(self) -> None:
-        """After a fork: the child has no such thread, and nothing more is written here."""
+        """Forget the thread after a fork: the child has none, and writes nothing more here."""
         if self._thread is not None:
             self._thread = None
             self._collector.abandon()
 
     def described(self) -> dict[str, Any] | None:
-        """Fields: what the sidecar says of it; shares of the time that passed. None where nothing was sampled."""
+        """Description for the sidecar; costs as shares of the elapsed time. None where nothing was sampled."""
         if self._file is None:
             return None
         cost_ns = self._early.cost_ns + self._whole_run.cost_ns
@@ -189,7 +188,7 @@ class StackSampler:
         }
 
     def _shorten_interval(self, wanted: bool) -> None:
-        """Shorter waits where the collector can only wait for the GIL, it waits less while a window is open."""
+        """Shorten the interpreter's switch interval in a window where the collector has to wait for the GIL."""
         if not isinstance(self._collector, ThreadCollector) and sys.version_info[:2] != (3, 12):
             return
         now_s = sys.getswitchinterval()
@@ -210,7 +209,7 @@ class StackSampler:
             self._note(f"stacks are no longer sampled: {type(error).__name__}: {error}")
 
     def _turn(self, in_window: bool) -> None:
-        """Sample for a while, count what came, write it where it is time. A turn costs the same however little came."""
+        """Sample for a while, count the samples, and write when due. A turn costs the same however few there are."""
         collector, rate = self._collector, self._rate(in_window)
         began_ns, began_cpu_ns, began_spent_ns = time.monotonic_ns(), time.thread_time_ns(), collector.spent_ns
         collector.period_ns = rate.period_ns
@@ -255,7 +254,7 @@ class StackSampler:
         self._collector.is_main = self._collector.thread == main
 
     def _book_held(self) -> None:
-        """Book the samples of the window that have not been booked yet."""
+        """Book the window's pending samples."""
         held, self._held = self._held, []
         if held:
             self._count(held, True)
@@ -279,7 +278,7 @@ class StackSampler:
             )
 
     def _count_beside(self) -> None:
-        """Count where the other threads are now, for the time since they were looked at last."""
+        """Count the other threads' stacks for the time since the last look."""
         now_ns = time.monotonic_ns()
         covers_ns, self._beside_ns = now_ns - self._beside_ns, now_ns
         phase = self._tracker.phase
@@ -308,7 +307,7 @@ class StackSampler:
             self._note(f"stacks are no longer written: {file.full}")
 
     def _write_names(self) -> None:
-        """Frames, stacks and threads that no line has named yet."""
+        """Write frames, stacks and threads that no line has named yet."""
         if self._file is None:
             return
         first_frame, frames = self._table.new_frames()
@@ -323,7 +322,7 @@ class StackSampler:
             self._file.write({"kind": "sources", "from": first_frame, "sources": source_lines(frames)})
 
     def _write_last(self, reason: str) -> None:
-        """Write where every thread is as a signal ends the process: what a rank that hangs was in."""
+        """Write every thread's stack as a signal ends the process, which shows where a rank hung."""
         if self._file is None:
             return
         found = []

@@ -1,4 +1,4 @@
-"""The side file of samples (docs/run-folder.md): JSON lines that are only ever appended, up to a bound.
+"""The side file of samples (docs/run-folder.md): appended JSON lines up to a size limit.
 
 A line is in the kernel's hands once it is written: a process that is killed loses what it has not written yet.
 """
@@ -21,7 +21,7 @@ _MIN_FREE_BYTES = 16 << 20  # as for traces: the job's own files come first
 
 
 class StackFile:
-    """Raises OSError where the file cannot be made; after that, what cannot be written ends it (`full`)."""
+    """The side file of samples. Raises OSError where it cannot be made; later, a failed write ends it (`full`)."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class StackFile:
             self.full = self.full or f"{free >> 10} KiB free on the disk of the run folder"
 
     def close(self) -> None:
-        """Nothing is written any more."""
+        """Stop writing."""
         self.full = self.full or "closed"
         with contextlib.suppress(OSError):
             os.close(self._descriptor)

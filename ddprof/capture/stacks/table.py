@@ -1,4 +1,4 @@
-"""Stacks as numbers: a tree of frames that grows as new ones are seen, in bounded memory."""
+"""Stacks as numbers: a growing tree of frames, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_LINE_CHARACTERS = 160  # of a line of the script
 
 
 class StackTable:
-    """Numbers stacks. `new_frames` and `new_stacks` hand out what has been added since they were asked last."""
+    """Numbers for stacks. `new_frames` and `new_stacks` return what was added since their last call."""
 
     def __init__(self) -> None:
         self._codes: dict[int, tuple[CodeType, str, str]] = {}  # by id, which is theirs as long as they are held here
@@ -30,7 +30,7 @@ class StackTable:
         self._frames_told = self._stacks_told = 0
 
     def number(self, stack: Stack) -> int:
-        """The number of a stack; 0 where there is no more room for it."""
+        """The number of a stack; 0 where the table is full."""
         outer = OUTERMOST
         for at in range(len(stack) - 2, -2, -2):
             frame = self._frame(stack[at], stack[at + 1])
@@ -44,14 +44,14 @@ class StackTable:
         return max(outer, 0)
 
     def new_frames(self) -> tuple[int, list[Frame]]:
-        """(number of the first, the others after it)."""
-        told, self._frames_told = self._frames_told, len(self._frames)
-        return told, _from(self._frames, told)
+        """(number of the first new frame, the other new ones)."""
+        first, self._frames_told = self._frames_told, len(self._frames)
+        return first, _from(self._frames, first)
 
     def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
-        """New stacks of (number of the stack that called it, number of its innermost frame)."""
-        told, self._stacks_told = self._stacks_told, len(self._stacks)
-        return told, _from(self._stacks, told)
+        """New stacks as (number of the calling stack, number of the innermost frame), and the first one's number."""
+        first, self._stacks_told = self._stacks_told, len(self._stacks)
+        return first, _from(self._stacks, first)
 
     def _frame(self, code: CodeType, line: int) -> int:
         held = self._codes.get(id(code))
@@ -69,7 +69,7 @@ class StackTable:
 
 
 def _from(numbered: dict[Any, int], first: int) -> list[Any]:
-    """Keys from a number on. They are in the order of their numbers; most often nothing is new."""
+    """Keys from a number on. They are in the order of their numbers, and usually none is new."""
     count = len(numbered) - first
     if not count:
         return []
@@ -80,8 +80,7 @@ def _from(numbered: dict[Any, int], first: int) -> list[Any]:
 
 
 def source_lines(frames: Sequence[Frame]) -> list[str | None]:
-    """The text of each frame's line as far as the file can be read now; None for libraries. A call written in C
-    (`fcntl.flock`) has no Python frame to be seen in."""
+    """Text of each frame's line, where readable; None for libraries. A call in C (`fcntl.flock`) has no frame."""
     return [None if not file or is_library(file) else _line_text(file, line) for file, _, line in frames]
 
 

@@ -1,5 +1,4 @@
-"""Sums of samples: counts by stack, phase and thread, handed out as they grow; the threads by number and
-name."""
+"""Totals of samples by stack, phase and thread, with increments; threads by number and name."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _MAX_CHARACTERS = 100
 
 
 class Totals:
-    """Counts since they were handed out last: (stack, phase, thread) -> [samples, ns, ns of late answers].
+    """Counts since the last `take`: (stack, phase, thread) -> [samples, ns, ns of late answers].
 
     A late answer is booked to the thread that gave it and to every other one that was seen then: the thread that held
     the GIL is among them, if it was not the answering one itself.
@@ -49,11 +48,11 @@ class Totals:
         return number, phase
 
     def book_beside(self, thread: int, number: int, phase: int, covers_ns: int) -> None:
-        """Add what another thread was seen in."""
+        """Add a sample of another thread."""
         self._add((number, phase, thread), 1, covers_ns, 0)
 
     def take(self) -> list[list[int]]:
-        """[stack, phase, thread, samples, ns, late ns], handed out once."""
+        """[stack, phase, thread, samples, ns, late ns] since the last call."""
         taken = [[*key, *values] for key, values in self._counts.items()]
         self._counts = {}
         self.steps = []
@@ -69,7 +68,7 @@ class Totals:
 
 
 class ThreadNames:
-    """Numbers threads as they are seen; ours have none. A number past the last stands for all further threads."""
+    """Numbers for threads as they appear, except ours. The number past the last stands for all further ones."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int | None] = {}
@@ -84,19 +83,19 @@ class ThreadNames:
         return self._numbers[ident]
 
     def new(self) -> tuple[int, list[tuple[str, int | None]]]:
-        """(number of the first, (name, the kernel's id) of it and of those after it), since they were asked last."""
-        told, self._told = self._told, len(self._named)
-        return told, self._named[told:]
+        """New threads since the last call: number of the first, and (name, kernel id) of each."""
+        first, self._told = self._told, len(self._named)
+        return first, self._named[first:]
 
     def forget_ended(self) -> None:
-        """A new thread may have the id of one that has ended."""
+        """Forget ended threads, whose ids new ones may reuse."""
         alive = {thread.ident for thread in threading.enumerate()}
         self._numbers = {
             ident: number for ident, number in self._numbers.items() if number == TRAINING or ident in alive
         }
 
     def cpu_ns(self) -> list[tuple[int, int]]:
-        """(number, CPU time since it began) of each thread that the kernel still knows."""
+        """(number, CPU time since its start) of each thread that the kernel still knows."""
         found = []
         for number, kernel_id in enumerate(self._ids):
             try:

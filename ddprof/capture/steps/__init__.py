@@ -1,2 +1,1 @@
-"""Step timers: where a step begins and ends, and how long its phases took: timers in Python and in C, and what they
-cost."""
+"""Step timers in Python and C: bounds of steps, times of phases, and their own cost."""

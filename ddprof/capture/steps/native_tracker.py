@@ -1,4 +1,4 @@
-"""The phase timers in C (`native/phases.c`), and a callback that only C can make, where the package was built with a
+"""The phase timers in C (`native/phases.c`), and a callback possible only in C, where the package was built with a
 compiler.
 
 With the timers a step spends half as long in ddprof (benchmarks/README.md). `DDPROF_NATIVE=0` leaves both out.
@@ -36,8 +36,8 @@ def native_tracker(
 
 
 def outside(function: Callable[..., object]) -> Callable[..., object] | None:
-    """`function` for a place that drops what it raises: what the handler of a signal raises in it, on this thread, goes
-    on as soon as other code runs. None where it was not built or is not wanted: nothing in Python can do it.
+    """Wrap `function` for a caller that drops exceptions: one raised by a signal handler inside, on this thread, is
+    re-raised in the next code to run. None where the C extension is missing or disabled, as Python cannot do it.
     """
     hand_on: Callable[..., Any] = getattr(_native(), "outside", lambda _: None)  # one that was built before lacks it
     callback: Callable[..., object] | None = hand_on(function)
@@ -45,7 +45,7 @@ def outside(function: Callable[..., object]) -> Callable[..., object] | None:
 
 
 def _native() -> Any:
-    """The module; None also in a Python without the GIL: it relies on it, and importing it would switch the GIL on."""
+    """The module; None also in a Python without the GIL, which it needs and its import would switch on."""
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None

@@ -1,4 +1,4 @@
-"""Time that ddprof itself costs an unprofiled step, measured in a sample of the steps.
+"""Cost of ddprof itself in an unprofiled step, measured in a sample of the steps.
 
 In a sampled step every hook is timed where it runs, with the caches as cold as the training leaves them; the same calls
 in a tight loop take half as long (benchmarks/README.md). The code around the hooks (the functions that wrap the user's
@@ -29,7 +29,7 @@ _CALIBRATION_ROUNDS, _CALIBRATION_CALLS = 100, 10
 
 
 class OwnCost:
-    """Is told of steps that begin, and times the hooks in some of them. Times in ns."""
+    """Times the hooks in some of the steps that it is notified of. Times in ns."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -39,7 +39,7 @@ class OwnCost:
         self.next_step = FIRST_STEP  # `step_begins` has nothing to do before it
 
     def step_begins(self, index: int, usable: bool) -> None:
-        """Step `index` begins, in a hook. `usable`: no window is beside it or the last step."""
+        """Handle the beginning of step `index`, in a hook. `usable`: no window is near it or the step before."""
         guard = self._guard
         self.next_step = index + 1
         if self._measuring:
@@ -66,7 +66,7 @@ _whole_share: list[float] = []
 
 
 def whole_share() -> float:
-    """A phase timer with the code around it over the timer alone: a ratio, measured once per process."""
+    """Cost of a phase timer with its surrounding code over the timer alone: a ratio, measured once per process."""
     if not _whole_share:
         guard, tracker = Guard(), StepTracker(lambda index: False, Annotator().open, Range.close)
         begin, end = guard.wrap_hook(tracker.begin), guard.wrap_hook(tracker.end)
@@ -88,8 +88,9 @@ def whole_share() -> float:
 
 
 def _per_call_ns(*functions: Callable[[], None]) -> list[float]:
-    """Time of each function in its fastest round: on a busy machine the slower ones hold other processes' time. The
-    functions take turns, so that slow phases of the machine affect all of them."""
+    """Time of each function in its fastest round, as slower rounds include other processes' time. The functions
+    alternate, so that slow phases of the machine affect all of them.
+    """
     fastest_ns = [math.inf] * len(functions)
     for _ in range(_CALIBRATION_ROUNDS):
         for index, function in enumerate(functions):

@@ -1,4 +1,4 @@
-"""Closed steps in bounded memory: the first ones of a run and the recent ones. Each goes to the step ring as well."""
+"""Closed steps in bounded memory, the first and the recent ones of a run; each goes to the step ring as well."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMPARED_STEPS = 512  # the latest of each kind
 
 
 class StepLog:
-    """Steps as they close. A `disturbed` one (compression ran beside it, or it is the last) measures no overhead."""
+    """Closed steps. A `disturbed` one (beside compression, or the last) measures no overhead."""
 
     def __init__(self) -> None:
         self._first: list[tuple[Step, bool]] = []

@@ -1,4 +1,4 @@
-"""Step timers: where a step begins and ends, and how long its phases took, seen from the training thread.
+"""Step timers: bounds of steps and times of phases, seen from the training thread.
 
 A step begins at the first batch fetched after an optimizer step. Steps that fetch no batch (synthetic data, a loader we
 cannot see) begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several
@@ -69,8 +69,9 @@ class StepTracker:
         self._worked = False  # a forward or backward outside a closure, since an optimizer stepped
 
     def begin(self, phase: int, name: str | None = None) -> Token:
-        """Enter a phase (DATA, ...). Returns what `end` takes: False where it is not counted (another thread, nested in
-        itself). `name` is the range's, if it is not the phase's."""
+        """Enter a phase (DATA, ...). Returns the argument of `end`: False where the phase is not counted (another
+        thread, nested in itself). `name`: the range's name, if it differs from the phase's.
+        """
         if get_ident() != self._thread and not self._adopt(get_ident(), phase):
             return False
         depth = self._depth
@@ -119,8 +120,9 @@ class StepTracker:
             self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
 
     def optimizer_begins(self, optimizer_id: int) -> None:
-        """An optimizer is about to step. Where it has stepped and nothing was computed for it since, its closure does
-        the work (LBFGS on one batch), and this is where the next step begins."""
+        """Handle the beginning of an optimizer step. Without computation since its last step its closure does the work
+        (LBFGS on one batch), and the next step begins here.
+        """
         again = optimizer_id in self._stepped and not self._worked and not self._depth[OPTIMIZER]
         if again and get_ident() == self._thread:
             self._boundary(time_ns())
@@ -140,7 +142,7 @@ class StepTracker:
         self._forwarded = self._worked = False
 
     def mark_step(self) -> None:
-        """A step ends here: the script says so, or what repeats in a loop without optimizers."""
+        """End a step on a mark of the script, or on what repeats in a loop without optimizers."""
         if self._thread is None:
             self._thread = get_ident()
         if get_ident() != self._thread:
@@ -153,7 +155,7 @@ class StepTracker:
             self.start_ns = now
 
     def finish(self) -> bool:
-        """Book the last, still open step if an optimizer stepped in it, ended where its last phase ended."""
+        """Book the last, still open step if an optimizer stepped in it; it ends with its last phase."""
         if not self._stepped or self.last_end_ns <= self.start_ns:
             return False
         self._close(self.last_end_ns, disturbed=True)
@@ -161,16 +163,16 @@ class StepTracker:
         return True
 
     def restart(self) -> None:
-        """Forget everything: a forked child begins its own life."""
+        """Forget everything, in a forked child."""
         self._reset()
 
     def write_to(self, ring: StepRing | None) -> None:
-        """Book the steps in a ring file too, from the next one on; None: no longer."""
+        """Write the steps to a ring file too, from the next one on; None: no longer."""
         self.log.ring = ring
 
     @property
     def booked(self) -> int:
-        """Number of steps that have closed."""
+        """Number of closed steps."""
         return self.log.booked
 
     @property
@@ -180,8 +182,7 @@ class StepTracker:
 
     @property
     def phase(self) -> int:
-        """Phase that the training thread is in (the innermost phase; a recomputation is part of backward), else
-        REST."""
+        """The training thread's innermost phase (recomputation counts as backward), else REST."""
         depth = self._depth
         return next((phase for phase in _INNERMOST_FIRST if depth[phase]), REST)
 
@@ -190,7 +191,7 @@ class StepTracker:
         return self.log.logged()
 
     def _adopt(self, thread: int, phase: int) -> bool:
-        """Backward and optimizer name the training thread; before the first of them the main thread is taken for it."""
+        """Adopt the thread that calls backward or optimizer as the training thread; before it the main thread."""
         trains = phase in (BACKWARD, OPTIMIZER)
         if self._thread is None and (trains or phase in (DATA, FORWARD)):
             if not trains and not self._is_main_thread():

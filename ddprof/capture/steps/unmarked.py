@@ -1,11 +1,11 @@
 """Steps of loops in which no torch optimizer steps: updates written by hand, `torch.func`, inference, embedding.
 
-What repeats marks them: backward passes if there are any, else calls of the root module, else batches. A step begins at
-the first batch fetched after one of these, or where no batches are fetched, at the next call of the root module. As
-soon as an optimizer steps, optimizers mark the steps.
+They are marked by repetition: of backward passes if there are any, else calls of the root module, else batches. A step
+begins at the first batch fetched after one of these, or where no batches are fetched, at the next call of the root
+module. As soon as an optimizer steps, optimizers mark the steps.
 
-A job that has made an optimizer is waited for: what runs before the optimizer's first step (a sanity check, the
-evaluation of a checkpoint) is no training step. A script can mark its steps itself: `ddprof.step()`.
+Once a job has created an optimizer, its first step is awaited: work before it (a sanity check, the evaluation of a
+checkpoint) is no training step. A script can mark its steps itself: `ddprof.step()`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MAX_MODULES = 64  # counted while the root module is not known
 
 
 class UnmarkedSteps:
-    """Is told of batches, module calls and backward passes until an optimizer steps. What it is told by is guarded.
+    """Marks steps by batches, module calls and backward passes until an optimizer steps. Its callers are guarded.
 
-    `mark()` ends a step; `may_mark(kind)` is asked as a kind begins to mark steps; `root_found(module)` is told of the
+    `mark()` ends a step; `may_mark(kind)` must allow a kind before it marks steps; `root_found(module)` receives the
     module whose calls count.
     """
 
@@ -57,11 +57,11 @@ class UnmarkedSteps:
         self._most_on_batch = 0
 
     def optimizer_made(self) -> None:
-        """An optimizer exists: its steps will tell."""
+        """An optimizer exists: stop marking by repetition."""
         self._optimizers = True
 
     def _fetch_begins(self) -> None:
-        """A batch is asked for."""
+        """A batch is requested."""
         if not _in_main_thread():
             return
         if self.kind and self.under_way:
@@ -72,7 +72,7 @@ class UnmarkedSteps:
         self._happened(FETCHES)
 
     def _forward_begins(self, module: Any) -> None:
-        """A module is called from outside any other."""
+        """Handle an outermost module call."""
         if not _in_main_thread():
             return
         if self._root is None:
@@ -83,7 +83,7 @@ class UnmarkedSteps:
             self._happened(FORWARDS)
 
     def _backward_ended(self) -> None:
-        """The outermost backward pass has ended."""
+        """Handle the end of the outermost backward pass."""
         if _in_main_thread():
             self._happened(BACKWARDS)
 
@@ -115,7 +115,7 @@ class UnmarkedSteps:
             self._refused = True
 
     def _batch_goes_on(self) -> bool:
-        """True where what happens now still belongs to the batch fetched last."""
+        """True while the batch fetched last is still in use."""
         return self._fetched and self._on_batch < _CALLS_PER_BATCH * max(self._most_on_batch, 1)
 
     def _end_step(self) -> None:

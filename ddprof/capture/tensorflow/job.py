@@ -43,7 +43,7 @@ def start(settings: str, tensorflow: ModuleType) -> None:
 
 
 def task_of_cluster(text: str | None) -> tuple[int, int]:
-    """(rank, world size) of this worker by TF_CONFIG; (0, 1) without one: a mirrored job is one process."""
+    """(rank, world size) of this worker from TF_CONFIG; (0, 1) without one, as a mirrored job is one process."""
     try:
         config = json.loads(text or "{}")
         workers = [*config["cluster"].get("chief", []), *config["cluster"]["worker"]]
@@ -90,7 +90,7 @@ class TensorFlowJob:
         atexit.register(self.guard.wrap(self.finish))
 
     def _enter(self) -> tuple[int, Any] | None:
-        """A call begins. The token of an outermost one is its start (unix ns) and its mark in the trace, if any."""
+        """Handle a call. Returns an outermost call's token: its start (unix ns) and its mark in the trace, if any."""
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread
@@ -159,7 +159,7 @@ class TensorFlowJob:
         return compress(path).name
 
     def finish(self) -> None:
-        """At exit: close what is open, write the sidecar. A process that made no step leaves nothing."""
+        """At exit, close what is open and write the sidecar; a process without a step leaves no file."""
         self._ended = True
         if self._count:
             self._close()
@@ -192,7 +192,7 @@ class TensorFlowJob:
 
 
 def newest_profile(log_dir: Path) -> Path | None:
-    """The `.xplane.pb` that the profiler wrote last below `log_dir`."""
+    """The latest `.xplane.pb` of the profiler below `log_dir`."""
     return max(log_dir.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
@@ -217,7 +217,7 @@ def to_chrome(path: Path) -> dict[str, Any]:
 
 
 def _plane(plane: Any) -> Iterator[dict[str, Any]]:
-    """A plane is a process ("/host:CPU", "/device:GPU:0"), a line one of its threads or streams."""
+    """Events of a plane: a process ("/host:CPU", "/device:GPU:0") whose lines are its threads or streams."""
     if not plane.lines:
         return
     names = {key: metadata.name for key, metadata in plane.event_metadata.items()}

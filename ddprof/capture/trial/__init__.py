@@ -1,1 +1,1 @@
-"""A run that is ended after a given number of steps, by its own ranks, and what they held then."""
+"""A run that its own ranks end after a given number of steps, and the parameters that they held then."""

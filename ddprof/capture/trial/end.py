@@ -27,7 +27,7 @@ _SAMPLED_TENSORS, _SAMPLED_VALUES = 256, 16
 
 
 class TrialEnd(Instrumentor):
-    """Records what the rank holds after the last step, and raises SystemExit."""
+    """Records the rank's trained state after the last step, and raises SystemExit."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
@@ -42,12 +42,12 @@ class TrialEnd(Instrumentor):
         atexit.register(self.hub.guard.wrap(self._take_down_groups))
 
     def step_begins(self, number: int) -> None:
-        """The step after the last one: the script ends here. Also at every later one, where it goes on all the same."""
+        """End the script after the last step; again at every later one, where the script goes on all the same."""
         if number >= self._steps:
             self._end(number)
 
     def recorded(self) -> dict[str, Any]:
-        """`trial`: what the rank held; null before."""
+        """`trial`: the rank's trained state; null before."""
         return {"trial": self._held}
 
     def _end(self, number: int) -> NoReturn:
@@ -69,7 +69,7 @@ class TrialEnd(Instrumentor):
         }
 
     def _watch_loss(self, torch: Any) -> None:
-        """The last number that a backward pass began with; read only at the end."""
+        """Keep the last number that a backward pass began with; it is read only at the end."""
         original = torch.autograd.backward
         keep = self.hub.guard.wrap_hook(self._keep)
 
@@ -86,7 +86,7 @@ class TrialEnd(Instrumentor):
             self._loss = first.detach()
 
     def _take_down_groups(self) -> None:
-        """Do what the end of the script would have done, had it been reached."""
+        """Destroy process groups as the end of the script would have done."""
         distributed = sys.modules.get("torch.distributed")
         if self._has_ended and distributed is not None and distributed.is_initialized():
             distributed.destroy_process_group()
@@ -106,7 +106,7 @@ def _wait_for_device() -> None:
 
 
 def held_parameters(optimizers: Iterable[Any]) -> dict[str, Any]:
-    """All parameters of these optimizers, each once, in their order; of a sharded one the part that this rank holds.
+    """All parameters of these optimizers, each once, in order; of a sharded one this rank's part.
 
     `digest` is worked out where the tensors are; one number of each leaves the device. Raises RuntimeError where torch
     cannot read a tensor.
@@ -154,7 +154,7 @@ def _bits(torch: Any, tensor: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _sample(torch: Any, tensors: Sequence[Any]) -> list[float]:
-    """Values spread over the tensors, and over each of them: the same places in every run."""
+    """Values spread over the tensors, and within each of them: the same places in every run."""
     real = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
     chosen = real[:: -(-len(real) // _SAMPLED_TENSORS)] if real else []
     values: list[float] = []

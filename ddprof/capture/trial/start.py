@@ -1,5 +1,6 @@
-"""Starts capture in a process that is to apply fixes, by what applies each, or to end after some steps. Called by the
-shim's sitecustomize in place of bootstrap."""
+"""Starts capture, with the appliers, in a process that is to apply fixes or to end after some steps. Called by the
+shim's sitecustomize in place of bootstrap.
+"""
 
 from __future__ import annotations
 
@@ -46,20 +47,18 @@ _WRAPPERS = (
 
 
 def start(settings: str, torch: ModuleType) -> Session:
-    """Session as by `bootstrap.start`, with what applies the fixes and what ends the script. Raises ValueError on
-    damaged settings."""
+    """Session of `bootstrap.start` that also applies fixes and ends the script. Raises ValueError on bad settings."""
     return bootstrap.start(settings, torch, more)
 
 
 def more(hub: Hub) -> list[Instrumentor]:
-    """Instrumentors that the settings ask for."""
+    """Instrumentors that the settings require."""
     found = _appliers(hub) if hub.config.apply else []
     return [*found, TrialEnd(hub)] if hub.config.end_after else found
 
 
 def _appliers(hub: Hub) -> list[Instrumentor]:
-    """Those whose kind of object a fix is for, and the one that records what became of all. Raises ValueError on
-    damaged settings."""
+    """Appliers for the fixes' kinds of object, and the recorder of all outcomes. Raises ValueError on bad settings."""
     outcomes = Outcomes(unpacked(hub.config.apply))
     wanted = {target for fix in outcomes.fixes for target in fix.targets}
     found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]

@@ -1,1 +1,1 @@
-"""A trace window: when it opens, what is recorded in it, what is kept of it."""
+"""Trace windows: opening, recording, and the files that remain."""

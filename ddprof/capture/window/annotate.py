@@ -46,7 +46,7 @@ class Annotator:
         self._loaded = False
 
     def switch(self, active: bool) -> None:
-        """A window opened or closed."""
+        """Note that a window opened or closed."""
         self.active = active
         self.listening = active or self.under_nsight
 
@@ -73,8 +73,7 @@ class Annotator:
 
 
 def _bindings() -> tuple[Callable[[str], Any], Callable[[Any], None]]:
-    """The way that a range of torch.profiler begins and ends: torch's own binding, `record_function` where there is
-    none."""
+    """Functions that begin and end a range of torch.profiler: torch's binding, else `record_function`."""
     autograd = sys.modules["torch"].autograd
     enter = getattr(autograd, "_record_function_with_args_enter", None)
     leave = getattr(autograd, "_record_function_with_args_exit", None)

@@ -20,7 +20,7 @@ _SYMBOLISER = "torch._inductor.codecache"  # what torch imports to name the line
 
 
 def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
-    """Write the entries created inside the window. Returns None, or why there is nothing to write. Raises OSError."""
+    """Write the entries created inside the window. Returns None, or the reason against it. Raises OSError."""
     dump = read_entries()
     if dump is None:
         return "this torch build has no flight recorder"
@@ -39,16 +39,17 @@ def dump_window(path: Path, start_ns: int, end_ns: int) -> str | None:
 
 
 def dump_all(path: Path) -> None:
-    """Write every entry, those of collectives that never finished included: they explain a hang. Raises OSError."""
+    """Write every entry, including collectives that never finished, which explain a hang. Raises OSError."""
     dump = read_entries(stacks=True)
     if dump is not None and dump.get("entries"):
         write_json(path, dump)
 
 
 def read_entries(stacks: bool = False) -> dict[str, Any] | None:
-    """The dump as plain data, or None where this torch has none. `stacks`: with the lines that called, which are
-    paths. They are left out where torch would import its compiler to name them: imported by our thread while the script
-    imports it as well, each is given the other's half, and the script fails."""
+    """The dump as plain data, or None where this torch has none. `stacks`: with the calling lines, which are paths.
+    They are left out where torch would import its compiler to name them: if our thread and the script import it at
+    once, each gets the other's half, and the script fails.
+    """
     c10d = sys.modules.get("torch._C._distributed_c10d")
     if c10d is None:
         return None
@@ -62,14 +63,14 @@ def read_entries(stacks: bool = False) -> dict[str, Any] | None:
 
 
 def _is_imported(name: str) -> bool:
-    """True where a module and the packages around it have been imported to the end."""
+    """True where a module and its packages have been fully imported."""
     parts = name.split(".")
     modules = [sys.modules.get(".".join(parts[:count])) for count in range(1, len(parts) + 1)]
     return all(m is not None and not getattr(m.__spec__, "_initializing", False) for m in modules)
 
 
 def enable_on_old_torch(version: tuple[int, ...]) -> str | None:
-    """Switch the recorder on where it is off by default. Must run before the first process group. Returns a note."""
+    """Enable the recorder where it is off by default. Must run before the first process group. Returns a note."""
     names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
     if version >= _ON_BY_DEFAULT or any(name in os.environ for name in names):
         return None

@@ -1,5 +1,4 @@
-"""At which steps trace windows open and close, as planned, and as the script asks: `with ddprof.capture():`
-(marks.py)."""
+"""Steps that open and close trace windows, planned or asked by the script: `with ddprof.capture():` (marks.py)."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ REASON = "ddprof.capture"
 
 
 class Less(NamedTuple):
-    """Record of how many of INSTRUMENTS windows from a step on leave out, and why; more than there are: no window
-    opens."""
+    """Number of INSTRUMENTS that windows from a step on omit, and why; beyond their number no window opens."""
 
     first_step: int
     left_out: int = 0
@@ -39,24 +37,23 @@ class WindowPlan:
         self.idle = self._next is None  # no window is planned or asked for; an attribute, because every step reads it
 
     def request(self, first_step: int, steps: int, reason: str) -> None:
-        """Ask for a window at an absolute step; one that has passed already opens at the next step."""
+        """Request a window at an absolute step; for a past step it opens at the next one."""
         self._requested = (first_step, max(steps, 1), reason)
         self.idle = False
 
     def obey(self, request: Request) -> None:
-        """Do what the launcher, or `ddprof trigger`, asks of windows."""
+        """Carry out a request of the launcher or `ddprof trigger` on windows."""
         if request.action == "trace":
             self.request(request.first_step, request.steps, request.reason)
         elif request.action == LESS:
             self._before, self._less = self._less, Less(request.first_step, request.steps, request.reason)
 
     def less_at(self, step: int) -> Less:
-        """Parts that a window that opens as `step` begins leaves out."""
+        """Instruments that a window opening at `step` omits."""
         return self._less if step >= self._less.first_step else self._before
 
     def opens_at(self, step: int) -> str | None:
-        """Why a window opens as `step` begins ("planned", or the reason of the request), None where none does. Asking
-        consumes the opening."""
+        """Reason for a window at `step` ("planned", or the request's); None without one. Consumes the opening."""
         if self._requested is not None and step >= self._requested[0]:
             _, steps, reason = self._requested
             self._end = step + steps
@@ -71,7 +68,7 @@ class WindowPlan:
         return None
 
     def end_with(self, step: int) -> bool:
-        """Let the window that opened last end with `step` at the latest, and drop a request that has not opened one.
+        """End the last opened window with `step` at the latest, and drop a pending request.
 
         True if there was such a request.
         """
@@ -83,16 +80,16 @@ class WindowPlan:
 
     @property
     def last_step(self) -> int:
-        """The last step of the window that opened last."""
+        """The last step of the last opened window."""
         return self._end - 1
 
     def closes_at(self, step: int) -> bool:
-        """True where the open window ends as `step` begins."""
+        """True where the open window ends at `step`."""
         return step >= self._end
 
 
 class _Capturing(Protocol):
-    """Record of what it needs of the session."""
+    """The session as this module needs it."""
 
     guard: Guard
     journal: Journal
@@ -101,7 +98,7 @@ class _Capturing(Protocol):
 
 
 class WindowInCode:
-    """`asked` for a number of steps from the next one on; `done` as the part that is to be traced ends."""
+    """Requests from code: `asked` for a number of steps from the next one on; `done` at the end of the traced part."""
 
     def __init__(self, session: _Capturing) -> None:
         self._session = session

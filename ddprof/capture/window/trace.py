@@ -23,11 +23,11 @@ from ddprof.capture.window.annotate import Annotator, Range
 from ddprof.capture.window.plan import Less
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
-_EXPORT_LOCK_S = 10.0
+_EXPORT_LOCK_S = 10.0  # for a close in another thread
 
 
 class TraceWindow:
-    """At most one open window of this process. Every method is called under the session's guard."""
+    """At most one open window per process. Every method is called under the session's guard."""
 
     def __init__(self, annotator: Annotator, note: Callable[[str], None], record_shapes: bool) -> None:
         self._annotator = annotator
@@ -44,12 +44,12 @@ class TraceWindow:
 
     @property
     def is_open(self) -> bool:
-        """True where the profiler records now."""
+        """True while the profiler records."""
         return self._profiler is not None
 
     def open(self, first_step: int, reason: str, less: Less) -> bool:
-        """Start recording at a step boundary. False, with a note, where another profiler is already running, or windows
-        cost too much.
+        """Start recording at a step boundary. False, with a note, where another profiler is running, or windows cost
+        too much.
         """
         if less.left_out > len(INSTRUMENTS):
             self._note(f"no trace windows from step {less.first_step} on: {less.reason}")
@@ -115,7 +115,7 @@ class TraceWindow:
             self._lock.release()
 
     def _export(self, profiler: Any, stem: Path) -> Path | None:
-        """Write the trace. None, with a note, where it could not be."""
+        """Write the trace. None, with a note, on failure."""
         path = stem.with_name(stem.name + TRACE_SUFFIX)
         results = getattr(profiler.profiler, "kineto_results", None)
         if results is None or not results.trace_start_ns():
@@ -152,11 +152,11 @@ class TraceWindow:
 
     @property
     def compressing(self) -> bool:
-        """True where our own work still runs beside the training."""
+        """True while our own work runs beside the training."""
         return bool(self._compressors) and any(thread.is_alive() for thread in self._compressors)
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the compression to end, at most this long."""
+        """Wait at most this long for the compression."""
         for thread in self._compressors:
             if thread is not threading.current_thread():
                 thread.join(timeout_s)
@@ -166,7 +166,7 @@ class TraceWindow:
         self._note = note
 
     def abandon(self) -> None:
-        """Forget the window without touching the profiler: a forked child only inherited it."""
+        """Forget the window without touching the profiler, which a forked child only inherited."""
         self._profiler = None
         self._step_mark = None
         self._annotator.switch(False)
@@ -175,7 +175,7 @@ class TraceWindow:
 
 
 def _experimental_config(torch: Any) -> Any:
-    """Record all threads, so that a watchdog may stop the profiler while the training thread is blocked."""
+    """Profiler options that record all threads, so that a watchdog may stop it while the training thread is blocked."""
     config = torch._C._profiler._ExperimentalConfig
     try:
         return config(profile_all_threads=True)
@@ -192,6 +192,6 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def warm_import() -> None:
-    """Import what opening a window needs, so that the first one costs the job nothing between two steps."""
+    """Import the modules that opening a window needs, so that the first one does not delay a step."""
     importlib.import_module("torch.profiler")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # Kineto writes USDT lines to the job's stderr otherwise

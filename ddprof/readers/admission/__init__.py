@@ -1,1 +1,1 @@
-"""Admission: from what the user typed to sources, with the format, job and rank of each file."""
+"""Admission: sources for the paths that the user typed, with the format, job and rank of each file."""

@@ -1,4 +1,4 @@
-"""Companions: which sidecar, manifests and flight-recorder dump belong to which trace."""
+"""Companions of each trace: sidecar, manifests and flight-recorder dump."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAPTURED = ("kineto", "tensorflow")  # formats that capture writes, with compan
 
 
 def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
-    """Traces with their companions attached, and what was left over.
+    """Traces with their companion files attached, and the companions left over.
 
     A flight-recorder dump beside no trace of its folder is a source of its own. Where a folder holds the same dump as
     JSON and as pickle, one is used.
@@ -49,7 +49,7 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
 
 
 def _packed_notes(ours: list[Source]) -> list[HealthNote]:
-    """Notes on each archive of a run folder: what it holds beside the traces, which is not looked up inside."""
+    """Notes on archives of a run folder that hold other files beside the traces, which are not read."""
     counts = Counter(file.path for file in ours if file.member is not None)
     effect = "not used: unpack the archive to add settings, step timers and machines"
     return [
@@ -59,13 +59,14 @@ def _packed_notes(ours: list[Source]) -> list[HealthNote]:
 
 
 def _folder(source: Source) -> str:
-    """That of the file; of a member its folder inside the archive, so that archives are told apart."""
+    """The folder of a file; for a member its folder inside the archive, so that archives stay separate."""
     return os.path.dirname(source.path if source.member is None else os.path.join(source.path, source.member))
 
 
 def _companion(trace: Source, candidates: list[Source]) -> str | None:
-    """The candidate in the same folder with the longest common name, if it is of the same rank and, where both names
-    state one, of the same process: a folder may hold two runs."""
+    """The candidate in the same folder with the longest common prefix, of the same rank and, where both names state
+    one, the same process, as a folder may hold two runs; None without one.
+    """
     if trace.member is not None or trace.format not in _CAPTURED:
         return None
     rank, name = rank_in_name(trace.path), file_name(trace.path)
@@ -84,7 +85,7 @@ def _manifests(trace: Source, by_folder: Mapping[str, list[str]]) -> tuple[str, 
 
 
 def _common_length(a: str, b: str) -> int:
-    """Number of characters that two names have in common from the start."""
+    """Length of the common prefix of two names."""
     return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

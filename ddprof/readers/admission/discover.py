@@ -1,6 +1,6 @@
-"""From what the user typed to sources.
+"""Discovery of sources under the user's paths.
 
-Folders walked, archives opened, every file recognised by content, companions attached.
+Walks folders, opens archives, recognises every file by content, attaches companions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EVENTS = b'"traceEvents"'
 
 @dataclass(frozen=True)
 class Found:
-    """A file that was looked at: where it is, and what it turned out to be."""
+    """A file with its place and its recognised kind."""
 
     source: Source
     sniffed: Sniffed
@@ -51,7 +51,7 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     """Everything readable under `paths`: files, folders (recursively), archives, fsspec URLs, run folders.
 
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace: OnlyLogs where
-    there are logs of training jobs in place of traces.
+    there are logs of training jobs instead of traces.
     """
     found: list[Found] = []
     notes: list[HealthNote] = []
@@ -72,8 +72,8 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]:
-    """The files of one format under `paths`, which may be what no run is made of. Raises NoUsableInput, in one line,
-    where a path does not exist.
+    """The files of one format under `paths`, whether or not the format can make a run. Raises NoUsableInput, in one
+    line, where a path does not exist.
     """
     notes: list[HealthNote] = []
     found = [item for path in paths for item in _looked(walk(os.fspath(path), notes), os.fspath(path), notes)]
@@ -81,7 +81,7 @@ def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]
 
 
 def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
-    """Kind of each file below a root, in their order. Those of a store are asked for side by side."""
+    """Kind of each file below a root, in order; files of a store are read concurrently."""
     late = Late()
 
     def look(candidate: Source) -> tuple[list[Found], list[HealthNote]]:
@@ -97,29 +97,29 @@ def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) ->
         for candidate in candidates:
             yield from _look(candidate, root, late, notes)
     if late.left_bytes <= HEAD_BYTES:
-        issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files begin with something else than a trace"
-        notes.append(HealthNote(issue, "of further files the beginning alone was looked at", "warning", where=root))
+        issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files do not begin as a trace"
+        notes.append(HealthNote(issue, "only the beginning of further files was searched", "warning", where=root))
 
 
 @dataclass
 class Late:
-    """Record of how far files are looked through for what begins late in them, all below one path together."""
+    """Shared budget for searching files of one path deeply, for events that begin late in them."""
 
     left_bytes: int = LATE_EVENTS_TOGETHER_BYTES
 
     def looked(self, file: Found) -> Found:
-        """This file, its part taken off."""
+        """The file, with its share taken from the budget."""
         self.left_bytes = max(0, self.left_bytes - max(0, file.looked_bytes - HEAD_BYTES))
         return file
 
     @property
     def of_one_bytes(self) -> int:
-        """Bytes to which one more file is looked through."""
+        """Bytes of the next file to search."""
         return min(self.left_bytes, LATE_EVENTS_BYTES)
 
 
 def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
-    """Kind of a file, or, where it is an archive, each of its members, in one pass."""
+    """Kind of a file or, for an archive, of each member, in one pass."""
     try:
         with open_raw(candidate.path, head_only=True) as stored:
             packed = is_zip(stored.read(ZIP_MAGIC_BYTES))
@@ -136,7 +136,7 @@ def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> 
 
 
 def _look_inside(archive: Source, root: str, late: Late, notes: list[HealthNote]) -> Iterator[Found]:
-    """Each member of an archive. Raises OSError, in one line, where it is damaged; what was before that has come."""
+    """Each member of an archive. Raises OSError, in one line, after the members before any damage."""
     try:
         with open_archive(archive.path) as opened:
             for member, size_bytes in shown_members(opened):
@@ -158,7 +158,7 @@ def _sniffed(
     source: Source, stored: IO[bytes], root: str, late_bytes: int, budget: MemberBudget | None = None
 ) -> Found:
     """Kind of a file. JSON objects may hold megabytes of metadata before their events, logs of settings before their
-    iterations: looked for in `late_bytes`.
+    iterations, so `late_bytes` are searched.
     """
     blocks = ByteStream(stored, source.label, budget)
     head, recent, looked_bytes, result = b"", b"", 0, None
@@ -198,7 +198,7 @@ def _named(source: Source, error: Exception) -> str:
 
 
 def _ignored_notes(found: list[Found]) -> list[HealthNote]:
-    """One note per file that looks like a failed trace; one line for all the JSON that simply is something else."""
+    """One note per file that looks like a failed trace; one line for all unrelated JSON files."""
     notes = []
     other: Counter[tuple[str, str]] = Counter()
     for item in found:
@@ -221,25 +221,25 @@ def _ignored_notes(found: list[Found]) -> list[HealthNote]:
 
 
 def _holds_events(file: Found) -> bool | None:
-    """True where its format holds events; None where it is of none of them."""
+    """True where the file's format holds events; None where no format was recognised."""
     form = formats().get(file.sniffed.format or "")
     return None if form is None else form.holds_events
 
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
-    """Notes on what each log says of the whole run, beside the traces of some steps."""
+    """Notes on logs of the whole run beside traces of some steps."""
     effect = "not used for the verdict; `ddprof analyze LOG` reads it"
     notes = []
     for log in logs:
         aside = formats()[log.format].aside
-        said = aside(log) if aside is not None else None
-        issue = f"{log.label}: a training log" + (f": {said}" if said else "")
+        reason = aside(log) if aside is not None else None
+        issue = f"{log.label}: a training log" + (f": {reason}" if reason else "")
         notes.append(HealthNote(issue, effect, "info", where=log.path))
     return notes
 
 
 def _absolute(root: str) -> str:
-    """Words on what was given, as the paths of the files below it begin."""
+    """The given path as the paths of files below it begin."""
     return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
 
 
@@ -260,7 +260,7 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes:
 
 
 def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
-    """One source per worker, and notes on files left out because they cannot be read or another one says more."""
+    """One source per worker, and notes on files left out as unreadable or superseded."""
     kept, notes = _chosen(sources)
     result: list[Source] = []
     for source in kept:
@@ -278,9 +278,9 @@ def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]
 def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     notes: list[HealthNote] = []
     for name, choosy in formats().items():
-        mine = [s for s in sources if s.format == name]
-        if choosy.chosen and mine:
-            kept, left_out = choosy.chosen(mine)
+        of_format = [s for s in sources if s.format == name]
+        if choosy.chosen and of_format:
+            kept, left_out = choosy.chosen(of_format)
             sources = [s for s in sources if s.format != name] + kept
             notes += left_out
     return sources, notes

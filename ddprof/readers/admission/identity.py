@@ -1,6 +1,6 @@
-"""Who is who.
+"""Ranks of a run's files.
 
-Ranks decided over all files of a run, from the strongest evidence to the weakest, duplicates resolved and said.
+Decided over all files together, from the strongest evidence to the weakest; duplicates are resolved and noted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TRUST = {"distributedInfo": 0, "sidecar": 1, "file name": 2, "content": 3, "ord
 
 
 def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> tuple[list[Identity], list[HealthNote]]:
-    """The identities of one run with every rank decided, in the given order, and what had to be assumed.
+    """The identities of one run in the given order with every rank decided, and notes on the assumptions.
 
     Ranks come from distributedInfo, else the sidecar, else the file name, else the content, else the order of the
-    files. Of two files that claim one rank, the one with more evidence for it keeps it; the other gets the rank its
-    device index, its name, or the one vacant slot says; where none fits its rank is None and its source "duplicate":
-    leave it out. Notes say all.
+    files. Of two files that claim one rank, the one with more evidence keeps it; the other gets the rank of its device
+    index, its name, or the one vacant slot. Where none fits, its rank is None and its source "duplicate": leave it out.
+    Notes report each case.
     """
     result = list(identities)
     notes = _swapped_notes(result, paths)
@@ -33,14 +33,13 @@ def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> 
 
 
 def _swapped_notes(result: Sequence[Identity], paths: Sequence[str]) -> list[HealthNote]:
-    """Notes on where names and contents state the same ranks, each once, but in another order: somebody renamed the
-    files."""
+    """Notes on files whose names and contents state the same ranks in another order, so that files were renamed."""
     named, held = [rank_in_name(path) for path in paths], [identity.rank for identity in result]
     odd = [at for at, rank in enumerate(named) if rank != held[at]]
     if not odd or None in named or len(set(named)) < len(named) or Counter(named) != Counter(held):
         return []
-    issue = f"{len(odd)} files are named for other ranks than they state: {file_name(paths[odd[0]])} is of rank"
-    return [HealthNote(f"{issue} {held[odd[0]]}", "ranks are those that the files state")]
+    issue = f"{len(odd)} file names contradict the ranks that the files state: {file_name(paths[odd[0]])} is of rank"
+    return [HealthNote(f"{issue} {held[odd[0]]}", "the stated ranks are used")]
 
 
 def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:
@@ -61,7 +60,7 @@ def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[Hea
 
 
 def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
-    """Lower is more credible: evidence against the claimed rank, then how the claim was made."""
+    """Sort key, lower is more credible: evidence against the claimed rank, then the source of the claim."""
     named = rank_in_name(path)
     against_name = int(named is not None and named != rank)
     local = identity.local_device
@@ -70,7 +69,7 @@ def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
 
 
 def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tuple[int | None, str]:
-    """The rank a wrongly labelled file really is: by device index, by name, or the only vacant one."""
+    """The true rank of a wrongly labelled file: by device index, by name, or the only vacant one."""
     taken = {i.rank for i in result if i.rank is not None}
     world = _world_size(result)
     identity = result[at]
@@ -86,9 +85,9 @@ def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tup
 
 
 def _same_process(result: list[Identity], at: int, rank: int) -> bool:
-    mine = result[at]
+    identity = result[at]
     return any(
-        i.rank == rank and other != at and i.pid is not None and (i.pid, i.host) == (mine.pid, mine.host)
+        i.rank == rank and other != at and i.pid is not None and (i.pid, i.host) == (identity.pid, identity.host)
         for other, i in enumerate(result)
     )
 
@@ -101,7 +100,7 @@ def _duplicate_note(path: str, rank: int, new: int | None, why: str) -> HealthNo
 
 
 def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNote]:
-    """Ranks for the files that state none, by pid where all have one, else by the order of their names."""
+    """Ranks for files without a stated one: by pid where all have one, else by the order of their names."""
     unknown = [at for at, identity in enumerate(result) if identity.rank is None and identity.source != "duplicate"]
     if not unknown:
         return []

@@ -1,4 +1,4 @@
-"""Files that are one job: those that show it. All others are runs of their own.
+"""Jobs among files: files are one job only on evidence, all others are separate runs.
 
 Files that lie in one folder may be ranks of one job, one script run twice, or have nothing to do with one another.
 They are put together on positive evidence only:
@@ -52,17 +52,17 @@ class Recording:
 
     @property
     def states_rank(self) -> bool:
-        """True where the file itself, or the sidecar beside it, says which rank of which job it is."""
+        """True where the file, or its sidecar, states its rank and job."""
         return self.identity.source in ("distributedInfo", "sidecar") and self.identity.rank is not None
 
     def overlaps(self, other: Recording) -> bool | None:
-        """True where both were recorded at the same time; None where their times cannot be compared."""
+        """True where both were recorded at the same time; None where their times are not comparable."""
         if self.window_ns is None or other.window_ns is None:
             return None
         return max(self.window_ns[0], other.window_ns[0]) < min(self.window_ns[1], other.window_ns[1])
 
     def lies_within(self, other: Recording) -> bool:
-        """True where most of the shorter of two recordings was made while the other was."""
+        """True where most of the shorter recording overlaps the other."""
         if self.window_ns is None or other.window_ns is None:
             return False
         both = min(self.window_ns[1], other.window_ns[1]) - max(self.window_ns[0], other.window_ns[0])
@@ -81,7 +81,7 @@ def split_jobs(recordings: Sequence[Recording]) -> list[list[int]]:
 
 
 def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recording]) -> list[HealthNote]:
-    """One note, for all runs, where the files of one folder are several; else none."""
+    """One note, for all runs, where the files of one folder make several runs; else none."""
     if len(jobs) < 2:
         return []
     worlds = sorted({w for r in recordings if (w := r.identity.world_size)})
@@ -96,17 +96,17 @@ def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recordin
 
 
 def _merged(jobs: list[list[int]], recordings: Sequence[Recording], at_one_time: bool) -> list[list[int]]:
-    """Jobs joined where a recording of one belongs to a recording of the other, and none contradicts any."""
-    found: list[list[int]] = []
+    """Jobs joined where a recording of one belongs to a recording of the other and no recording contradicts."""
+    merged: list[list[int]] = []
     for job in jobs:
         joined, apart = list(job), []
-        for other in found:
+        for other in merged:
             if _are_one(other, joined, recordings, at_one_time):
                 joined = sorted(other + joined)
             else:
                 apart.append(other)
-        found = [*apart, joined]
-    return found
+        merged = [*apart, joined]
+    return merged
 
 
 def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Recording], at_one_time: bool) -> bool:
@@ -119,7 +119,7 @@ def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Reco
 
 
 def _spokesmen(job: Sequence[int]) -> Sequence[int]:
-    """Recordings of a job, spread evenly over it; its first is one."""
+    """Recordings spread evenly over a job, its first one included."""
     return job[:: -(-len(job) // SPOKESMEN)]
 
 
@@ -137,23 +137,21 @@ def _contradict(a: Recording, b: Recording) -> bool:
 
 
 def _far_apart(a: Recording, b: Recording) -> bool:
-    """True where two recordings were made at times between which no node waits for another."""
+    """True where two recordings are further apart in time than a node waits for another."""
     if a.window_ns is None or b.window_ns is None:
         return False
     return max(a.window_ns[0], b.window_ns[0]) - min(a.window_ns[1], b.window_ns[1]) > NODES_JOIN_S * 1e9
 
 
 def _met_never(a: Recording, b: Recording) -> bool:
-    """True where both called collectives of the same groups at the same time, and no collective that the other
-    called."""
+    """True where both called collectives of the same groups at the same time, but none in common."""
     groups = a.sequences.keys() & b.sequences.keys()
     pairs = [(a.sequences[group], b.sequences[group]) for group in groups]
     return bool(pairs) and a.lies_within(b) and all(max(x[0], y[0]) > min(x[1], y[1]) for x, y in pairs)
 
 
 def _members_without_a_group(a: Recording, b: Recording) -> bool:
-    """True where each knows the members of its groups, and both ranks are in a group of one file but in none of
-    both."""
+    """True where both files know their groups' members and put both ranks into one group, but share no group."""
     ranks = {a.identity.rank, b.identity.rank}
     if None in ranks or not (a.group_ranks and b.group_ranks) or a.group_ranks == b.group_ranks:
         return False
@@ -171,25 +169,25 @@ def _same_rank(a: Recording, b: Recording) -> bool:
 
 
 def _belong(a: Recording, b: Recording) -> bool:
-    """Positive evidence that two recordings of one time, or of unknown times, are of one job."""
+    """True with positive evidence that two recordings of one time, or of unknown times, are of one job."""
     return _belong_by_content(a, b) or _share_group(a, b) or _are_numbered(a, b)
 
 
 def _belong_by_content(a: Recording, b: Recording) -> bool:
-    """Evidence that needs no clock: both state a rank of a job of one size, or hold the same collectives."""
+    """Evidence without a clock: both state a rank of a job of one size, or hold the same collectives."""
     stated = a.states_rank and b.states_rank and a.identity.world_size == b.identity.world_size
     return bool(stated and a.identity.world_size != 1) or bool(a.numbered.keys() & b.numbered.keys())
 
 
 def _share_group(a: Recording, b: Recording) -> bool:
-    """Both communicated in one process group: the same members, or the same name and size where these are unknown."""
+    """True with a common process group: the same members, or where these are unknown the same name and size."""
     if not (a.communications and b.communications):
         return False
     return bool(a.group_ranks & b.group_ranks or a.groups & b.groups)
 
 
 def _are_numbered(a: Recording, b: Recording) -> bool:
-    """Names that differ in the rank they state alone, of files that both, or by their world size, have peers."""
+    """True where names differ only in the rank, and both files, or their world sizes, have peers."""
     names = [file_name(r.path) for r in (a, b)]
     numbers = [rank_in_name(name) for name in names]
     if None in numbers or numbers[0] == numbers[1]:

@@ -1,4 +1,4 @@
-"""Parts of one job: what its nodes wrote to folders of their own is put together where it fits one job alone.
+"""Parts of one job: folders written by its nodes are joined where they fit one job only.
 
 A part lacks ranks of the world that it states. Parts are of one job where they state one world size, no rank twice, no
 two jobs by their launcher's name, and began at one time. Once they are read their content must agree, too (`jobs`).
@@ -30,24 +30,24 @@ class _Part:
 
     @property
     def name(self) -> str:
-        """The folder's."""
+        """The folder's name."""
         folder = run_folder(self.run[1][0])
         return os.path.basename(folder if is_url(folder) else os.path.realpath(folder))  # `latest` is a link
 
     def may_join(self, other: _Part) -> bool:
-        """True where nothing that both state tells their jobs apart."""
+        """True where nothing that both state separates their jobs."""
         jobs, one, two = {self.stated.job, other.stated.job} - {""}, self.stated.started_ns, other.stated.started_ns
         apart_ns = 0 if one is None or two is None else abs(one - two)
         return self.world_size == other.world_size and len(jobs) < 2 and apart_ns <= NODES_JOIN_S * 1e9
 
 
 def together(runs: Sequence[Run]) -> tuple[list[Run], list[HealthNote]]:
-    """The runs, parts of one job as one run that is called by its parts; and what was put together, or not."""
-    found = [_part(at, run) for at, run in enumerate(runs)] if len(runs) > 1 else []
+    """The runs, with parts of one job joined as one run named after its parts, and notes on what was joined or not."""
+    parts = [_part(at, run) for at, run in enumerate(runs)] if len(runs) > 1 else []
     notes: list[HealthNote] = []
     joined: dict[int, Run] = {}
     gone: set[int] = set()
-    for group in _groups([part for part in found if part is not None]):
+    for group in _groups([part for part in parts if part is not None]):
         ranks = [rank for part in group for rank in part.ranks]
         names = list(dict.fromkeys(part.name for part in group))
         shown = " + ".join(names[:_NAMED]) + (" + ..." if len(names) > _NAMED else "")
@@ -63,7 +63,7 @@ def together(runs: Sequence[Run]) -> tuple[list[Run], list[HealthNote]]:
 
 
 def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Parts that may be of one job, two and more together."""
+    """Groups of two or more parts that may be of one job."""
     groups: list[list[_Part]] = []
     for part in parts:
         near = next((group for group in groups if all(part.may_join(other) for other in group)), None)
@@ -75,7 +75,7 @@ def _groups(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 
 def _part(at: int, run: Run) -> _Part | None:
-    """Statement of what a run states of the job that it is a part of; None where it is whole, or does not say."""
+    """The job and ranks that a run states to be a part of; None where it is whole or states none."""
     manifests = sorted({path for source in run[1] for path in source.manifest_paths})
     stated = part_of_job(manifests)
     ranks, world_size = frozenset(stated.ranks), stated.world_size

@@ -1,6 +1,6 @@
-"""Sources that lie together: one run per folder, unless folders are one rank or one host each.
+"""Sources grouped into runs: one run per folder, unless folders are one rank or one host each.
 
-Whether what lies together is one job, its content tells once it has been read (`admission.jobs`).
+Whether files of a folder are one job is decided once they are read (`admission.jobs`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def group_runs(
 ) -> tuple[list[Run], list[HealthNote]]:
     """Sources by run, labelled by folder relative to what was given.
 
-    Of several windows of a rank the last is kept, or the one with the number `window` (from 1), and said. Raises
-    UsageError where no rank has that one.
+    Of several windows of a rank the last is kept, or number `window` (from 1), with a note. Raises UsageError where no
+    rank has that one.
     """
     by_key: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
@@ -50,14 +50,14 @@ def group_runs(
 
 
 def _given(members: tuple[Source, ...]) -> str:
-    """Words on where a run lies: the folder of its files, or its only file without suffixes."""
+    """Place of a run: the folder of its files, or its only file without suffixes."""
     first = members[0]
     alone = len({(s.path, s.member) for s in members}) == 1
     return os.path.join(run_folder(first), stem(first.path)) if alone else run_folder(first)
 
 
 def run_folder(source: Source) -> str:
-    """The folder that holds the run of a source: folders named for one rank or one host are part of it."""
+    """The run's folder of a source: folders named for one rank or one host are parts of it."""
     folder = os.path.dirname(source.path)
     if source.member is not None:
         folder = os.path.join(source.path, os.path.dirname(source.member))
@@ -67,7 +67,7 @@ def run_folder(source: Source) -> str:
 
 
 def _own_run(source: Source) -> str:
-    """Formats whose file is a whole run of its own, unless capture wrote it as one rank of a run folder."""
+    """Formats whose file is a whole run, unless capture wrote it as one rank of a run folder."""
     return stem(source.path) if formats()[source.format].is_run and source.sidecar_path is None else ""
 
 
@@ -80,7 +80,7 @@ def _label(folder: str, roots: list[str]) -> str:
 
 
 def _one_window(members: list[Source], window: int | None, notes: list[HealthNote]) -> list[Source]:
-    """Among files that one rank wrote one after another (windows, restarts), the last, or that of the given number."""
+    """The last of the files that one rank wrote in sequence (windows, restarts), or the one of the given number."""
     by_writer: dict[tuple[str, str | None], list[Source]] = {}
     for source in members:
         by_writer.setdefault((_writer(source), source.part), []).append(source)
@@ -128,12 +128,11 @@ def _order(source: Source) -> tuple[int, int, list[int], int]:
 
 
 def labels(full: Sequence[str], given: Sequence[str]) -> list[str]:
-    """The label of each run: of `full`, its path below what was given, as much as tells runs; where that is nothing,
-    the last telling part of `given`, the path itself. Runs that would be called alike keep their full labels.
+    """The label of each run: the distinguishing part of its path below the given one (`full`), else the last
+    distinguishing part of `given`. Runs with equal labels keep their full ones.
 
-    A folder `traces` names none of the runs that are recorded into one. The words that say what files are, are those by
-    which the formats are described ("a PyTorch profiler trace", "a communication log"): no name of a run is made of
-    them.
+    A folder named `traces` distinguishes no run. Words that describe the format ("a PyTorch profiler trace") are no
+    run's name.
     """
     short = [_telling(label) or _last_telling(path) for label, path in zip(full, given, strict=True)]
     alike = {label for label, count in Counter(short).items() if count > 1}
@@ -145,7 +144,7 @@ def _last_telling(path: str) -> str:
 
 
 def _telling(path: str) -> str:
-    """A path up to its last part that tells a run; "" where no part does."""
+    """A path up to its last distinguishing part; "" without one."""
     while path and not _tells(os.path.basename(path)):
         above = os.path.dirname(path)
         path = above if above != path else ""
@@ -158,7 +157,7 @@ def _tells(name: str) -> bool:
 
 
 def _is_form(word: str, other: str) -> bool:
-    """True where two words are forms of one: equal but for their endings."""
+    """True where two words differ only in their endings."""
     one, two = sorted((word.removesuffix("s"), other.removesuffix("s")), key=len)
     return one == two or (len(one) >= _LEAST_STEM and two.startswith(one) and len(two) - len(one) <= 1)
 

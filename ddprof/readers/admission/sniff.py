@@ -1,4 +1,4 @@
-"""Kind of a file, by its content. Names are never trusted: suffixes lie, and exporters invent new ones."""
+"""Kind of a file by its content. Names are not trusted, as suffixes lie and exporters invent new ones."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _otherwise(sample: Sample) -> str:
 
 
 def _foreign(sample: Sample) -> str | None:
-    """Words on what the file is and what to do with it, for a person; None where it is none of these."""
+    """Description of a file of another tool, and what to do with it; None for any other file."""
     for form in formats().values():
         if form.missing is not None and form.recognise(sample) and (what := form.missing()):
             return what

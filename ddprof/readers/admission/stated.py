@@ -1,4 +1,4 @@
-"""Statement: what one file says of its rank before its events: a few kilobytes of it are read, and its name."""
+"""Statements of a file on its rank, from its name and the few kilobytes before its events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_HEAD_BYTES = 4 << 20  # the groups of ten thousand ranks take 1 MB
 
 @dataclass(frozen=True)
 class Stated:
-    """A source's rank, host and process groups, as far as they are stated."""
+    """Rank, host and process groups of a source, as far as the source states them."""
 
     source: Source
     rank: int | None
@@ -33,8 +33,7 @@ class Stated:
 
 
 def stated_by(sources: Sequence[Source]) -> list[Stated]:
-    """Statements: what each source states, in order. Nothing of it is an error: whoever reads the file says what is
-    wrong."""
+    """Statements of each source, in order. Never raises: a reader reports what is wrong with a file."""
     if not any(is_url(source.path) for source in sources):
         return [_stated(source) for source in sources]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -53,7 +52,7 @@ def _stated(source: Source) -> Stated:
 
 
 def _header(source: Source) -> Header:
-    """The values before the list of events; none where it does not begin in time."""
+    """The values before the list of events; none where the list does not begin within MAX_HEAD_BYTES."""
     beginning, seen_bytes = Beginning(), 0
     try:
         with open_blocks(source.path, source.member, head_only=True) as blocks:

@@ -1,4 +1,4 @@
-"""From what the user typed to files: folders walked, links followed as `cat` would, all else than files left out."""
+"""Files under the user's paths: folders walked, links followed as `cat` would, everything but files left out."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _LOCAL = "file://"
 
 
 def is_skipped(name: str) -> bool:
-    """True where a file of this name, where nobody named it, is no trace."""
+    """True for names that are no trace unless the user named the file."""
     return name.endswith(_SKIPPED_SUFFIXES)
 
 
 def may_be_anything(name: str) -> bool:
-    """True where a file of this name is worth no note where it turns out to be nothing that is read."""
+    """True for names that need no note where the file turns out to be nothing that is read."""
     return name.endswith(_TEXT_SUFFIXES)
 
 
 def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
-    """Every file under a path, in a stable order, with size and time; hidden ones and other folders' links left out.
+    """Every file under a path, in a stable order, with size and time; hidden files and links to other folders are
+    skipped.
 
     What cannot be read, or is no regular file, becomes a note. Raises NoUsableInput where that is the path itself.
     """
@@ -60,7 +61,7 @@ def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
 
 
 def _given(path: str) -> tuple[str, int, Source]:
-    """A path of the user's: absolute, with its mode."""
+    """A path from the user: absolute, with its mode."""
     try:
         path = os.path.abspath(os.path.expanduser(path))
         status = os.stat(path)
@@ -78,7 +79,7 @@ def _source(path: str, status: os.stat_result) -> Source:
 
 
 def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
-    """A file that a folder lists: looked at once, so that what vanishes or is no file costs itself alone."""
+    """A file in a folder listing, examined once: one that vanished or is not regular is skipped alone."""
     is_link = os.path.islink(path)
     if is_skipped(path) and not is_link:
         return

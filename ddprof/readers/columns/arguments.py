@@ -1,4 +1,4 @@
-"""The sparse tables: arguments of collectives, copies, operators, synchronisations, and memory samples."""
+"""The sparse tables: arguments of collectives, copies, operators and synchronizations, and memory samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xp
 
 
 class _JsonTexts(dict[bytes, int]):
-    """The string number of a piece of JSON. The same few shapes recur, so its text is made once."""
+    """String numbers of pieces of JSON; the same few shapes recur, so each text is made once."""
 
     def __init__(self, strings: Any) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class ArgumentTables:
         self._calls(first_row, _with_rows(block.calls, block.events))
 
     def _number_shapes(self, block: Block) -> None:
-        """Number the texts that are new among the strings."""
+        """Add the block's new shape texts to the strings."""
         known = len(self._shape_strings)
         texts = [*islice(self._shapes, known, None)]
         if texts:
@@ -164,7 +164,7 @@ class ArgumentTables:
                 self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
-        """A collective of a library that states no arguments (gloo): its size is that of its input tensors."""
+        """A collective of a library that states no arguments (gloo), with the size of its input tensors."""
         size, dtype = _tensor_bytes(dims, types)
         no_group = np.iinfo(np.int32).min
         self.collectives.append(
@@ -172,7 +172,7 @@ class ArgumentTables:
         )
 
     def _collective(self, row: int, given: Args) -> None:
-        """One collective. A rank calls the same few again and again: all but its number is made once."""
+        """One collective. A rank repeats few calls: all columns but the row and number are made once."""
         values = _STATED(given)
         try:
             key = (*values, *map(type, values))  # 1, 1.0 and true are equal keys, and not the same statement
@@ -189,7 +189,7 @@ class ArgumentTables:
         return stated
 
     def _made(self, given: Args) -> tuple[int, ...]:
-        """The columns of a collective but for its row and its number."""
+        """The columns of a collective except its row and its number."""
         dtype = as_text(given.dtype) or ""
         size = element_bytes(dtype)
         group_size, rank = one_rank(given.group_size), one_rank(given.rank)
@@ -222,8 +222,7 @@ def _with_rows(rows: Array, events: Callable[[Array], Sequence[Event]]) -> Itera
 
 @lru_cache(maxsize=REMEMBERED)
 def _peer_and_tag(operator: str, values: bytes) -> tuple[int, int]:
-    """Arguments that a c10d operator was called with; NULL where the trace does not say (inputs are recorded with
-    shapes)."""
+    """Peer and tag arguments of a c10d operator; NULL where the trace lacks them (recorded with shapes)."""
     try:
         given = json.loads(values or b"[]")
     except (ValueError, RecursionError):
@@ -234,7 +233,7 @@ def _peer_and_tag(operator: str, values: bytes) -> tuple[int, int]:
 
 
 def _not_negative(value: Any) -> int:
-    """Kineto writes -1 where it does not know."""
+    """A number, missing where it is negative: Kineto writes -1 for unknown."""
     number = one_int(value)
     return number if number >= 0 else NULL
 
@@ -248,7 +247,7 @@ def _text(raw: Any) -> str:
 
 
 def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
-    """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") where the shapes do not say."""
+    """Bytes of all input tensors of a call, and the dtype of the first; (NULL, "") without shapes."""
     try:
         shapes, names = json.loads(dims), json.loads(types)
     except (ValueError, RecursionError):
@@ -267,7 +266,7 @@ def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:
 
 
 def _elements(shape: Any) -> int | None:
-    """Elements of a tensor of this shape; None where it is none, or of more elements than any memory holds."""
+    """Elements of a tensor of this shape; None for an invalid shape, or for more elements than any memory holds."""
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS:
         return None
     if not all(type(n) is int and 0 <= n < _MOST_ELEMENTS for n in shape):

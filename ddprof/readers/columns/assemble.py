@@ -1,4 +1,4 @@
-"""From grown columns to the tables of a RankTrace: one order of time, rows renumbered, defects clipped and counted."""
+"""Grown columns to the tables of a RankTrace: sorted by time, rows renumbered, defects clipped and counted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are wort
 
 @dataclass(frozen=True)
 class Assembled:
-    """The tables of one rank, and what is wrong with them."""
+    """The tables of one rank, and notes on their defects."""
 
     strings: tuple[str, ...]
     tables: dict[str, Any]  # by field of RankTrace
@@ -42,7 +42,7 @@ class Assembled:
 
 
 def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
-    """Sort by start, drop what is out of range, add the base time; empties `columns` as it goes to keep memory low."""
+    """Sort by start, drop out-of-range events, add the base time; empties `columns` as it goes to save memory."""
     kind, name, track, ts, dur, correlation, external = _joined(columns)
     order = _order(columns, ts, dur, base_time_ns)
     frames, order = _frames(columns, kind, name, order)
@@ -92,7 +92,7 @@ def _joined(columns: EventColumns) -> list[Array]:
 
 
 def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:
-    """Durations longer than a day and than the whole trace are overflowed counters: they count as zero."""
+    """Durations, with 0 for those longer than a day and than the whole trace, which are overflowed counters."""
     if not len(ts):
         return dur, 0
     bad = dur > max(DAY_NS, int(ts.max() - ts.min()))
@@ -100,7 +100,7 @@ def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:
 
 
 def _order(columns: EventColumns, ts: Array, dur: Array, base_time_ns: int) -> Array | None:
-    """The rows that are kept, by start and the longest first; None where that is all as they stand.
+    """The kept rows, by start and the longest first; None where all rows stay as they are.
 
     Left out are events without a time, and those that cannot be of the same recording as most: one absurd time would
     otherwise be the length of the window, and differences of times could overflow.
@@ -122,7 +122,7 @@ def _order(columns: EventColumns, ts: Array, dur: Array, base_time_ns: int) -> A
 
 
 def _frames(columns: EventColumns, kind: Array, name: Array, order: Array | None) -> tuple[Array, Array | None]:
-    """Rows of the Python frames, and the order of the events without them: frames are stacks, and no events."""
+    """Rows of the Python frames, and the order of the events without them, as frames become stacks."""
     is_frame = (kind == Kind.PYTHON) & (name != columns.strings.get(GC_NAME, -1))
     if not is_frame.any():
         return np.empty(0, np.int64), order
@@ -131,8 +131,8 @@ def _frames(columns: EventColumns, kind: Array, name: Array, order: Array | None
 
 
 def _tracks(columns: EventColumns) -> tuple[Array, Table]:
-    """The row of each number of a track, and the tracks table; the same thread written once as a number and once as
-    text is one track.
+    """The tracks table, and its row for each track number; a thread written once as a number and once as text is one
+    track.
     """
     merged: dict[tuple[str, str], int] = {}
     number_of = np.empty(max(len(columns.tracks), 1), np.int32)
@@ -155,7 +155,7 @@ def _written(identifier: Any) -> str:
 
 
 def _clean(strings: list[str]) -> list[str]:
-    """Half surrogate pairs cannot be written to any file, and secrets must not: replace them."""
+    """Text without half surrogate pairs, which no file can hold, and without secrets."""
     try:
         "".join(strings).encode()
     except UnicodeEncodeError:
@@ -185,7 +185,7 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
 
 
 def _by_row(schema: Schema, rows: Sequence[tuple[int, ...]] | Array, position: Array) -> Table:
-    """A sparse table whose first column is an event row: renumbered, and sorted by it."""
+    """A sparse table renumbered and sorted by its first column, an event row."""
     if not len(rows):
         return schema.empty()
     values = np.array(rows, np.int64)
@@ -202,9 +202,9 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
         "events without a usable duration": "counted as zero length; time in them is missing",
         "durations beyond a day (overflow)": "counted as zero length; time in them is missing",
         "events without a usable timestamp": "left out",
-        "events more than 30 days from most others": "left out: they cannot be of the same recording",
+        "events more than 30 days from most others": "left out, as they cannot belong to this recording",
         "rows of the wrong type": "left out",
-        "collectives whose group has no usable name": "their group is told by its ranks, where they are stated",
+        "collectives whose group has no usable name": "their group is identified by its ranks, where stated",
         "events of an unknown phase": "left out",
         "begin/end events, which Kineto does not write": "left out",
     }
@@ -218,7 +218,7 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
 
 
 def overlap_note(events: Table, label: str) -> list[HealthNote]:
-    """Slices of one stream that overlap in part: kept, as all device time is a union over streams anyway."""
+    """A note on slices of one stream that overlap in part. They are kept, as device time is a union over streams."""
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     if not len(rows):
         return []
@@ -234,12 +234,12 @@ def overlap_note(events: Table, label: str) -> list[HealthNote]:
 
 
 def lengthless_note(events: Table, label: str) -> list[HealthNote]:
-    """A note where device operations were recorded and none of them has a length."""
+    """A note where device operations were recorded, all without a length."""
     is_device = of_kinds(events["kind"], DEVICE_KINDS)
     if not is_device.any() or events["dur_ns"][is_device].any():
         return []
     issue = f"{label}: none of {int(is_device.sum())} device operations has a length"
-    return [HealthNote(issue, "device time of this rank is not known")]
+    return [HealthNote(issue, "device time of this rank is unknown")]
 
 
 def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:

@@ -1,4 +1,4 @@
-"""Meaning: what each category of Kineto's events means, looked up once a category instead of once an event."""
+"""Meaning of Kineto's event categories, looked up once per category instead of once per event."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MIN_FRAME_NS = 100_000
 
 
 class Route(IntEnum):
-    """Routes as `scan.c` has it: into columns, only counted, long Python frames into columns, left to msgspec, or into
-    columns with what is used of an operator's arguments.
+    """Destination of a span in `scan.c`: columns, a count, columns for long Python frames only, msgspec, or columns
+    with the used arguments of an operator.
     """
 
     KEEP, DROP, PYTHON, REST, OPERATOR = range(5)
 
 
 class Categories(dict[str, int]):
-    """Numbers categories in order of first use; `kind`, `dropped` and `is_python` are indexed by that number."""
+    """Categories numbered in order of first use; `kind`, `dropped` and `is_python` are indexed by that number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class Categories(dict[str, int]):
 
     @property
     def dropped(self) -> Array:
-        """Flags of categories that are arrows; bool."""
+        """Mask of categories of arrows."""
         return np.frombuffer(bytes(self._dropped), bool)
 
     @property
     def is_python(self) -> Array:
-        """Flags of categories that are frames of Python; bool."""
+        """Mask of categories of Python frames."""
         return np.frombuffer(bytes(self._python), bool)
 
     def numbers(self, categories: list[str]) -> Array:
@@ -65,7 +65,7 @@ class Categories(dict[str, int]):
         return np.frombuffer(array("i", list(map(self.__getitem__, categories))), np.int32)
 
     def route(self, number: int) -> int:
-        """Route: what the native scanner does with the spans of a category: a Route."""
+        """The Route of a category's spans in the native scanner."""
         if self._python[number]:
             return Route.PYTHON
         if self._dropped[number]:
@@ -75,6 +75,6 @@ class Categories(dict[str, int]):
         return Route.REST if self._kinds[number] in (UNKNOWN, Kind.OTHER) else Route.KEEP
 
     def counts(self, numbers: Array) -> dict[str, int]:
-        """Times that each category occurs among `numbers`, those that do not left out."""
+        """Occurrences of each category among `numbers`, without zeros."""
         each = np.bincount(numbers, minlength=len(self)).tolist()
         return {category: n for category, n in zip(self, each, strict=True) if n}

@@ -68,7 +68,7 @@ class EventColumns:
         self._known = Categories()
 
     def scanner(self) -> Scanner | None:
-        """The scanner that numbers what it finds as these columns do; None where it was not built."""
+        """The native scanner with these columns' numbering; None where it was not built."""
         given = self.strings, self.tracks, self._known, Interned(), self._shapes, self._operators
         return Scanner(*given) if is_native() else None
 
@@ -123,8 +123,7 @@ class EventColumns:
             return present, self._known.numbers(list(map(_CATEGORY, present)))
 
     def _kept(self, present: list[Event], numbers: Array) -> Array:
-        """Flags of events that are of a category that is used. Of what Python did: garbage collections, and long
-        frames."""
+        """Mask of events with a used category; of Python events only garbage collections and long frames."""
         dropped = self._known.dropped[numbers]
         python = self._known.is_python[numbers]
         if python.any():
@@ -165,7 +164,7 @@ class EventColumns:
         return first
 
     def name_track(self, pid: Any, tid: Any, name: str, device: int = NULL, stream: int = NULL) -> None:
-        """Name a track, and give it a device and a stream where it is one of a device."""
+        """Name a track, and set device and stream of a device track."""
         self.thread_names[pid, tid] = name
         if device != NULL:
             self.device_of[self.tracks[pid, tid]] = (device, stream)
@@ -213,7 +212,7 @@ class EventColumns:
         return kinds
 
     def _guess(self, event: Event, args: Args) -> int:
-        """An event of an unknown category.
+        """Guess the kind of an event of an unknown category.
 
         Device work if it states a device and a stream, else left out and counted.
         """
@@ -239,7 +238,7 @@ class EventColumns:
             self.device_of[number] = (_index(given.device, event.pid), _index(given.stream, event.tid))
 
     def _marks(self, marks: list[Event]) -> None:
-        """Everything that is not a span: names of threads, memory samples; the rest is counted."""
+        """Use events that are not spans: names of threads, memory samples; count the rest."""
         memory = [e for e in marks if e.name == "[memory]" and e.args is not None]
         self.arguments.add_memory(to_ns([e.ts for e in memory]), [e.args or NO_ARGS for e in memory])
         for event in marks:

@@ -45,7 +45,7 @@ def finish(
 
 
 def _captured(identity: Identity, sidecar: Sidecar) -> Identity:
-    """Identity that the sidecar knows better than a name."""
+    """The identity with values that the sidecar knows better than a file name."""
     if sidecar.rank is None:
         return identity
     world_size, host = identity.world_size or sidecar.world_size, identity.host or sidecar.host

@@ -25,7 +25,7 @@ _LARGEST_NUMBER = 2**59  # so that it can be multiplied
 
 
 class Groups:
-    """Numbers the groups of one rank in order of first use."""
+    """Process groups of one rank, numbered in order of first use."""
 
     def __init__(self) -> None:
         self.groups: list[ProcessGroup] = []
@@ -34,16 +34,16 @@ class Groups:
         self._by_args: dict[tuple[Any, ...], int] = {}
 
     def number(self, args: Args) -> int:
-        """The index of the group a collective ran in; NO_GROUP where its arguments do not name one."""
+        """The index of a collective's group; NO_GROUP where its arguments do not name one."""
         self.unnamed += args.group_name is not None and as_text(args.group_name) is None
         listed = args.group_ranks
         stated = as_text(listed) if not isinstance(listed, list) else tuple(map(as_text, listed))
         numbers = (args.rank_start, args.rank_stride, args.group_size)
         key = (as_text(args.group_name), stated, *map(as_text, numbers))
-        found = self._by_args.get(key)
-        if found is None:
-            found = self._by_args[key] = self._from_args(args)
-        return found
+        number = self._by_args.get(key)
+        if number is None:
+            number = self._by_args[key] = self._from_args(args)
+        return number
 
     def _from_args(self, args: Args) -> int:
         ranks = stated_ranks(args)
@@ -59,7 +59,7 @@ class Groups:
         return self._merge(group)
 
     def add_config(self, config: Any, default_backend: str) -> None:
-        """The groups of the header: what collectives do not state (backend, all ranks) is filled in."""
+        """Add the groups of the header, which state what collectives do not (backend, all ranks)."""
         entries = list(config.values()) if isinstance(config, Mapping) else config
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, Mapping):
@@ -99,7 +99,7 @@ def stated_ranks(args: Args) -> tuple[int, ...]:
 
 
 def _members(listed: Any) -> tuple[int, ...]:
-    """A list of ranks, or its text; () where it is abbreviated, or where one of them cannot be a rank."""
+    """Ranks from a list or its text; () where it is abbreviated, or an entry cannot be a rank."""
     if isinstance(listed, str):
         return _members_in(listed)
     if not isinstance(listed, list) or not listed:
@@ -107,13 +107,13 @@ def _members(listed: Any) -> tuple[int, ...]:
     if set(map(type, listed)) == {int} and min(listed) >= 0 and max(listed) <= LARGEST_RANK:
         return tuple(listed)  # nearly all
     ranks = [one_rank(rank) for rank in listed]
-    known = tuple(rank for rank in ranks if rank is not None)
-    return known if len(known) == len(ranks) else ()
+    members = tuple(rank for rank in ranks if rank is not None)
+    return members if len(members) == len(ranks) else ()
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _members_in(text: str) -> tuple[int, ...]:
-    """Members of a list's text, which all ranks of a job have in common."""
+    """Members in a list's text, cached as all ranks of a job share it."""
     return _members(_NUMBER.findall(text)) if "..." not in text else ()
 
 
@@ -128,7 +128,7 @@ def _from_config(entry: Mapping[str, Any], default_backend: str) -> ProcessGroup
 
 
 def number_in_communicator(function: str, number: int) -> int:
-    """A number that no other call of the communicator has, of NCCL's sequence number; NULL where there is none.
+    """NCCL's sequence number made unique within the communicator; NULL where there is none.
 
     NCCL counts the calls of each function of a communicator on its own (comm->seqNumber[func], src/include/comm.h), so
     that an AllGather and a ReduceScatter of one communicator have the same numbers.

@@ -53,14 +53,14 @@ _MEMSET = re.compile(r"memset|fillbuffer", re.IGNORECASE)
 
 def kind_of(category: str) -> Kind | None:
     """The kind of a category; None where the category is not known."""
-    found = KIND_OF.get(category)
-    if found is None and category.startswith(("privateuse1", "mtia", "npu", "xpu", "hpu")):
+    kind = KIND_OF.get(category)
+    if kind is None and category.startswith(("privateuse1", "mtia", "npu", "xpu", "hpu")):
         return Kind.RUNTIME if category.endswith(("runtime", "driver")) else Kind.KERNEL
-    return found
+    return kind
 
 
 def device_kind(name: str) -> Kind:
-    """The kind of a device event whose category says nothing, by its name."""
+    """The kind of a device event by its name, for categories that do not decide it."""
     if _MEMCPY.search(name):
         return Kind.MEMCPY
     return Kind.MEMSET if _MEMSET.search(name) else Kind.KERNEL

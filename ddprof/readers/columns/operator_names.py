@@ -1,4 +1,4 @@
-"""Table of what is used of an operator's arguments, looked up once a name instead of once an event."""
+"""Used arguments of each operator, looked up once per name instead of once per event."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ MESSAGE_INPUTS: Mapping[str, tuple[int | None, int]] = {
 
 
 class Used(IntEnum):
-    """Uses as `scan.c` has it: nothing, the shapes and types of the inputs, or more than the scanner knows of."""
+    """Use of an operator's arguments in `scan.c`: none, shapes and types of the inputs, or more than it parses."""
 
     NOTHING, SHAPES, ALL = range(3)
 
 
 class OperatorNames:
-    """Record of what is used of the operators of each name; `strings` numbers the names in order of first use."""
+    """Used arguments by operator name; `strings` numbers the names in order of first use."""
 
     def __init__(self, strings: Mapping[str, int]) -> None:
         self._strings = strings
@@ -40,11 +40,11 @@ class OperatorNames:
         return self._used
 
     def route(self, number: int) -> int:
-        """Use: what the native scanner takes of an operator: a Used."""
+        """The Used value of an operator for the native scanner."""
         return self._known()[number]
 
     def are_used(self, names: Array) -> Array:
-        """Flags of the operators of which something is used, by the numbers of their names; bool."""
+        """Mask of operators with used arguments, by the numbers of their names."""
         used: Array = np.frombuffer(bytes(self._known()), np.uint8)[names] != Used.NOTHING
         return used
 

@@ -1,1 +1,1 @@
-"""Files: what lies on disk or elsewhere, however it is packed, and what its name says."""
+"""Files on disk or in a store, however they are packed, and the meaning of their names."""

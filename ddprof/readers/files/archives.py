@@ -1,4 +1,4 @@
-"""Tar and zip archives as folders, read in one pass: whoever asks for members in their order unpacks each byte once."""
+"""Tar and zip archives as folders, read in one pass: reading members in order unpacks each byte once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ZIP_MAGIC_BYTES = len(MAGIC)
 
 
 class _Kept(local):
-    """The archive that this thread read last, by path, state and process: a forked one shares the file's position."""
+    """This thread's last archive, by path, state and process: a forked process shares the file's position."""
 
     def __init__(self) -> None:
         self.archives: dict[tuple[str, int, int, int], ZipMembers | TarMembers] = {}
@@ -31,13 +31,13 @@ _KEPT = _Kept()
 
 
 def is_zip(stored: bytes) -> bool:
-    """True where the first bytes of a file, as it is stored, are those of a zip file."""
+    """True where the stored bytes of a file begin as a zip file."""
     return stored.startswith(MAGIC)
 
 
 @contextmanager
 def open_archive(path: str) -> Iterator[ZipMembers | TarMembers]:
-    """The archive at a path, where the last reader of this process left it. Raises OSError or ARCHIVE_DAMAGE."""
+    """The archive at a path, at the position where this process left it. Raises OSError or ARCHIVE_DAMAGE."""
     key = _key(path)
     kept = _KEPT.archives
     archive = (kept.pop(key, None) if key else None) or _opened(path)
@@ -70,7 +70,7 @@ def shown_members(archive: ZipMembers | TarMembers) -> Iterator[tuple[str, int]]
 
 @contextmanager
 def open_member(archive: ZipMembers | TarMembers, name: str) -> Iterator[tuple[IO[bytes], MemberBudget]]:
-    """A member of an archive as it is stored there, and what it may unpack to. Raises as its `open` does."""
+    """A member as stored in its archive, and what it may unpack to. Raises as the archive's `open` does."""
     with archive.open(name) as stored:
         yield stored, MemberBudget(archive.budget, name)
 
@@ -86,7 +86,7 @@ def _opened(path: str) -> ZipMembers | TarMembers:
 
 
 def _key(path: str) -> tuple[str, int, int, int] | None:
-    """None for what is not on a local disk, whose changes nobody tells."""
+    """Identity of a local file's content; None in a store, which reports no changes."""
     if is_url(path):
         return None
     status = os.stat(path)

@@ -1,4 +1,4 @@
-"""Statements of file names: the rank, and which part of a name is only a time stamp or a window."""
+"""Meaning of file names: the rank, and parts that are only a time stamp or a window."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ def file_name(path: str) -> str:
 
 
 def stem(path: str) -> str:
-    """The file name without the suffixes that say how it is packed."""
+    """The file name without the suffixes of its packing."""
     return _SUFFIX.sub("", file_name(path))
 
 
 def rank_in_name(path: str) -> int | None:
-    """The rank a file name states (rank12, rank-3, worker0, x_r5, trace1); None where it states none to be believed."""
+    """The rank in a file name (rank12, rank-3, worker0, x_r5, trace1); None without a credible one."""
     name = stem(path)
     host = _HOST_AND_PID.match(name)
     if host and not _COUNTER.search(host["host"]):
-        return one_rank(found[1]) if (found := _RANK[0].search(host["host"])) else None
+        return one_rank(match[1]) if (match := _RANK[0].search(host["host"])) else None
     for pattern in _RANK:
-        found = pattern.search(name)
-        if found:
-            return one_rank(found[1])
+        match = pattern.search(name)
+        if match:
+            return one_rank(match[1])
     return None
 
 
 def process_in_name(path: str) -> str | None:
-    """The process of a job that wrote a file of a run folder, as its name states it; None where it states none."""
-    found = _PROCESS.match(file_name(path))
-    return found[0] if found else None
+    """The job's process in the name of a file of a run folder; None without one."""
+    match = _PROCESS.match(file_name(path))
+    return match[0] if match else None
 
 
 def without_stamp(path: str) -> str:
-    """The stem with time stamps removed: equal for several windows that one process wrote."""
+    """The stem without time stamps: equal for several windows of one process."""
     return _STAMP.sub("", stem(path)).strip("._-")
 
 
@@ -61,9 +61,9 @@ _TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt
 
 
 def host_in_name(path: str, pid: int | None) -> str | None:
-    """Host in a file name written by tensorboard_trace_handler; believed only where its pid is the trace's."""
-    found = _TENSORBOARD.match(file_name(path))
-    return found["host"] if found and pid is not None and int(found["pid"]) == pid else None
+    """Host in a file name of tensorboard_trace_handler; trusted only where its pid is the trace's."""
+    match = _TENSORBOARD.match(file_name(path))
+    return match["host"] if match and pid is not None and int(match["pid"]) == pid else None
 
 
 # `ddprof run` writes rank0.HOST.PID.RESTART...
@@ -71,6 +71,6 @@ _OURS = re.compile(r"^rank\d+\.(?P<host>[^.]+)\.\d+\.\d+\.")
 
 
 def host_in_any_name(path: str) -> str | None:
-    """Host in the name of a file of a run folder or of tensorboard_trace_handler; to choose by, not to believe."""
-    found = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
-    return found["host"] if found else None
+    """Host in the name of a file of a run folder or of tensorboard_trace_handler; unverified, for selection only."""
+    match = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
+    return match["host"] if match else None

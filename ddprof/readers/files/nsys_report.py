@@ -1,5 +1,4 @@
-"""Reports of Nsight Systems (.nsys-rep), which only its own tools read: `nsys` makes a database of one where it is
-installed."""
+"""Reports of Nsight Systems (.nsys-rep), a closed format: an installed `nsys` converts them to a database."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def can_export() -> bool:
 
 
 def export(report: str, label: str, into: Path) -> None:
-    """Make the database `into` of a report. Raises NoUsableInput, in one line, where `nsys` cannot."""
+    """Convert a report to the database `into`. Raises NoUsableInput, in one line, where `nsys` cannot."""
     program = shutil.which("nsys")
     if program is None:
         raise NoUsableInput(f"{label}: nsys is no longer on PATH")
@@ -38,6 +37,6 @@ def export(report: str, label: str, into: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoUsableInput(f"{label}: nsys export: {clean(str(error))}") from error
     if done.returncode or not into.is_file():
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-        reason = clean(said[-1])[:200] if said else f"exit code {done.returncode}"
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        reason = clean(lines[-1])[:200] if lines else f"exit code {done.returncode}"
         raise NoUsableInput(f"{label}: nsys cannot export it ({reason})")

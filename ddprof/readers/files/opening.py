@@ -1,4 +1,4 @@
-"""Files and fsspec URLs as they are stored, and what goes wrong with them in one line."""
+"""Files and fsspec URLs as stored, and their errors in one line."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def open_file(path: str, head_only: bool = False) -> IO[bytes]:
 
 
 def one_line(error: BaseException) -> str:
-    """Words on what the error says, its first line: those of tarfile have one for each kind of packing."""
+    """First line of an error's text, as tarfile has one line per kind of packing."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).splitlines()[0]

@@ -21,12 +21,12 @@ _KEPT_BLOCKS = 3  # the one that is read, the next one, and the one before, whic
 
 
 def is_url(path: str) -> bool:
-    """True where a path is of a store rather than of this machine."""
+    """True where a path is in a store rather than on this machine."""
     return "://" in path
 
 
 def open_remote(url: str, head_only: bool = False) -> IO[bytes]:
-    """A file by ranges; `head_only`: little more than its first bytes is wanted. Raises OSError or ImportError."""
+    """A file read by ranges; `head_only`: little beyond the first bytes is wanted. Raises OSError or ImportError."""
     with store_at(url) as (system, path):
         how: dict[str, Any] = {"block_size": HEAD_BLOCK_BYTES, "cache_type": "readahead"}
         if not head_only:
@@ -54,17 +54,17 @@ def starting_with(stem: str) -> list[str]:
 
 
 class Listed:
-    """The files of folders in a store, each folder asked for once, as it was then. Raises OSError or ImportError."""
+    """Files of a store's folders; each folder is listed once. Raises OSError or ImportError."""
 
     def __init__(self) -> None:
         self._folders: dict[str, tuple[list[str], dict[str, str]]] = {}  # names, sorted, and the stamp of each
 
     def stamp(self, url: str) -> str | None:
-        """Words on what changes with the content of a file ("": the store does not tell); None where there is none."""
+        """A token that changes with a file's content ("": not known to the store); None where there is no file."""
         return self._folder(url)[1].get(url)
 
     def starting_with(self, stem: str) -> list[str]:
-        """Lines as by the function of that name."""
+        """Files whose paths begin with `stem`, as in the function of that name."""
         names = self._folder(stem)[0]
         return names[bisect_left(names, stem) : bisect_left(names, stem + _LAST)]
 
@@ -78,7 +78,7 @@ class Listed:
 
 
 def _files_below(system: Any, path: str) -> Iterator[RemoteFile]:
-    """Not by the driver's own `walk`, for which a folder that it fails to list is an empty one."""
+    """The files below a URL; not by the driver's own `walk`, which takes an unlistable folder for an empty one."""
     folders = []
     for info in sorted(system.ls(path, detail=True), key=lambda info: str(info["name"])):
         at = str(info["name"])
@@ -103,12 +103,12 @@ class _Reading(io.RawIOBase):
             return bytes(self._opened.read(size))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """To an offset."""
+        """Move to an offset."""
         with reasons():
             return int(self._opened.seek(offset, whence))
 
     def tell(self) -> int:
-        """Place where the next byte is read."""
+        """Offset of the next byte."""
         return int(self._opened.tell())
 
     def readable(self) -> bool:

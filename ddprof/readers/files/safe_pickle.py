@@ -1,4 +1,4 @@
-"""Pickles of plain values (dicts, lists, numbers, text) from files others wrote: nothing in them may run code.
+"""Pickles of plain values (dicts, lists, numbers, text) from untrusted files: nothing in them may run code.
 
 Nor may they fill memory: an instruction of one byte makes a list, one of five an index of any size, and a value that is
 referred to twice in a value that is referred to twice is a tree of any size. So instructions are counted before they
@@ -21,15 +21,15 @@ MAX_DEPTH = 32  # a dump nests six deep
 
 
 class UnsafePickle(Exception):
-    """The pickle asks for a class or function, which plain data never does."""
+    """The pickle needs a class or function, which plain data never does."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise UnsafePickle(f"the pickle asks for {module}.{name}: refused")
+        raise UnsafePickle(f"the pickle needs {module}.{name}: refused")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise UnsafePickle("the pickle asks for an outside object: refused")
+        raise UnsafePickle("the pickle needs an external object: refused")
 
 
 def load_plain(content: bytes) -> Any:
@@ -38,7 +38,7 @@ def load_plain(content: bytes) -> Any:
 
 
 def plain_value(content: bytes) -> Any:
-    """Content of a pickle whose size the caller has judged, as it was written: shared objects stay shared."""
+    """Content of a pickle whose size the caller has checked; shared objects stay shared."""
     return _guarded(lambda: _PlainUnpickler(io.BytesIO(content)).load())
 
 
@@ -69,7 +69,7 @@ def _count_instructions(content: bytes) -> None:
 
 
 def _as_tree(value: Any, depth: int, left: repeat[None]) -> Any:
-    """A copy in which nothing is shared, without what is no plain value."""
+    """A copy without shared parts and without values that are not plain."""
     if next(left, False) is False:
         raise _TooLarge(f"a pickle of more than {MAX_VALUES} values")
     if isinstance(value, str | int | float | None):

@@ -30,7 +30,7 @@ MAGIC = b"SQLite format 3\0"
 
 @contextmanager
 def open_database(source: Source) -> Iterator[Database]:
-    """The database of a source. Raises NoUsableInput, in one line, where it is none or is damaged."""
+    """The database of a source. Raises NoUsableInput, in one line, where it is damaged or not a database."""
     import sqlite3  # few traces are databases
 
     path = _plain_path(source.path, source.member, source.state)
@@ -44,8 +44,9 @@ def open_database(source: Source) -> Iterator[Database]:
 
 @lru_cache(maxsize=4)
 def _plain_path(path: str, member: str | None, state: tuple[int, str]) -> str:
-    """The path itself, or a copy that lives as long as this process (one per file, for all its parts): unpacked, of a
-    report of Nsight Systems the database that `nsys` makes of it."""
+    """The path itself, or an unpacked copy that lives as long as this process (one per file, for all its parts); for a
+    report of Nsight Systems the database that `nsys` makes of it.
+    """
     if member is None and "://" not in path:
         with open_raw(path) as file:
             if file.read(len(MAGIC)) == MAGIC:
@@ -102,7 +103,7 @@ class Database:
         return np.where(result == NULL + 1, NULL, result)
 
     def texts(self, table: str, key: str, value: str) -> dict[int, str]:
-        """A table of strings by their number; {} where it is absent."""
+        """The texts of a table of strings by their number; {} where it is absent."""
         if table not in self.tables:
             return {}
         rows = self.rows(f'SELECT "{key}", "{value}" FROM "{table}"')

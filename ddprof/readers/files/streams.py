@@ -1,4 +1,4 @@
-"""Bytes of a file as a stream of blocks, whatever it is packed in: decided by its first bytes, never by its suffix."""
+"""Bytes of a file as a stream of blocks, however it is packed: the first bytes decide, never the suffix."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def open_blocks(path: str, member: str | None = None, head_only: bool = False) -
 
 
 def read_small(path: str, member: str | None = None, most_bytes: int = MAX_SMALL_BYTES) -> bytes:
-    """The unpacked content of a file that is held as a whole. Raises NoUsableInput where it cannot be opened, or is too
-    large.
-    """
+    """The unpacked content of a whole file. Raises NoUsableInput where it cannot be opened, or is too large."""
     parts, held = [], 0
     with open_blocks(path, member) as blocks:
         for block in blocks:
@@ -63,7 +61,7 @@ def read_small(path: str, member: str | None = None, most_bytes: int = MAX_SMALL
 
 
 def exceeds(paths: Sequence[str], most_bytes: int) -> bool:
-    """True where the files unpack to more than `most_bytes` together; no more than that is unpacked, none of it kept.
+    """True where the files unpack to more than `most_bytes` together; unpacks no more than that and keeps nothing.
 
     Raises NoUsableInput or OSError where a file cannot be opened.
     """
@@ -76,7 +74,7 @@ def exceeds(paths: Sequence[str], most_bytes: int) -> bool:
 
 
 def _block_bytes(path: str) -> Iterator[int]:
-    """Sizes of the unpacked blocks of a file; of an archive its own first, so that its list is known to be short."""
+    """Sizes of the unpacked blocks of a file; for an archive its own first, which shows that its list is short."""
     with open_raw(path) as raw:
         packed = is_zip(raw.read(ZIP_MAGIC_BYTES))
         raw.seek(0)

@@ -1,4 +1,4 @@
-"""Tar files, packed or not: members come in their order; in a packed file one that has passed means to start again."""
+"""Tar files, packed or not: members come in their order; to go back in a packed file is to start again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDS = (tarfile.EmptyHeaderError, tarfile.EOFHeaderError)  # type: ignore[attr-
 
 
 def is_tar(head: bytes) -> bool:
-    """True where unpacked bytes are those of a tar file."""
+    """True where unpacked bytes begin as a tar file."""
     return head[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
 
 
@@ -50,7 +50,7 @@ class TarMembers:
             yield member.name, member.size
 
     def open(self, name: str) -> IO[bytes]:
-        """A member, until the next one is asked for. Raises KeyError where there is none of this name."""
+        """A member, valid until the next is opened. Raises KeyError for an unknown name."""
         member = self._seen.get(name)
         if member is not None and member is not self._untouched and not self._is_plain:
             self._start()
@@ -78,7 +78,7 @@ class TarMembers:
 
 
 class _Header(tarfile.TarInfo):
-    """A header whose damage is not taken for the end of the archive, and that claims no memory."""
+    """A header whose damage does not read as the end of the archive, and which claims no memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
@@ -106,7 +106,7 @@ class _Forward(io.RawIOBase):
         return b"".join(self._parts(size))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Forward, to an offset from the start."""
+        """Move forward to an offset from the start."""
         if whence != io.SEEK_SET or offset < self._at:
             raise io.UnsupportedOperation("a packed tar file is read forward")
         for _ in self._parts(offset - self._at):
@@ -114,7 +114,7 @@ class _Forward(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """Bytes read or passed so far."""
+        """Bytes read or skipped so far."""
         return self._at
 
     def _parts(self, size: int) -> Iterator[memoryview]:

@@ -1,4 +1,4 @@
-"""Packed bytes as a stream of blocks of unpacked ones: how they are packed is decided by the first bytes."""
+"""Packed bytes as a stream of unpacked blocks; the first bytes tell the packing."""
 
 from __future__ import annotations
 
@@ -40,39 +40,39 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
-    """True where so much came out of so little that the rest is not worth unpacking."""
+    """True where the ratio of unpacked to packed bytes is too high to go on."""
     return unpacked_bytes > max(FREE_BYTES, MAX_RATIO * packed_bytes)
 
 
 class Budget:
-    """Record of what the members of one archive may unpack to together: as much as one file of its size."""
+    """Limit of what the members of an archive may unpack to together: that of one file of its size."""
 
-    words = f"its files unpack to more than {MAX_RATIO} times its size: the rest is not read"
+    words = f"its files unpack to over {MAX_RATIO} times its size; the rest is not read"
 
     def __init__(self, packed_bytes: int) -> None:
         self._packed_bytes, self._given, self._total = packed_bytes, dict[str, int](), 0
 
     def gave(self, member: str, unpacked_bytes: int) -> None:
-        """A member has given so much; read again, it counts once."""
+        """Count what a member has given; once, even if it is read again."""
         more = max(unpacked_bytes - self._given.get(member, 0), 0)
         self._total += more
         self._given[member] = self._given.get(member, 0) + more
 
     @property
     def is_spent(self) -> bool:
-        """True where no more is unpacked."""
+        """True where nothing more is unpacked."""
         return is_bomb(self._packed_bytes, self._total)
 
 
 @dataclass(frozen=True)
 class MemberBudget:
-    """Record of what is left of an archive's budget for one member."""
+    """An archive's remaining budget for one member."""
 
     archive: Budget
     member: str
 
     def is_spent(self, unpacked_bytes: int) -> bool:
-        """True where the member, which has given so much, must end."""
+        """True where the member must end after this many bytes."""
         self.archive.gave(self.member, unpacked_bytes)
         return self.archive.is_spent
 
@@ -110,13 +110,13 @@ class ByteStream:
                 return
 
     def _until_hole(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """JSON as far as it is text: a file with a hole can be larger than its disk."""
+        """JSON up to a hole: a sparse file can be larger than its disk."""
         empty_bytes = 0
         for block in blocks:
             is_empty = block.startswith(b"\0") and not block.strip(b"\0")
             empty_bytes = empty_bytes + len(block) if is_empty else 0
             if empty_bytes > MAX_HOLE_BYTES:
-                self.damage = f"{MAX_HOLE_BYTES >> 20} MiB of zeros in place of text: the rest is not read"
+                self.damage = f"{MAX_HOLE_BYTES >> 20} MiB of zeros instead of text; the rest is not read"
                 return
             yield block
 
@@ -135,12 +135,12 @@ class ByteStream:
         self.damage = self._stored_damage()
 
     def _stored_damage(self) -> str | None:
-        """Words on what a member of a zip file says of its end."""
+        """Damage at the end of a zip member, in words; None without any."""
         damage: str | None = getattr(self._raw, "damage", None)
         return damage
 
     def _decompress(self, head: bytes, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
-        """Every member of a compressed file, as far as it is sound."""
+        """Every member of a compressed file, up to any damage."""
         unpacker, data, packed_bytes, unpacked_bytes = make(), head, len(head), 0
         member_at, member_bytes = 0, 0  # where it begins in the stored bytes, and how much of it has been unpacked
         block_bytes = BLOCK_BYTES
@@ -158,7 +158,7 @@ class ByteStream:
                 unpacked_bytes += len(block)
                 member_bytes += len(block)
                 if is_bomb(packed_bytes, unpacked_bytes):
-                    self.damage = f"it unpacks to more than {MAX_RATIO} times its size: the rest is not read"
+                    self.damage = f"it unpacks to over {MAX_RATIO} times its size; the rest is not read"
                     return
             if unpacker.eof:
                 data = unpacker.unused_data.lstrip(b"\0")
@@ -180,8 +180,7 @@ class ByteStream:
                     return
 
     def _before_damage(self, member_at: int, seen_bytes: int) -> Iterator[bytes]:
-        """Bytes that a gzip member holds between the blocks that came and its damage, for which the unpacker gave
-        nothing."""
+        """Bytes between a gzip member's last complete block and its damage, which the unpacker withheld."""
         try:
             self._raw.seek(member_at)
         except (OSError, ValueError):

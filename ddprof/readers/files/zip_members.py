@@ -1,4 +1,4 @@
-"""Zip files as folders whose members come out block by block, however they are packed."""
+"""Zip files as folders whose members unpack block by block, by any method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ZipMembers:
         yield from ((name, self._infos[name].file_size) for name in sorted(self._infos))
 
     def open(self, name: str) -> IO[bytes]:
-        """A member, which ends where the directory says. Raises KeyError, or OSError where its size is absurd."""
+        """A member, up to the end that the directory states. Raises KeyError, or OSError for an absurd size."""
         info = self._infos[name]
         if is_bomb(info.compress_size, info.file_size):
             raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
@@ -48,7 +48,7 @@ class ZipMembers:
 
 
 class _Member(io.RawIOBase):
-    """A member whose damage ends it, and is told by `damage`, instead of taking what was read before."""
+    """A member that ends at its damage, reported in `damage`, and keeps what was read before."""
 
     def __init__(self, opened: IO[bytes], checksum: int) -> None:
         self._opened, self._expected, self._sum = opened, checksum, 0
@@ -67,7 +67,7 @@ class _Member(io.RawIOBase):
         return content
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """To an offset; what is read twice is not checked."""
+        """Seek to an offset; re-read bytes are not checked again."""
         self._sum = self._expected
         return self._opened.seek(offset, whence)
 
@@ -78,34 +78,34 @@ class _Member(io.RawIOBase):
 
 
 class _Pending(bytes):
-    """No bytes, and yet not the end: the unpacker holds more."""
+    """Empty bytes that are not the end: the unpacker holds more."""
 
     def __bool__(self) -> bool:
         return True
 
 
 class _Blockwise:
-    """An unpacker as zipfile uses that of deflate: by `decompress(data, most)` and `unconsumed_tail`."""
+    """An unpacker with zipfile's interface for deflate: `decompress(data, most)` and `unconsumed_tail`."""
 
     def __init__(self, unpacker: Any) -> None:
         self._unpacker = unpacker
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:
-        """So many bytes, or fewer."""
+        """At most `most_bytes` bytes."""
         return cast(bytes, self._unpacker.decompress(data, most_bytes)) if not self.eof else b""
 
     def flush(self) -> bytes:
-        """Nothing: there is no rest."""
+        """Return b"", as nothing remains."""
         return b""
 
     @property
     def eof(self) -> bool:
-        """True where all has come."""
+        """True at the end of the data."""
         return bool(self._unpacker.eof)
 
     @property
     def unconsumed_tail(self) -> bytes:
-        """True in a condition while more can come without more data."""
+        """True, in a condition, while more can come without more data."""
         return b"" if self.eof or self._unpacker.needs_input else _Pending()
 
 
@@ -113,23 +113,23 @@ _Bzip2 = bz2.BZ2Decompressor
 
 
 class _Lzma:
-    """LZMA behind the header that it has in zip files."""
+    """LZMA behind its header in zip files."""
 
     def __init__(self) -> None:
         self._head, self._inner = b"", cast(Any, None)
 
     @property
     def eof(self) -> bool:
-        """True where all has come."""
+        """True at the end of the data."""
         return self._inner is not None and bool(self._inner.eof)
 
     @property
     def needs_input(self) -> bool:
-        """True where nothing comes without more data."""
+        """True where no output comes without more data."""
         return self._inner is None or bool(self._inner.needs_input)
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:
-        """So many bytes, or fewer. Raises LZMAError."""
+        """At most `most_bytes` bytes. Raises LZMAError."""
         if self._inner is None:
             self._head += data
             size = int.from_bytes(self._head[2:_LZMA_HEADER_BYTES], "little") + _LZMA_HEADER_BYTES

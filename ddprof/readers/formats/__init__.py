@@ -1,4 +1,4 @@
-"""Formats: one file (or room) per file format, each ending in `FORMAT = Format(name, what, recognise, read, ...)`.
+"""File formats: one file (or folder) each, ending in `FORMAT = Format(name, what, recognise, read, ...)`.
 
 A format is added by adding its file; a slice has its own, and a third party registers one by an entry point in the
 group `ddprof.formats`. The first one that recognises a file reads it: formats with marks of their own are asked
@@ -21,9 +21,9 @@ ENTRY_POINTS = "ddprof.formats"
 
 @cache
 def formats() -> Mapping[str, Format]:
-    """Every format by name, in the order in which they are asked."""
+    """Every format by name, in the order in which they are tried."""
     modules = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
     modules += [module for part in all_slices() for module in part.formats]
-    found: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
-    found += registered(ENTRY_POINTS)
-    return {one.name: one for one in sorted(found, key=lambda one: (one.generality, one.name))}
+    ours: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
+    ours += registered(ENTRY_POINTS)
+    return {one.name: one for one in sorted(ours, key=lambda one: (one.generality, one.name))}

@@ -1,4 +1,4 @@
-"""Other traces in Chrome's format: TensorFlow's trace viewer, rocprof's JSON, and others that name devices alike.
+"""Other traces in Chrome's format: TensorFlow's trace viewer, rocprof's JSON, and others with the same device names.
 
 Devices are recognised by the names of their processes ("/device:GPU:0", "GPU2", "Ascend Hardware"), calls by the
 names of their threads and functions. Spans may be complete (X) or begin / end pairs (B, E).
@@ -59,7 +59,7 @@ def _named(events: list[TimelineEvent], what: str) -> dict[tuple[Any, Any], str]
 
 
 def _spans(events: list[TimelineEvent]) -> tuple[list[TimelineEvent], int]:
-    """Complete spans, and begin / end pairs matched per thread; how many begins or ends had no partner.
+    """Complete spans, and begin/end pairs matched per thread; and the number of begins and ends without a partner.
 
     A span that ends before it begins has a negative length, one without both times none.
     """
@@ -85,7 +85,7 @@ def _spans(events: list[TimelineEvent]) -> tuple[list[TimelineEvent], int]:
 def _fill(
     columns: EventColumns, spans: list[TimelineEvent], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
 ) -> set[int]:
-    """Append every span that is work; returns the devices that did any."""
+    """Append every span that is work; returns the devices that did work."""
     kept = [s for s in spans if not (s.pid in devices and _SUMMARY_TRACK.match(threads.get((s.pid, s.tid), "")))]
     ts, dur = np.array([s.ts_ns for s in kept], np.int64), np.array([s.dur_ns for s in kept], np.int64)
     kinds = np.array([_kind(s, devices) for s in kept], np.uint8)
@@ -108,21 +108,21 @@ def _fill(
 def _kind(span: TimelineEvent, devices: dict[Any, int]) -> int:
     if span.pid in devices:
         return device_kind("memcpy" if _COPY.match(span.name) else span.name)
-    known = kind_of(span.category) if span.category else None
-    if known is not None:
-        return known
+    kind = kind_of(span.category) if span.category else None
+    if kind is not None:
+        return kind
     return Kind.RUNTIME if _CALL.match(span.name) else Kind.CPU_OP
 
 
 def _readable(name: str) -> str:
-    """Copies named as other tools name them, so that their direction is recognised."""
-    found = _COPY.match(name)
-    return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
+    """Copies under other tools' names, so that their direction is recognised."""
+    match = _COPY.match(name)
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
 def _device_index(name: str) -> int:
-    found = _DEVICE.search(name)
-    digits = next((g for g in found.groups() if g), "0") if found else "0"
+    match = _DEVICE.search(name)
+    digits = next((g for g in match.groups() if g), "0") if match else "0"
     return one_rank(digits) or 0
 
 
@@ -141,7 +141,7 @@ def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: in
 
 
 def _recognise(sample: Sample) -> bool:
-    """Any list of events that nothing else has claimed."""
+    """True for any list of events that no other format has claimed."""
     return sample.is_list and sample.has_events
 
 

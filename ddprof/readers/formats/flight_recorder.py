@@ -38,7 +38,7 @@ _PICKLED_MARKS = (b"pg_config", b"collective_seq_id")
 
 
 def read_dump(source: Source) -> RankTrace:
-    """The collectives of one rank as events at the time they were issued.
+    """The collectives of one rank as events at their issue times.
 
     Raises NoUsableInput where the dump is unusable.
     """
@@ -71,7 +71,7 @@ def read_dump(source: Source) -> RankTrace:
         issue = f"{source.label}: {len(dump.entries) - len(issued)} of {len(dump.entries)} collectives have no time"
         notes.append(HealthNote(issue, "left out"))
     if not timed:
-        effect = "late ranks can be judged, the length of collectives cannot"
+        effect = "late ranks are judged, durations of collectives are not"
         notes.append(HealthNote(f"{source.label}: no start and completion times (backend without them)", effect))
     trace = finish(
         source, columns, identity, Device("cuda" if is_nccl else "cpu"), notes, 0, {"records": "communication"}
@@ -80,7 +80,7 @@ def read_dump(source: Source) -> RankTrace:
 
 
 def _fill(columns: EventColumns, issued: Sequence[Recorded], members: Mapping[str, tuple[int, ...]]) -> int:
-    """One event per collective; how many of them have a true duration."""
+    """Append one event per collective; returns the number with a true duration."""
     created = np.array([e.time_created_ns for e in issued], np.int64)
     started = np.array([e.time_discovered_started_ns or 0 for e in issued], np.int64)
     done = np.array([e.time_discovered_completed_ns or 0 for e in issued], np.int64)
@@ -126,7 +126,7 @@ def _record(
 
 
 def _total_bytes(sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> int:
-    """NULL where it is not known, or more than any memory."""
+    """Size in bytes; NULL where it is not known, or larger than any memory."""
     if not sizes or len(dtypes) < len(sizes):
         return NULL
     total = 0
@@ -139,7 +139,7 @@ def _total_bytes(sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> int
 
 
 def _members(dump: Dump) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group of the dump's configuration; groups of ranks that are none are left out."""
+    """The ranks of each group in the dump's configuration, without groups of invalid ranks."""
     result = {}
     for name, group in dump.pg_config.items():
         try:

@@ -1,4 +1,5 @@
-"""Horovod timelines: when each rank was ready for each collective, from the coordinator; one RankTrace per rank.
+"""Horovod timelines, written by the coordinator: the time each rank became ready for each collective; one RankTrace per
+rank.
 
 A rank's collective lasts from its own mark to the end of the operation, so the last rank to be ready shows the
 shortest one, as with NCCL kernels. Only the ranks that a negotiation names are known to have waited in it; the others
@@ -35,7 +36,7 @@ LOST_SHARE = 0.05  # of the collectives, as of kernel launches (analyzers/facts/
 
 @dataclass
 class Negotiation:
-    """One collective: what, of which tensor, when it began and ended (ns), and when each rank was ready."""
+    """One collective: operation, tensors, begin and end (ns), and the time each rank was ready."""
 
     op: str
     tensor: str
@@ -46,7 +47,7 @@ class Negotiation:
 
 @dataclass(frozen=True)
 class _Timeline:
-    """The collectives of a file in order of their start, its ranks, and what is wrong with it."""
+    """The collectives of a file by start, its ranks, and notes on its defects."""
 
     negotiations: tuple[Negotiation, ...]
     ranks: tuple[int, ...]
@@ -55,7 +56,7 @@ class _Timeline:
 
 @lru_cache(maxsize=2)
 def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
-    """A timeline, cached because each rank of it is read on its own."""
+    """A timeline, cached because each of its ranks is read separately."""
     events, notes = load_events(path, member)
     names = {e.pid: as_text(e.args.get("name")) or "" for e in events if e.ph == "M" and e.name == "process_name"}
     marks = [e for e in events if e.ph in ("B", "E", "X")]
@@ -66,50 +67,52 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     if not near.all():
         issue = f"{path}: {int((~near).sum())} events without a usable timestamp"
         notes = [*notes, HealthNote(issue, "left out, or their collectives")]
-    found: list[Negotiation] = []
+    negotiations: list[Negotiation] = []
     torn = 0
     for pid, its in by_tensor.items():
         whole, lost = _negotiations(its, names.get(pid, str(pid)))
-        found += whole
+        negotiations += whole
         torn += lost
-    found.sort(key=lambda n: n.start_ns)
+    negotiations.sort(key=lambda n: n.start_ns)
     if torn:
-        severity = "error" if torn > LOST_SHARE * (len(found) + torn) else "warning"
-        issue = f"{path}: {torn} begins, ends or marks of ranks are missing beside {len(found)} whole collectives"
+        severity = "error" if torn > LOST_SHARE * (len(negotiations) + torn) else "warning"
+        issue = (
+            f"{path}: {torn} begins, ends or marks of ranks are missing beside {len(negotiations)} whole collectives"
+        )
         notes = [*notes, HealthNote(issue, "the others are left out", severity)]
-    named = np.array(sorted({rank for n in found for rank in n.ready_ns}), np.int64)
+    named = np.array(sorted({rank for n in negotiations for rank in n.ready_ns}), np.int64)
     ranks = named[without_holes(named)].tolist()
     if len(ranks) < len(named):
         notes = [*notes, HealthNote(f"{path}: ranks that cannot be ({named.max()})", "left out")]
-    return _Timeline(tuple(found), tuple(ranks), tuple(notes))
+    return _Timeline(tuple(negotiations), tuple(ranks), tuple(notes))
 
 
 def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negotiation], int]:
-    """The collectives of one tensor, each a negotiation, then (where the timeline says so) its execution; and how many
-    events show that others are missing. The last one may have no end, where the timeline ends.
+    """The collectives of one tensor, each a negotiation followed (if recorded) by its execution; and the number of
+    events whose collective is missing. The last may lack its end where the timeline ends.
     """
-    found: list[Negotiation] = []
+    negotiations: list[Negotiation] = []
     depth = lost = 0
     for event in events:
         begun = _NEGOTIATE.match(event.name)
         if event.ph == "B":
             if begun:
                 lost += depth > 0
-                if depth > 0 and found:
-                    found.pop()
-                found.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
+                if depth > 0 and negotiations:
+                    negotiations.pop()
+                negotiations.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
                 depth = 0
             depth += 1
         elif event.ph == "E":
             lost += depth == 0
             depth = max(0, depth - 1)
-            if found and depth == 0:  # of the negotiation, then of the execution as a whole
-                found[-1].end_ns = max(found[-1].end_ns, event.ts_ns)
+            if negotiations and depth == 0:  # of the negotiation, then of the execution as a whole
+                negotiations[-1].end_ns = max(negotiations[-1].end_ns, event.ts_ns)
         elif event.name.isdecimal() and (rank := one_rank(event.name)) is not None:
             lost += depth == 0
-            if depth and found:
-                found[-1].ready_ns[rank] = event.ts_ns
-    return found[: len(found) - (depth > 0)], lost
+            if depth and negotiations:
+                negotiations[-1].ready_ns[rank] = event.ts_ns
+    return negotiations[: len(negotiations) - (depth > 0)], lost
 
 
 def rank_parts(source: Source) -> list[str]:
@@ -132,18 +135,18 @@ def read_horovod(source: Source) -> RankTrace:
     world_size = max(ranks) + 1
     columns = EventColumns()
     _mark_steps(columns, negotiations)
-    mine = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
-    start = np.array([n.ready_ns[rank] for _, n in mine], np.int64)
-    end = np.array([n.end_ns for _, n in mine], np.int64)
+    of_rank = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
+    start = np.array([n.ready_ns[rank] for _, n in of_rank], np.int64)
+    end = np.array([n.end_ns for _, n in of_rank], np.int64)
     lanes = _lanes(start, end)
     tracks = [("device", f"collectives {lane}") for lane in lanes]
-    names = [f"horovod::{n.op}" for _, n in mine]
+    names = [f"horovod::{n.op}" for _, n in of_rank]
     first = columns.append(Kind.KERNEL, names, tracks, start, end - start)
     for lane in sorted(set(lanes)):
         columns.name_track("device", f"collectives {lane}", f"collectives {lane}", 0, lane)
     given, strings = columns.arguments, columns.strings
     group = given.groups.add(ProcessGroup("world", "default_pg", tuple(range(world_size)), world_size, "horovod"))
-    for at, (seq, negotiation) in enumerate(mine):
+    for at, (seq, negotiation) in enumerate(of_rank):
         row = (first + at, strings[negotiation.op], group, seq, NULL, NULL, strings[""], world_size, NULL, NULL)
         given.collectives.append(row)
     identity = Identity(rank, "content", world_size, host="coordinator", backend="horovod")
@@ -152,13 +155,13 @@ def read_horovod(source: Source) -> RankTrace:
         columns,
         identity,
         Device("unknown"),  # of the coordinator's clock and its tensors the timeline tells, not of where they lie
-        _notes(source, timeline, rank, len(mine)),
+        _notes(source, timeline, rank, len(of_rank)),
         top={"records": "communication"},
     )
 
 
 def _lanes(start_ns: Array, end_ns: Array) -> list[int]:
-    """For each collective the first lane that is free when it starts: tensors are negotiated side by side."""
+    """The first free lane of each collective at its start, as tensors are negotiated side by side."""
     lanes = np.zeros(len(start_ns), np.int64)
     free_ns: list[int] = []
     for row in np.argsort(start_ns, kind="stable").tolist():
@@ -170,7 +173,7 @@ def _lanes(start_ns: Array, end_ns: Array) -> list[int]:
 
 
 def _mark_steps(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:
-    """Steps, the same on every rank, from the beginning of each to that of the next."""
+    """Add steps, the same on every rank, each from its beginning to that of the next."""
     marks = np.array([*_step_starts(negotiations), max(n.end_ns for n in negotiations)], np.int64)
     names = [f"ProfilerStep#{number}" for number in range(len(marks) - 1)]
     track = ("host", "timeline")
@@ -179,11 +182,11 @@ def _mark_steps(columns: EventColumns, negotiations: tuple[Negotiation, ...]) ->
 
 
 def _step_starts(negotiations: tuple[Negotiation, ...]) -> list[int]:
-    """When each step begins, ns: every step reduces the same tensors once each.
+    """Start of each step, ns: every step reduces the same tensors once each.
 
-    The k-th step begins with the k-th negotiation of any tensor that is negotiated most often. What comes before the
-    first of them occurs once (the parameters that rank 0 broadcasts while the others start) and is in no step. Where no
-    tensor comes again, the whole window is one step.
+    The k-th step begins with the k-th negotiation of any tensor that is negotiated most often. Anything before is
+    one-off (rank 0 broadcasts parameters while the others start) and in no step. Where no tensor recurs, the whole
+    window is one step.
     """
     by_tensor: dict[tuple[str, str], list[int]] = defaultdict(list)
     for negotiation in negotiations:
@@ -212,7 +215,7 @@ def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[H
 
 
 def _once_note(source: Source, negotiations: tuple[Negotiation, ...]) -> list[HealthNote]:
-    """Notes on what came before the first step."""
+    """Note on operations before the first step."""
     first_ns = _step_starts(negotiations)[0]
     once = [n for n in negotiations if n.start_ns < first_ns]
     if not once:

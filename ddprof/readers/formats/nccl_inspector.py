@@ -38,8 +38,7 @@ _MOST_BYTES = 2**50  # of one message: a million times the memory of a GPU
 
 @dataclass(frozen=True)
 class _Done:
-    """One collective or message: in which communicator (its hash), by which of its ranks, how many there are, and
-    when."""
+    """One collective or message: communicator (its hash), rank in it, its size, and times."""
 
     communicator: str
     rank: int | None
@@ -55,7 +54,7 @@ class _Done:
 
     @property
     def bytes_in_and_out(self) -> tuple[int, int]:
-        """Bytes that this rank gives and gets."""
+        """Bytes that this rank sends and receives."""
         whole = self.size_bytes * self.members if self.size_bytes != NULL and self.members else NULL
         if self.op == "AllGather":
             return self.size_bytes, whole
@@ -64,7 +63,7 @@ class _Done:
 
 @dataclass
 class _Batch:
-    """Record of what the line before a batch said: of whom the next lines are, and how many of each kind."""
+    """Header line of a batch: communicator and process of the next lines, and their number by kind."""
 
     header: Any = None
     metadata: Any = None
@@ -72,7 +71,7 @@ class _Batch:
 
 
 def read_nccl_inspector(source: Source) -> RankTrace:
-    """The communication of one process. Raises NoUsableInput where nothing says when it was."""
+    """The communication of one process. Raises NoUsableInput where the log has no times."""
     loaded, notes = load_records(source.path, source.member)
     records, orphans = _with_context(loaded)
     stated = list(_performances(records))
@@ -81,7 +80,7 @@ def read_nccl_inspector(source: Source) -> RankTrace:
         raise NoUsableInput(f"{source.label}: a log of NCCL Inspector without a collective")
     if not timed:
         raise NoUsableInput(
-            f"{source.label}: a log of NCCL Inspector that does not say when its {len(stated)} collectives ran: record "
+            f"{source.label}: a log of NCCL Inspector without the times of its {len(stated)} collectives ran: record "
             "with NCCL_INSPECTOR_DUMP_VERBOSE=1"
         )
     near = near_each_other(np.array([done.start_ns for done in timed], np.int64))
@@ -109,8 +108,8 @@ def read_nccl_inspector(source: Source) -> RankTrace:
 
 
 def _with_context(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Each record with communicator and process, and how many are left out because no line says whose they are."""
-    batch, found, orphans = _Batch(), [], 0
+    """Each record with its communicator and process, and the number of records for which no line states them."""
+    batch, complete, orphans = _Batch(), [], 0
     for record in records:
         stats = record.get("dump_stats")
         kinds = [kind for kind in ("coll_perf", "p2p_perf") if kind in record]
@@ -118,13 +117,13 @@ def _with_context(records: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
             counts = {f"{kind}_perf": one_int(stats.get(f"{kind}_records")) for kind in ("coll", "p2p")}
             batch = _Batch(record.get("header"), record.get("metadata"), counts)
         elif "header" in record or not kinds:
-            found.append(record)
+            complete.append(record)
         elif batch.left.get(kinds[0], 0) > 0:
             batch.left[kinds[0]] -= 1
-            found.append({"header": batch.header, "metadata": batch.metadata, **record})
+            complete.append({"header": batch.header, "metadata": batch.metadata, **record})
         else:
             orphans += 1
-    return found, orphans
+    return complete, orphans
 
 
 def _losses(
@@ -133,7 +132,7 @@ def _losses(
     stated: list[tuple[dict[str, Any], dict[str, Any], str]],
     orphans: int,
 ) -> Iterator[HealthNote]:
-    """Notes on what the plugin did not write, and what cannot be told whose it is."""
+    """Notes on calls that the plugin did not write, and on those without an owner."""
     if orphans:
         issue = f"{source.label}: {orphans} operations without the line that names their communicator"
         yield HealthNote(issue, "left out")
@@ -213,7 +212,7 @@ def _span(times: Any) -> tuple[int, int] | None:
 
 
 def _world(timed: list[_Done]) -> tuple[int | None, int | None]:
-    """Rank and size of the largest communicator, in which most ranks of a process are its ranks of the job."""
+    """Rank and size in the largest communicator, taken for the job's; rank None where there are several."""
     world = max((done.members for done in timed if done.members), default=None)
     ranks = Counter(done.rank for done in timed if done.members == world and done.rank is not None)
     return (ranks.most_common(1)[0][0] if len(ranks) == 1 else None), world

@@ -36,7 +36,7 @@ _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 @dataclass(frozen=True)
 class _Record:
-    """One timed record: its kind, who wrote it, from when to when (ns), and what it says besides."""
+    """One timed record: its kind, writer, start and end (ns), and details."""
 
     kind: str
     rank: int | None
@@ -49,7 +49,7 @@ class _Record:
 
 @dataclass(frozen=True)
 class _Log:
-    """The records of each rank in order of their start, and what is wrong with the file."""
+    """The records of each rank by start, and notes on the file's defects."""
 
     by_rank: dict[int, list[_Record]]
     notes: tuple[HealthNote, ...]
@@ -57,7 +57,7 @@ class _Log:
 
 @lru_cache(maxsize=2)
 def load(path: str, member: str | None, state: tuple[int, str]) -> _Log:
-    """A log, cached because each rank of it is read on its own.
+    """A log, cached because each of its ranks is read separately.
 
     Kernels state no rank: they go to the rank whose launch has the same correlation (their GPU's name may be that of
     another). Records without a start and a stop are state changes.
@@ -134,7 +134,7 @@ def read_nccl_profiler(source: Source) -> RankTrace:
 
 
 def _window(columns: EventColumns, kernels: list[_Record]) -> None:
-    """One step from the first to the last kernel: what the program did outside of communication is unknown."""
+    """Add one step from the first to the last kernel, as the program outside communication is unknown."""
     if kernels:
         mark = ("host", "log")
         first, last = min(r.start_ns for r in kernels), max(r.start_ns + max(r.dur_ns, 0) for r in kernels)
@@ -150,7 +150,7 @@ def _call_name(record: _Record) -> str:
 def _kernels(
     columns: EventColumns, kernels: list[_Record], calls: list[_Record], device: int, world: int | None
 ) -> None:
-    """Kernels with the arguments of the collectives they carry out, in order.
+    """Kernels with the arguments of their collectives, in order.
 
     Without kernels, the collectives themselves.
     """
@@ -187,8 +187,8 @@ def _world_size(records: list[_Record]) -> int | None:
 
 
 def _demangled(name: str) -> str:
-    found = _MANGLED.match(name)
-    return name[found.end() : found.end() + int(found[1])] if found else name
+    match = _MANGLED.match(name)
+    return name[match.end() : match.end() + int(match[1])] if match else name
 
 
 def _recognise(sample: Sample) -> bool:

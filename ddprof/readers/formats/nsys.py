@@ -54,17 +54,17 @@ _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Co
 
 
 def process_parts(source: Source) -> list[str]:
-    """The process and device pairs of a capture that ran kernels ("pid 111 device 0"), ordered by device; else its
-    processes
-    with ranges. Raises NoUsableInput where the capture is empty."""
+    """The process and device pairs of a capture that ran kernels ("pid 111 device 0"), ordered by device; without any,
+    its processes with ranges. Raises NoUsableInput where the capture is empty.
+    """
     with open_database(source) as database:
         if _KERNEL in database.tables:
-            found = database.rows(
+            rows = database.rows(
                 f"SELECT DISTINCT globalPid, deviceId FROM {_KERNEL} WHERE typeof(globalPid) = 'integer' AND "
                 f"typeof(deviceId) = 'integer' AND deviceId BETWEEN 0 AND {LARGEST_RANK} ORDER BY deviceId, globalPid"
             )
-            if found:
-                return [f"pid {_pid(p)} device {d}" for p, d in found]
+            if rows:
+                return [f"pid {_pid(p)} device {d}" for p, d in rows]
         if _NVTX in database.tables:
             ranges = database.rows(
                 f"SELECT DISTINCT globalTid & {_PROCESS_MASK} FROM {_NVTX} WHERE typeof(globalTid) = 'integer'"
@@ -86,8 +86,8 @@ def read_nsys(source: Source) -> RankTrace:
     """One process (and device) of a capture; `source.part` names it, the first one where it is None."""
     parts = process_parts(source)
     part = source.part or parts[0]
-    found = [int(n) for n in re.findall(r"\d+", part)]
-    pid, device = found[0], found[1] if len(found) > 1 else None
+    numbers = [int(n) for n in re.findall(r"\d+", part)]
+    pid, device = numbers[0], numbers[1] if len(numbers) > 1 else None
     with open_database(source) as database:
         reader = _Reader(database, source.label, pid, device)
         reader.read()
@@ -120,7 +120,7 @@ class _Reader:
         self._of_process = f'WHERE ("globalTid" >> 24) & 0xFFFFFF = {pid}'
 
     def read(self) -> None:
-        """All tables of the capture that are used."""
+        """Read all used tables of the capture."""
         if self.device is not None:
             self._kernels()
             self._copies()
@@ -168,8 +168,8 @@ class _Reader:
         self._sizes(first, size)
 
     def _sizes(self, first: int, size: Array) -> None:
-        known = np.where(size >= 0, size, NULL).tolist()
-        self.columns.arguments.copies += list(enumerate(known, first))
+        sizes = np.where(size >= 0, size, NULL).tolist()
+        self.columns.arguments.copies += list(enumerate(sizes, first))
 
     def _syncs(self) -> None:
         # By process: some captures number the device of a synchronisation differently from that of the kernels.
@@ -299,7 +299,7 @@ def _device(database: Database, index: int | None) -> Device:
 
 
 def _recognise(sample: Sample) -> bool:
-    """Any SQLite database that nothing else has claimed."""
+    """True for any SQLite database that no other format has claimed."""
     return sample.head.startswith(MAGIC)
 
 

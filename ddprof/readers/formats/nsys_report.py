@@ -12,7 +12,7 @@ from ddprof.readers.source import Source
 
 
 def _parts(source: Source) -> list[str]:
-    """Parts as of the database; nothing where `nsys` has left that beside the report: it is a trace of its own."""
+    """Parts of the exported database; none where `nsys` left it beside the report, as it is then a source itself."""
     beside = Path(source.path).with_suffix(".sqlite")
     if source.member is None and "://" not in source.path and beside.is_file():
         raise NoUsableInput(f"{source.label}: its export lies beside it and is what to analyze: {beside.name}")

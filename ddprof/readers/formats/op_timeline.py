@@ -64,23 +64,23 @@ class TimelineOperations:
 
 @lru_cache(maxsize=2)
 def load(path: str, member: str | None, state: tuple[int, str]) -> TimelineOperations:
-    """All operations of a file, cached because each worker of it is read on its own. Raises NoUsableInput."""
-    found = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
-    sound = _sound(found)
+    """All operations of a file, cached because each of its workers is read separately. Raises NoUsableInput."""
+    timeline = _from_parquet(path) if path.endswith(".parquet") else _from_json(path, member)
+    sound = _sound(timeline)
     left_out = int((~sound).sum())
     if not sound.any():
         raise NoUsableInput(f"{path}: no operations")
-    kept = found.take(np.flatnonzero(sound))
+    kept = timeline.take(np.flatnonzero(sound))
     if kept.sizes[0] * kept.sizes[1] > LARGEST_RANK:
         raise NoUsableInput(f"{path}: its operations are of more workers than any job has")
     if not left_out:
-        return found
+        return timeline
     issue = f"{path}: {left_out} operations without a usable worker, step, start or length"
-    return replace(kept, notes=(*found.notes, HealthNote(issue, "left out")))
+    return replace(kept, notes=(*timeline.notes, HealthNote(issue, "left out")))
 
 
 def _sound(found: TimelineOperations) -> Array:
-    """The operations of a worker and a step that can be, of a length, and with a start near those of their step."""
+    """Mask of the plausible operations: with worker, step and length, and a start near those of their step."""
     sound = without_holes(found.dp) & without_holes(found.stage) & (found.step >= 0) & (found.step <= _LARGEST_STEP)
     sound &= (found.dur_ns >= 0) & (found.dur_ns <= DAY_NS) & (np.abs(found.start_ns) < MAX_NS)
     rows = np.flatnonzero(sound)
@@ -147,12 +147,12 @@ def _from_parquet(path: str) -> TimelineOperations:
 
 
 def _floats(column: Any) -> Array:
-    """Numbers of a column of any numeric type; NaN where it has none. Raises ArrowException or ValueError."""
+    """A numeric column as floats; NaN for nulls. Raises ArrowException or ValueError."""
     return np.asarray(column.cast("float64").to_numpy(), np.float64)
 
 
 def _whole(values: Array) -> Array:
-    """The nearest integers; NULL where there is none within the bounds of times."""
+    """The nearest integers; NULL outside the bounds of times."""
     usable = np.abs(values) < MAX_NS
     return np.where(usable, np.rint(np.where(usable, values, 0)).astype(np.int64), NULL)
 
@@ -164,15 +164,15 @@ def read_op_timeline(source: Source) -> RankTrace:
     rank = int((source.part or "rank 0").split()[-1])
     stage, dp = divmod(rank, dp_size)
     laid_out, marks = _consecutive_steps(whole)
-    mine = laid_out.take(np.flatnonzero((laid_out.dp == dp) & (laid_out.stage == stage)))
-    if not len(mine.dp):
+    of_worker = laid_out.take(np.flatnonzero((laid_out.dp == dp) & (laid_out.stage == stage)))
+    if not len(of_worker.dp):
         raise NoUsableInput(f"{source.label}: no such worker")
-    start_ns = mine.start_ns if mine.states_waits else _with_waits(mine, marks)
+    start_ns = of_worker.start_ns if of_worker.states_waits else _with_waits(of_worker, marks)
     columns = EventColumns()
-    _host_marks(columns, marks, mine)
+    _host_marks(columns, marks, of_worker)
     groups = _Groups(columns, rank, dp_size, pp_size)
-    end_ns = mine.start_ns + mine.dur_ns
-    names = [str(n) for n in mine.name]
+    end_ns = of_worker.start_ns + of_worker.dur_ns
+    names = [str(n) for n in of_worker.name]
     keep = np.array([n != "gc" for n in names])
     rows = np.flatnonzero(keep)
     names = [names[r] for r in rows]
@@ -184,7 +184,7 @@ def read_op_timeline(source: Source) -> RankTrace:
         columns.name_track(pid, tid, tid, device=0, stream=number)
     columns.categories.update(names)
     health = list(whole.notes) if rank == _first_rank(whole) else []  # once per file
-    health += [] if mine.states_waits or rank else [_WAITS_NOTE]
+    health += [] if of_worker.states_waits or rank else [_WAITS_NOTE]
     identity = Identity(rank, "content", dp_size * pp_size, host=stem(source.path), backend="nccl")
     top = {"dp_size": dp_size, "pp_size": pp_size, "pipeline_stage": stage, "dp_rank": dp}
     return finish(source, columns, identity, Device("cuda"), health, top=top)
@@ -202,7 +202,7 @@ _WAITS_NOTE = HealthNote(
 
 
 def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, list[tuple[int, int, int]]]:
-    """Steps laid end to end (the sampled steps of the file lie anywhere).
+    """Steps laid end to end (the file's sampled steps lie at arbitrary times).
 
     The moved operations, and (number, start, end) each.
     """
@@ -220,7 +220,7 @@ def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, l
 
 
 def _with_waits(mine: TimelineOperations, marks: list[tuple[int, int, int]]) -> Array:
-    """Starts of communication moved back to the end of the worker's previous operation (or the start of the step).
+    """Starts of communication, moved back to the end of the worker's previous operation (or the start of the step).
 
     A call comes after the computation that began before it, whenever that is stamped as ended: a transfer is stamped by
     the clock of both its sides, and begins up to 0.1 ms before the computation that it waited for has ended. A transfer
@@ -237,7 +237,7 @@ def _with_waits(mine: TimelineOperations, marks: list[tuple[int, int, int]]) -> 
 
 
 def _last(at_ns: Array, value_ns: Array, until_ns: Array) -> Array:
-    """The value of the last of some sorted instants up to each of others; the first one's where all are later."""
+    """The value at the last of some sorted instants up to each of others; the first value where all are later."""
     return np.asarray(value_ns[np.maximum(np.searchsorted(at_ns, until_ns, side="right") - 1, 0)])
 
 
@@ -266,7 +266,7 @@ def _stream(name: str) -> str:
 
 
 def _operation(name: str) -> str | None:
-    """The collective an operation is; None for work of the worker alone (a tensor-parallel group of one included)."""
+    """The collective of an operation; None for the worker's own work, a tensor-parallel group of one included."""
     if name.endswith(("-send", "-recv")):
         return name.rsplit("-", 1)[1]
     if name in _WORLD_OPS:
@@ -286,7 +286,7 @@ class _Groups:
         self._columns, self._rank, self._dp_size, self._pp_size = columns, rank, dp_size, pp_size
 
     def record(self, row: int, name: str) -> None:
-        """Add the collective of an operation, if it is one."""
+        """Add the collective of an operation, if it has one."""
         op = _operation(name)
         if op is None:
             return
@@ -313,7 +313,7 @@ class _Groups:
 
 
 def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
-    """Measured timelines only, and of two forms of one the parquet file, which also states the waits."""
+    """Measured timelines only; of one timeline in two forms the parquet file, which also states the waits."""
     with_waits = {os.path.dirname(s.path) for s in sources if s.path.endswith(".parquet")}
     kept, notes = [], []
     for source in sources:

@@ -23,14 +23,14 @@ _IS_DEVICE = "(typeof(gpuId) = 'integer' AND gpuId BETWEEN 0 AND ?)"
 
 
 def device_parts(source: Source) -> list[str]:
-    """The devices of a database ("device 2"). Raises NoUsableInput where nothing ran on any."""
+    """The devices of a database ("device 2"). Raises NoUsableInput where no device ran anything."""
     with open_database(source) as database:
         if "rocpd_op" not in database.tables:
             raise NoUsableInput(f"{source.label}: a database without traces (no rocpd_op table)")
-        found = database.rows(f"SELECT DISTINCT gpuId FROM rocpd_op WHERE {_IS_DEVICE} ORDER BY gpuId", (LARGEST_RANK,))
-    if not found:
+        rows = database.rows(f"SELECT DISTINCT gpuId FROM rocpd_op WHERE {_IS_DEVICE} ORDER BY gpuId", (LARGEST_RANK,))
+    if not rows:
         raise NoUsableInput(f"{source.label}: the database is empty: nothing ran on a device while it was recorded")
-    return [f"device {gpu}" for (gpu,) in found]
+    return [f"device {gpu}" for (gpu,) in rows]
 
 
 def read_rpd(source: Source) -> RankTrace:
@@ -79,7 +79,7 @@ def _operations(columns: EventColumns, database: Database, text: dict[int, str],
 
 
 def _correlation(ids: Array, links: Array) -> Array:
-    """The id of the call that launched each operation, NULL where it is not recorded."""
+    """The id of each operation's launching call, NULL where it is not recorded."""
     call_of = dict(zip(links[1].tolist(), links[0].tolist(), strict=True))
     return np.array([call_of.get(i, NULL) for i in ids.tolist()], np.int64)
 
@@ -109,9 +109,9 @@ def _kind(operation: str, name: str) -> int:
 
 
 def _readable(name: str) -> str:
-    """Copies named as other tools name them, so that their direction is recognised."""
-    found = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
-    return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
+    """Copies under other tools' names, so that their direction is recognised."""
+    match = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
 def _recognise(sample: Sample) -> bool:

@@ -1,1 +1,1 @@
-"""JSON text: events out of text of any layout and any size, damaged text included, in bounded memory."""
+"""JSON text: events from text of any layout and size, damaged text included, in bounded memory."""

@@ -1,4 +1,4 @@
-"""Count of what of a file's events could not be read, counted: how many, how much of the text, and from when."""
+"""Damage of a file's events: number lost, share of the text, and times."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ _TEXT = re.compile(rb'[\w"]')  # what is lost without it are brackets and commas
 
 @dataclass
 class Damage:
-    """Record of what could not be read, and what was kept in spite of a defect.
+    """Events that could not be read, and those kept with a defect.
 
-    `lost_events` counts what is left of events in the text that was given up; events of which nothing is left cannot be
-    counted. `first_us`, `last_us`: their times as written. `mended`: events kept without a value that is no JSON or of
-    the wrong type.
+    `lost_events` counts recognisable remains of events in abandoned text. `first_us`, `last_us`: their times as
+    written. `mended`: events kept without a value that was invalid or of the wrong type.
     """
 
     first_offset: int | None = None
@@ -35,7 +34,7 @@ class Damage:
     _lost_until: int = -1
 
     def add(self, offset: int, text: bytes) -> None:
-        """Record one spot of unreadable text at `offset` of the unpacked file, or more of the last one."""
+        """Add one stretch of unreadable text at `offset` of the unpacked file, or extend the last one."""
         if self.first_offset is None:
             self.first_offset = offset
         self.lost_bytes += len(text)
@@ -43,13 +42,13 @@ class Damage:
         self._lost_until = offset + len(text)
         if _TEXT.search(text) is not None:
             self.lost_events += max(len(_EVENT.findall(text)), 1)
-        for found in _TIME.finditer(text):
-            us = float(found[1])
+        for match in _TIME.finditer(text):
+            us = float(match[1])
             self.first_us = us if self.first_us is None else min(self.first_us, us)
             self.last_us = us if self.last_us is None else max(self.last_us, us)
 
     def notes(self, label: str) -> list[HealthNote]:
-        """Notes on what to say of it: one note on what is lost, and on what is missing or odd in what was kept."""
+        """A note on lost events, and one on missing or odd values in the kept ones."""
         notes = []
         if self.truncated:
             where = f" after byte {self.first_offset:,}" if self.first_offset is not None and self.spots == 1 else ""
@@ -78,7 +77,7 @@ class Damage:
 
 
 def mended_note(label: str, events: int) -> HealthNote:
-    """Notes on what to say of events that are kept without one of their values."""
+    """A note on events kept without one of their values."""
     return HealthNote(f"{label}: {_events(events)} with an invalid value", "kept without that value", "info")
 
 

@@ -1,4 +1,4 @@
-"""Small event files whole, for formats whose files are small or need every argument: typed events, or plain records."""
+"""Small event files, read whole, for formats that need every argument: typed events, or plain records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_EVENTS = 1_000_000
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """One event of Chrome's format; what is of the wrong type reads as missing.
+    """One event of Chrome's format; values of the wrong type read as missing.
 
     `ts_ns` and `dur_ns` are NULL where they are no times; an event without a duration has length 0.
     """
@@ -40,7 +40,7 @@ class TimelineEvent:
 
 
 def load_events(path: str, member: str | None = None) -> tuple[list[TimelineEvent], list[HealthNote]]:
-    """Every event of a JSON file of any layout, and notes on what was left out; raises as `load_records` does."""
+    """Every event of a JSON file of any layout, and notes on losses; raises as `load_records` does."""
     records, notes = load_records(path, member)
     ts, dur = to_ns([r.get("ts") for r in records]), to_ns([r.get("dur", 0) for r in records])
     times = zip(records, ts.tolist(), dur.tolist(), strict=True)
@@ -51,7 +51,7 @@ def load_events(path: str, member: str | None = None) -> tuple[list[TimelineEven
 
 
 def _is_odd(record: dict[str, Any]) -> bool:
-    """True where an event has a member of the wrong type, which reads as missing."""
+    """True where an event has a value of the wrong type, which reads as missing."""
     texts, identifiers = map(record.get, ("ph", "cat", "name")), map(record.get, ("pid", "tid"))
     return any(value is not None and as_text(value) is None for value in texts) or any(
         value is not None and as_identifier(value) is None for value in identifiers
@@ -73,7 +73,7 @@ def _event(record: dict[str, Any], ts_ns: int, dur_ns: int) -> TimelineEvent:
 
 
 def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, Any]], list[HealthNote]]:
-    """Every object of a JSON file's list (object or list root, lines), damaged ones left out; fractions as Decimal.
+    """Every object of a JSON file's list (object or list root, lines) without damaged ones; fractions as Decimal.
 
     The notes say what was left out. Raises NoUsableInput where there is no list of events.
     """
@@ -97,7 +97,7 @@ def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, A
 
 
 def _record(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Fields: what a damaged text holds is an event if it says when it was, or what it is."""
+    """An object of damaged text if it has a time or a kind, as events do; else None."""
     return value if value.keys() & _MARKS else None
 
 

@@ -1,4 +1,4 @@
-"""Getting what is sound out of event text that the strict decoder rejects, in time linear in the text."""
+"""Salvage of sound events from text that the strict decoder rejects, in time linear in the text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SOLID = re.compile(rb"\S")
 
 @dataclass
 class Salvage(Generic[T]):
-    """Events found, and spans [start, end) of text that belongs to none; offsets are those of the text.
+    """The events found, and the spans [start, end) of text outside any event; offsets are those of the text.
 
     `mended`: events that are kept without a value that is no JSON, or of the wrong type; `replaced`: events with bytes
     that are not UTF-8. `end`: what lies beyond was not looked at, as it is the event list's end (`close`, its bracket)
@@ -58,15 +58,16 @@ class Salvage(Generic[T]):
 
 
 class Salvager(Generic[T]):
-    """Finds the events of damaged text. `strict` decodes one and raises msgspec errors; `typed` makes one of a JSON
-    object of any shape, or None of an object that is no event, such as stray arguments."""
+    """Finds the events of damaged text. `strict` decodes one event and raises msgspec errors; `typed` makes an event of
+    a JSON object of any shape, or None of one that is no event, such as stray arguments.
+    """
 
     def __init__(self, strict: Callable[[bytes], T | None], typed: Callable[[dict[str, Any]], T | None]) -> None:
         self._strict, self._typed = strict, typed
         self._pieces = 0
 
     def __call__(self, text: bytes, is_last: bool) -> Salvage[T]:
-        """All events of `text`, which begins between two of them or inside one.
+        """All events of `text`, which begins between two events or inside one.
 
         Where `is_last`, nothing follows: an event that is not whole is lost. Else it is left for the next text.
         """
@@ -122,7 +123,7 @@ class Salvager(Generic[T]):
 
     @staticmethod
     def _skipped(saved: Salvage[T], text: bytes, until: int) -> None:
-        """All that lies between the last event and `until` is lost, unless it only divides two events."""
+        """Record the text between the last event and `until` as lost, unless it only separates two events."""
         glue = _GLUE.match(text, saved.end, until)
         if glue is None or glue.end() < until:
             saved.lost.append((saved.end, until))
@@ -130,7 +131,7 @@ class Salvager(Generic[T]):
 
 
 def _lenient_object(text: bytes) -> tuple[dict[str, Any], bool]:
-    """The object, and whether bytes that are not UTF-8 had to be replaced. Fractions are Decimal.
+    """The object, and whether invalid UTF-8 had to be replaced. Fractions are Decimal.
 
     NaN, infinities and integers of no believable length are None; control characters in strings stay; halves of
     surrogate pairs are replaced, as they cannot be written to any file. Raises ValueError where it is no object.
@@ -164,11 +165,9 @@ def _fraction(digits: str) -> Decimal | None:
 
 
 def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
-    """Place where the object ends whose opening brace is at `start`, and whether it is whole; None where the text ends
-    before it does.
+    """End of the object whose opening brace is at `start`, and whether it is whole; None where the text ends first.
 
-    Its brackets match and its strings end, no more: what it holds is for a parser to judge. It breaks off where they do
-    not, and where another event begins inside it, as one that was cut does.
+    Only brackets and strings are checked. It is broken where they do not match, or where another event begins inside.
     """
     open_: list[int] = []
     for token in _TOKEN.finditer(text, start):
@@ -193,15 +192,15 @@ def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
 def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:
     """True where the closing bracket at this offset ends the list; None where the text ends before that is clear.
 
-    It does where a value of the root, the end of the root, or another document follows. `is_last`: nothing follows the
-    text.
+    It does where a value of the root, the end of the root, or another document follows. `is_last`: the text is
+    complete.
     """
-    found = _AFTER.match(text, bracket)
-    if found is not None and found["last"] is None:
-        return (found["key"] or found["other"]) not in _OF_EVENTS
+    match = _AFTER.match(text, bracket)
+    if match is not None and match["last"] is None:
+        return (match["key"] or match["other"]) not in _OF_EVENTS
     if _UNCLEAR.match(text, bracket) is None:
         return False
-    return (found is not None) if is_last else None
+    return (match is not None) if is_last else None
 
 
 def end_between(text: bytes, last_event: int, begin: int, until: int) -> int | None:
@@ -213,12 +212,12 @@ def end_between(text: bytes, last_event: int, begin: int, until: int) -> int | N
         bracket = _first(text, last_event)
         if bracket is not None and is_list_end(text, bracket, False):
             return bracket
-    found = _BEHIND.search(text, begin, until)
-    return found.start() if found is not None else None
+    match = _BEHIND.search(text, begin, until)
+    return match.start() if match is not None else None
 
 
 def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> int | None:
-    """The bracket that ends the list in a text that nothing follows, where no event lies behind `last_event`.
+    """The bracket that ends the list in text that nothing follows, where no event comes after `last_event`.
 
     `last_object`: where the last object ended, which need not be an event.
     """
@@ -228,16 +227,16 @@ def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> i
     bracket = _first(text, last_object)
     if bracket is not None and is_list_end(text, bracket, True):
         return bracket
-    found = _BEHIND.search(text, begin)
-    return found.start() if found is not None else None
+    match = _BEHIND.search(text, begin)
+    return match.start() if match is not None else None
 
 
 def _first(text: bytes, begin: int) -> int | None:
-    """The offset of a closing bracket that only white space, and one comma, separate from `begin`."""
-    found = _SOLID.search(text, begin)
-    if found is not None and found[0] == b",":
-        found = _SOLID.search(text, found.end())
-    return found.start() if found is not None and found[0] == b"]" else None
+    """Offset of a closing bracket separated from `begin` only by white space and at most one comma."""
+    match = _SOLID.search(text, begin)
+    if match is not None and match[0] == b",":
+        match = _SOLID.search(text, match.end())
+    return match.start() if match is not None and match[0] == b"]" else None
 
 
 _PARSER = json.JSONDecoder(strict=False, parse_int=_integer, parse_float=_fraction, parse_constant=lambda _: None)

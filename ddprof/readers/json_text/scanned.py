@@ -1,4 +1,4 @@
-"""JSON lists of events, decoded: by the native scanner (`scan.c`) into columns, by msgspec where that cannot.
+"""Decoder of JSON lists of events: by the native scanner (`scan.c`) into columns, else by msgspec.
 
 The scanner is built by setuptools where there is a C compiler, and left out without an error where there is none:
 msgspec then reads every event, in three times the time. `DDPROF_NATIVE=0` leaves it out too, to compare.
@@ -49,7 +49,7 @@ Decode = Callable[[bytes], Sequence[Event | None]]
 
 @dataclass(frozen=True)
 class Block:
-    """The ordinary spans of one block, one row each, and all its other events.
+    """The ordinary spans of one block, one per row, and all its other events.
 
     `category`, `name` and `track` are numbers, times nanoseconds, `begin` and `end` places in `text`. `collectives`:
     rows whose arguments name a collective; `seq`: its number, `stated_as`: that of all else that it states (-1: decode
@@ -89,12 +89,12 @@ class Block:
 
 
 def is_native() -> bool:
-    """True where the scanner was built, and is wanted."""
+    """True where the native scanner was built and is not disabled."""
     return _scan is not None and os.environ.get("DDPROF_NATIVE", "1") != "0"
 
 
 class Scanner:
-    """Scans the blocks of one file, with the numbers that its columns give to names, tracks, categories and shapes.
+    """Scanner of one file's blocks that uses its columns' numbers for names, tracks, categories and shapes.
 
     `statements` numbers what collectives state; `operators` says what is used of an operator, by its name's number.
     """
@@ -126,7 +126,7 @@ def _decoded(text: bytes, spans: Any, decode: Decode) -> Sequence[Event | None]:
 
 
 def _one_event(text: bytes) -> Event | None:
-    """An event; None where the text is another object. Raises msgspec.DecodeError or UnicodeDecodeError."""
+    """An event; None for any other object. Raises msgspec.DecodeError or UnicodeDecodeError."""
     event = _ONE.decode(text)
     return event if event.ph or event.ts is not None else None
 

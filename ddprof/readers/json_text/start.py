@@ -1,4 +1,4 @@
-"""Place where the list of events begins: behind the values of the root, or at the root itself, in text that grows."""
+"""Start of the event list in growing text: behind values of the root, or the root itself."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class TextLayout(Enum):
-    """A list in an object, a list, objects one a line, or neither of them."""
+    """Layout of the text: a list in an object, a list, one object per line, or none of these."""
 
     IN_OBJECT, LIST, LINES, NONE = auto(), auto(), auto(), auto()
 
 
 @dataclass(frozen=True)
 class Start:
-    """The layout of a file, and where in its text so far the first event may begin."""
+    """The layout of a file, and the possible offset of the first event in the text so far."""
 
     layout: TextLayout
     offset: int = 0
 
 
 class Beginning:
-    """Looks for the start of the events in the first bytes of a file, each byte once."""
+    """Search for the start of the events in the first bytes of a file, each byte once."""
 
     def __init__(self) -> None:
         self.text = bytearray()
@@ -44,7 +44,7 @@ class Beginning:
         self._root_end: int | None = None
 
     def add(self, chunk: bytes, is_last: bool) -> Start | None:
-        """Start that the text so far says; None where more of it is needed. `is_last`: there is no more."""
+        """The start as found so far; None where more text is needed. `is_last`: there is no more."""
         if not self._scanned:
             chunk = bytes(self.text) + chunk  # a chunk may end inside the byte order mark
             self.text = bytearray(chunk.removeprefix(_BOM).lstrip(_SPACE))
@@ -53,15 +53,15 @@ class Beginning:
         if self.text.startswith(b"["):
             return Start(TextLayout.LIST, 1)
         if self.text.startswith(b"{"):
-            found = self._scan(is_last)
-            if found is not None:
-                return found
+            start = self._scan(is_last)
+            if start is not None:
+                return start
         if is_last or len(self.text) > MAX_HEADER_BYTES or self._is_over():
             return Start(TextLayout.NONE)
         return None
 
     def _is_over(self) -> bool:
-        """True where the root is no object, or ended before any list began and something else follows it."""
+        """True where the root is not an object, or ended without a list and something else follows it."""
         if len(self.text) <= _LONGEST_KEY:
             return False
         if not self.text.startswith(b"{"):
@@ -69,7 +69,7 @@ class Beginning:
         return self._root_end is not None and bool(self.text[self._root_end :].lstrip(_SPACE))
 
     def _scan(self, is_last: bool) -> Start | None:
-        """Look at what is new: the key of the list at depth 1, or the end of the root with another object behind it."""
+        """Search the new text for the key of the list at depth 1, or the end of the root before another object."""
         end = len(self.text) if is_last else max(len(self.text) - _LONGEST_KEY, self._scanned)
         while end > self._scanned and self.text[end - 1] == 0x5C:
             end -= 1  # a backslash and what it escapes stay together
@@ -77,13 +77,13 @@ class Beginning:
             within = self._scanned, min(len(self.text), end + _LONGEST_KEY)
             key = _KEY.search(self.text, *within)
             # The first key is nearly always the list's: the events behind it are then not looked at.
-            found = self._list([key], *self._new(key.start() + 1)) if key and key.start() < end else None
-            if found is not None:
-                return found
+            start = self._list([key], *self._new(key.start() + 1)) if key and key.start() < end else None
+            if start is not None:
+                return start
             shape, first = self._new(end)
-            found = self._list((k for k in _KEY.finditer(self.text, *within) if k.start() < end), shape, first)
-            if found is not None:
-                return found
+            start = self._list((k for k in _KEY.finditer(self.text, *within) if k.start() < end), shape, first)
+            if start is not None:
+                return start
             ends = np.flatnonzero(self._depth + shape.depth <= 0)
             if len(ends):
                 self._root_end = first + int(shape.brackets[ends[0]]) + 1
@@ -96,12 +96,12 @@ class Beginning:
         return Start(TextLayout.LINES) if following.startswith(b"{") else None
 
     def _new(self, end: int) -> tuple[Structure, int]:
-        """The skeleton of what is new up to `end`, and where it begins."""
+        """The structure of the new text up to `end`, and its offset."""
         opened = b'"' if self._in_string else b""
         return structure(opened + bytes(self.text[self._scanned : end])), self._scanned - len(opened)
 
     def _list(self, keys: Iterable[re.Match[bytes]], shape: Structure, first: int) -> Start | None:
-        """The list behind the first of some keys that is one of the root. `shape`: of the text from `first`."""
+        """The list under the first of some keys at the root. `shape`: of the text from `first`."""
         for key in keys:
             at = key.start() - first
             if shape.opens_string(at) and self._depth + shape.depth_at(at) == 1:

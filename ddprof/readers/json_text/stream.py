@@ -1,8 +1,8 @@
 """A stream of trace events out of JSON text of any layout, in bounded memory.
 
 A block is cut at a guess (the last "}, {" in the buffer) and the guess is proved by the parser: text that parses as a
-whole list up to a point ended outside any string, between two events. Where the proof fails the real depth is
-computed (`structure`); where the text itself is broken, what is sound is salvaged (`salvage`).
+whole list up to a point ended outside any string, between two events. Where the proof fails the real depth is computed
+(`structure`); broken text is salvaged (`salvage`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 @dataclass
 class EventStream(Generic[B, T]):
-    """Decodes the events of a trace, block by block.
+    """Decoder of a trace's events, block by block.
 
-    `decode` parses a JSON list, to a list or whatever else has a length, and raises msgspec errors; `salvage` gets what
-    it can out of text that `decode` rejects (and is told whether nothing follows that text). After iteration, `header`
-    and `footer` hold the text around the list, `damage` what was lost.
+    `decode` parses a JSON list, to a list or whatever else has a length, and raises msgspec errors; `salvage` recovers
+    events from text that `decode` rejects, given whether more follows. After iteration, `header` and `footer` hold the
+    text around the list, `damage` the losses.
     """
 
     chunks: Iterator[bytes]
@@ -86,7 +86,7 @@ class EventStream(Generic[B, T]):
         yield from self._finish(buffer)
 
     def _quick(self, rest: bytes, chunk: bytes) -> tuple[B, bytes] | None:
-        """The ordinary case, with one copy of the text: the new chunk holds a boundary and all before it is sound."""
+        """The ordinary case, with one copy of the text: the new chunk holds a boundary, and all before it is sound."""
         cut = last_boundary(chunk)
         if cut is None:
             return None
@@ -117,13 +117,13 @@ class EventStream(Generic[B, T]):
         return text[found.offset :]
 
     def _as_lines(self, buffer: bytes) -> bytes:
-        """One event a line: insert the commas, so that the rest sees one list."""
+        """Insert commas between one event a line, so that the rest of the reader sees one list."""
         self.is_list_root = True
         self.chunks = _lines_to_list(_chain(buffer, self.chunks))
         return b""
 
     def _batch(self, buffer: bytes) -> tuple[B | list[T], bytes, bool]:
-        """Decode what is whole: the events, the rest of the buffer, and whether the list has ended."""
+        """Decode the whole events of a buffer; return them, the rest, and whether the list has ended."""
         cut = last_boundary(buffer)
         if cut is None and len(buffer) < MAX_EVENT_BYTES:
             return [], buffer, False  # more text is needed
@@ -149,7 +149,7 @@ class EventStream(Generic[B, T]):
             return None
 
     def _salvaged(self, buffer: bytes, is_last: bool) -> tuple[list[T], bytes, bool]:
-        """The sound events of damaged text, what is left of it, and whether the list has ended."""
+        """Recover the sound events of damaged text; return them, the rest, and whether the list has ended."""
         saved = self.salvage(buffer, is_last)
         if saved.end == 0 and saved.close is None and len(buffer) >= MAX_EVENT_BYTES:
             saved = self.salvage(buffer, True)
@@ -165,7 +165,7 @@ class EventStream(Generic[B, T]):
         return rest
 
     def _finish(self, buffer: bytes) -> Iterator[B | list[T]]:
-        """The file has ended: the rest should be the last events, the closing bracket and the footer."""
+        """End of the file: read the last events, the closing bracket and the footer."""
         close = structure(buffer).close()
         if close is not None and is_list_end(buffer, close, True):
             batch = self._decoded(buffer[:close])
@@ -185,8 +185,7 @@ class EventStream(Generic[B, T]):
             self.damage.truncated = not self.is_list_root or self.damage.spots > spots
 
     def _collect_footer(self, rest: bytes) -> None:
-        """Collect what lies behind the bracket that ends the list: the other values of the root, and nothing after
-        them."""
+        """Collect the root's other values behind the list's closing bracket, and nothing after the root."""
         footer = rest[1:]
         for chunk in self.chunks:
             footer += chunk
@@ -221,10 +220,10 @@ def last_boundary(buffer: bytes) -> int | None:
         at = buffer.rfind(b"{", 0, at)
         if at <= 0:
             return None
-        found = _BOUNDARY_END.search(buffer, max(at - 64, 0), at)
-        if found is not None:
-            return found.start() + 1
-    ends = [found.start() + 1 for found in _BOUNDARY.finditer(buffer, 0, at + 1)]
+        match = _BOUNDARY_END.search(buffer, max(at - 64, 0), at)
+        if match is not None:
+            return match.start() + 1
+    ends = [match.start() + 1 for match in _BOUNDARY.finditer(buffer, 0, at + 1)]
     return ends[-1] if ends else None
 
 

@@ -1,6 +1,6 @@
-"""Places where objects begin and end in JSON text.
+"""Starts and ends of objects in JSON text.
 
-Brace depth outside strings, as one vectorised pass. Never text patterns.
+Brace depth outside strings in one vectorised pass; never text patterns.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Structure:
     quotes: Array
 
     def close(self) -> int | None:
-        """Offset of the bracket that closes what encloses this piece; None if it is not closed here."""
+        """Offset of the bracket that closes the enclosing value; None if this piece does not close it."""
         below = np.flatnonzero(self.depth < 0)
         return int(self.brackets[below[0]]) if len(below) else None
 
     def last_end(self) -> int | None:
-        """Offset just after the last value that is complete at depth 0; None if there is none."""
+        """Offset just after the last complete value at depth 0; None without one."""
         ends = np.flatnonzero(self.depth == 0)
         return int(self.brackets[ends[-1]]) + 1 if len(ends) else None
 
@@ -61,7 +61,7 @@ def structure(text: bytes) -> Structure:
 
 
 def _escaped(data: Array, quotes: Array) -> Array:
-    """True for each quote that an odd number of backslashes precedes."""
+    """Mask of the quotes that an odd number of backslashes precedes."""
     result = np.zeros(len(quotes), bool)
     for row in np.flatnonzero((quotes > 0) & (data[np.maximum(quotes - 1, 0)] == _BACKSLASH)):
         at = int(quotes[row]) - 1

@@ -16,7 +16,7 @@ from ddprof.tables import NULL
 
 
 class Args(msgspec.Struct, gc=False):
-    """The arguments that are used. Missing integers are `tables.NULL`."""
+    """The used arguments. Missing integers are `tables.NULL`."""
 
     external_id: Any = msgspec.field(default=NULL, name="External id")
     correlation: Any = NULL
@@ -69,8 +69,7 @@ NO_ARGS = Args()
 
 
 def event_from_json(value: dict[str, Any]) -> Event | None:
-    """An event from a JSON object with members of any type, those of the wrong one left out; None if it is none
-    (no "ph" and no "ts")."""
+    """An event from a JSON object, without members of the wrong type; None without "ph" and "ts"."""
     if not ("ph" in value or "ts" in value):
         return None
     args = value.get("args")

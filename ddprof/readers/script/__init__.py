@@ -1,1 +1,1 @@
-"""Record of which line of the script a host thread was in: Python frames of the trace, folded to stacks over time."""
+"""Script lines of host threads over time: the trace's Python frames folded to stacks."""

@@ -1,4 +1,4 @@
-"""Parts of a Python frame of a trace: file, line, function, and whether it is the user's own code."""
+"""A trace's Python frames: file, line, function, and whether they are the user's code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAUNCHER = re.compile(r"(^|[/\\])bin[/\\][^/\\]+$")  # torchrun, accelerate: sc
 
 
 class Frame(NamedTuple):
-    """One function of the program. `file` is "" for what is not written in Python; `line` then is NULL."""
+    """One function of the program. `file` is "" for native code; `line` then is NULL."""
 
     file: str
     line: int
@@ -36,30 +36,31 @@ class Frame(NamedTuple):
 
 def frame_of(name: str) -> Frame:
     """The frame that a `python_function` event is named after."""
-    found = _WRITTEN.match(name)
-    if found is None:
+    match = _WRITTEN.match(name)
+    if match is None:
         return Frame("", NULL, _ADDRESS.sub("", name), False)
-    file = found["file"]
-    return Frame(file, int(found["line"]), found["function"], not is_library(file))
+    file = match["file"]
+    return Frame(file, int(match["line"]), match["function"], not is_library(file))
 
 
 def is_library(file: str) -> bool:
-    """True where a file belongs to Python, to a launcher or to an installed library rather than to the user.
+    """True where a file belongs to Python, a launcher or an installed library rather than to the user.
 
     `file`: an absolute path, or one without a prefix of sys.path, of which the first part is the top-level package. A
-    package that no list holds counts as the user's.
+    package on no list counts as the user's.
     """
     return is_installed(file) or _top(file) in _listed() | _STANDARD
 
 
 def is_library_at(file: str, short: str) -> bool:
-    """True likewise for a file whose absolute path is known too (`short`: without its prefix of sys.path): the standard
-    library is where Python was installed, and a script elsewhere that has a name of it is the user's."""
+    """`is_library` with a known absolute path (`short`: without its sys.path prefix): the standard library is where
+    Python was installed, so a script with one of its names elsewhere is the user's.
+    """
     return is_installed(file) or is_installed(short) or _top(short) in _listed()
 
 
 def is_installed(file: str) -> bool:
-    """True where a path says that the file came with Python or was installed."""
+    """True where a path is inside Python's installation or site-packages."""
     patterns = (_INSTALLED.search(file), _LAUNCHER.search(file), _DATASETS.match(file))
     return file.startswith("<") or any(patterns)
 

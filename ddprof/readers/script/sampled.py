@@ -22,7 +22,7 @@ _CAPTURE = "/ddprof/capture/"
 
 
 class SampledScript(NamedTuple):
-    """The tables of a rank: what the trace says of its script and what was sampled of it, as one."""
+    """A rank's script tables: frames of the trace and samples, merged."""
 
     spans: Table
     stacks: Table
@@ -33,8 +33,8 @@ class SampledScript(NamedTuple):
 def with_samples(
     traced: Script, processes: Sequence[SampledProcess], tracks: Table, step_ns: int | None = None
 ) -> SampledScript:
-    """Add samples to the frames of a trace. Where a trace has frames of its own its spans stay as they are; where the
-    samples are too far apart for its steps (`step_ns`), they are only in the sums.
+    """Add samples to the frames of a trace. A trace with frames of its own keeps its spans; samples too far apart for
+    its steps (`step_ns`) go to the sums only.
     """
     frames, stacks, spans, totals = [traced.frames], [traced.stacks], [traced.spans], [SCRIPT_TOTALS.empty()]
     held_frames, held_stacks = len(traced.frames), len(traced.stacks)
@@ -65,14 +65,14 @@ def with_samples(
 
 
 def is_coarse(process: SampledProcess, step_ns: int | None) -> bool:
-    """True where the samples of a window are too far apart to say in which part of a step they were."""
+    """True where samples of a window are too far apart to place them in a part of a step."""
     if step_ns is None or not len(process.samples):
         return False
     return float(np.median(process.samples[:, 3])) * MIN_PER_STEP > step_ns
 
 
 def _used(process: SampledProcess) -> Array:
-    """Flags of stacks that were seen, or lie around one that was; bool."""
+    """Mask of stacks that were sampled, or lie around a sampled one."""
     used = np.zeros(len(process.stacks), bool)
     used[process.counts[:, 0]] = True
     used[process.samples[:, 2]] = True
@@ -89,7 +89,7 @@ def _frames(named: Sequence[Frame]) -> Table:
 
 
 def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
-    """A sampled frame (file, function, line) as a trace writes it: the file without its prefix of sys.path (`path`)."""
+    """A sampled frame (file, function, line) as traces write it: the file without its prefix of sys.path (`path`)."""
     file, function, line = written
     if not file:
         return Frame("", NULL, function, False)
@@ -118,17 +118,18 @@ def _totals(process: SampledProcess, row: Array) -> Table:
 
 
 def _track(process: SampledProcess, tracks: Table) -> int | None:
-    """The track of the training thread, by the kernel's number of it; None for a worker, or where it has no events."""
+    """The training thread's track, by its kernel thread number; None for a worker, or without events."""
     if process.worker is not None or not process.threads or process.threads[TRAINING][1] is None:
         return None
-    found = np.flatnonzero((tracks["tid"] == str(process.threads[TRAINING][1])) & (tracks["device"] == NULL))
-    return int(found[0]) if len(found) else None
+    rows = np.flatnonzero((tracks["tid"] == str(process.threads[TRAINING][1])) & (tracks["device"] == NULL))
+    return int(rows[0]) if len(rows) else None
 
 
 def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None) -> Table:
-    """SCRIPT_SPANS of the training thread. A sample stands for the time halfway to its neighbours; where they are
-    further away than two periods nobody knows what ran in between. Nor does anybody where few were taken for a while,
-    because they cost too much: those are left out that stand for more than a part of a step (MIN_PER_STEP)."""
+    """SCRIPT_SPANS of the training thread. A sample stands for the time halfway to its neighbours, unless these are
+    over two periods away. Samples taken too rarely because of their cost are left out where they stand for more than a
+    part of a step (MIN_PER_STEP).
+    """
     samples = process.samples
     if step_ns is not None:
         samples = samples[samples[:, 3] * MIN_PER_STEP <= step_ns]

@@ -1,4 +1,4 @@
-"""Python frames as events to stacks over time: what each host thread was in at every moment.
+"""Python frames as events to stacks over time: the stack of each host thread at every moment.
 
 The frames of a thread nest. Frames of equal names under equal callers are one stack, so that the stacks of a rank are a
 small tree however long it was recorded; every moment of a thread belongs to the stack of its innermost frame.
@@ -21,14 +21,14 @@ _MODULE = "nn.Module: "
 
 
 class Modules(NamedTuple):
-    """The tables of RankTrace that say which modules called one another."""
+    """Tables of RankTrace on which modules called one another."""
 
     spans: Table
     stacks: Table
 
 
 class Script(NamedTuple):
-    """The tables of RankTrace that say what the script ran."""
+    """Tables of RankTrace on the script's stacks."""
 
     spans: Table
     stacks: Table
@@ -44,7 +44,7 @@ def traced_script(track: Array, start_ns: Array, dur_ns: Array, name: Array, str
 
 
 def traced_modules(track: Array, start_ns: Array, dur_ns: Array, name: Array, strings: Sequence[str]) -> Modules:
-    """Modules of the calls of modules, which have an event beside their frame."""
+    """Modules from the events of module calls."""
     used, name = np.unique(name, return_inverse=True)
     written = [strings[number] for number in used.tolist()]
     is_module = np.array([text.startswith(_MODULE) for text in written], bool)
@@ -82,7 +82,7 @@ def _folded(
 
 
 def _nested_by_track(track: Array, start_ns: Array, dur_ns: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """`nested` of the frames of each thread, which stand together."""
+    """`nested` for the frames of each thread, which are contiguous."""
     for first, count in zip(*np.unique(track, return_index=True, return_counts=True)[1:], strict=True):
         rows = slice(first, first + count)
         end_ns, parent, depth = nested(start_ns[rows], start_ns[rows] + dur_ns[rows])
@@ -99,7 +99,7 @@ def _frames(written: Sequence[str], name: Array) -> tuple[Table, Array]:
 
 
 def _stacks(frame: Array, parent: Array, depth: Array) -> tuple[Table, Array]:
-    """SCRIPT_STACKS, callers before what they call, and the row of each event's stack."""
+    """SCRIPT_STACKS, callers before their callees, and the row of each event's stack."""
     stack = np.empty(len(frame), np.int64)
     rows_frame, rows_outer, made = [], [], 0
     for level in range(1, int(depth.max()) + 1):
@@ -116,7 +116,7 @@ def _stacks(frame: Array, parent: Array, depth: Array) -> tuple[Table, Array]:
 
 
 def _spans(track: Array, bound: Array, innermost: Array, stack: Array) -> Table:
-    """SCRIPT_SPANS from the frame that is innermost after each bound (-1: none), touching spans of a stack as one."""
+    """SCRIPT_SPANS from the innermost frame after each bound (-1: none); touching spans of one stack are merged."""
     rows = np.flatnonzero((innermost[:-1] >= 0) & (np.diff(bound) > 0))
     start, end, frame = bound[rows], bound[rows + 1], innermost[rows]
     here, what = track[frame], stack[frame]

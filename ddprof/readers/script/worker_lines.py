@@ -1,4 +1,4 @@
-"""The lines of the script in which a loader's workers were seen as they fetched, and the calls they wait in there."""
+"""The script lines in which a loader's workers were sampled during fetches, and the calls they wait in there."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def worker_lines(processes: Sequence[SampledProcess]) -> tuple[WorkerLine, ...]:
 
 
 def _inwards(process: SampledProcess, stack: int) -> Iterator[int]:
-    """Numbers of a stack's frames, innermost first."""
+    """A stack's frames by number, innermost first."""
     while stack >= 0:
         stack, frame = process.stacks[stack]
         yield frame
 
 
 def _line(process: SampledProcess, frames: Sequence[int]) -> tuple[str, int, str, str | None, str | None] | None:
-    """The innermost line of the user's own within the fetch, what it calls, and of what kind that is."""
+    """The innermost user line within the fetch, its callee, and the kind of that."""
     for depth, number in enumerate(frames):
         if _FETCH.search(process.frames[number][0]):
             return None
@@ -78,15 +78,15 @@ def _line(process: SampledProcess, frames: Sequence[int]) -> tuple[str, int, str
 
 
 def _waits_in(inner: tuple[str, str, int] | None, source: str | None) -> tuple[str | None, str | None]:
-    """(call, kind) of the innermost library frame, else of the text of the line; (None, None) for anything else."""
+    """(call, kind) of the innermost library frame, else of the line's text; (None, None) for anything else."""
     if inner is not None:
         for kind, pattern in _LIBRARIES:
-            found = pattern.search(f"{inner[0]} {inner[1]}")
-            if found:
-                return ("acquire" if found[1] == "__enter__" else found[1]), kind
+            match = pattern.search(f"{inner[0]} {inner[1]}")
+            if match:
+                return ("acquire" if match[1] == "__enter__" else match[1]), kind
         return None, None
     for kind, pattern in _CALLS if source else ():
-        found = pattern.search(source or "")
-        if found:
-            return found[1], kind
+        match = pattern.search(source or "")
+        if match:
+            return match[1], kind
     return ("acquire", "lock") if source and _WITH.search(source) else (None, None)

@@ -1,1 +1,1 @@
-"""Side files: what lies beside a trace in a run folder and belongs to it (docs/run-folder.md)."""
+"""Side files of a run folder: the files beside a trace that belong to it (docs/run-folder.md)."""

@@ -1,4 +1,4 @@
-"""JSON from files that anybody may have written, to typed values: what is of another type is left out, and named."""
+"""Typed values from untrusted JSON files; values of another type are left out and named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_REPAIRED_BYTES = 8 << 20  # of text with NaN or halves of characters, which 
 
 
 def parse(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
-    """The value of a JSON object, and where in it something is of another type than `kind` says ("gc[3].dur_ns").
+    """The value of a JSON object as `kind`, and the paths of values of another type ("gc[3].dur_ns").
 
     Keys that `kind` does not know are ignored; null counts as absent. Raises ValueError where the text is no JSON, or
     nests too deep, TypeError where it is no object.
@@ -35,7 +35,7 @@ def parse(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
 
 
 def typed(value: Any, kind: type[S]) -> tuple[S, list[str]]:
-    """Typed form of plain values. Raises TypeError where they are no dict."""
+    """Plain values as `kind`, as in `parse`. Raises TypeError where they are not a dict."""
     if not isinstance(value, dict):
         raise TypeError("not a JSON object")
     unfit: list[str] = []
@@ -43,7 +43,7 @@ def typed(value: Any, kind: type[S]) -> tuple[S, list[str]]:
 
 
 def unfit_note(path: str, unfit: Sequence[str]) -> list[HealthNote]:
-    """Notes on what to say of the values that were left out of a file."""
+    """A note on the values left out of a file."""
     if not unfit:
         return []
     more = f" and {len(unfit) - _SHOWN} more" if len(unfit) > _SHOWN else ""
@@ -62,7 +62,7 @@ def _plain(content: bytes) -> Any:
 
 
 def _fitting(value: Any, kind: Any, path: str, unfit: list[str]) -> Any:
-    """All of a value at once where it fits (in C), else part by part; _UNFIT where nothing of it does."""
+    """A value whole where it fits its type (in C), else part by part; _UNFIT where nothing fits."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""The manifests of a run (docs/run-folder.md): how its job was started and ended, the machines, the ranks' timers."""
+"""The manifests of a run (docs/run-folder.md): start and end of its job, the machines, the ranks' timers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Form = TypeVar("Form", bound=Struct)
 
 
 class Manifest(Struct, frozen=True):
-    """Record of what one `ddprof run` saw of its host, and of the job's ranks by their number."""
+    """Observations of one `ddprof run` on its host, and on the job's ranks by number."""
 
     host: str | None = None
     topology: Topology | None = None
@@ -34,13 +34,13 @@ class Manifest(Struct, frozen=True):
 
 
 def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
-    """Manifests beside a trace that may be its host's: that name its host, and the one that names none."""
+    """Manifests beside a trace that name its host, or no host."""
     host = file_name(trace).split(".")[1:2]
     return tuple(m for m in manifests if file_name(m) == _MAIN or file_name(m).split(".")[1:2] == host)
 
 
 def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
-    """The machine under a sidecar's rank: its host's connections and the tally of its own GPU, as far as known."""
+    """The machine under a sidecar's rank: its host's connections and its own GPU's counters, as far as known."""
     topology, gpu, uuid = None, None, _plain(sidecar.device.uuid)
     for manifest in map(_read, manifests):
         if manifest.host == sidecar.host:
@@ -50,19 +50,19 @@ def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:
 
 
 def read_step_times(manifests: Iterable[str]) -> Mapping[int, StepMedians]:
-    """Times that every rank's own timers say of its steps, by rank: all there is of ranks without a trace."""
+    """Step times of every rank by its own timers: all that is known of ranks without a trace."""
     timed = [(one_rank(rank), medians) for path in manifests for rank, medians in _read(path).step_times.items()]
     return {rank: medians for rank, medians in timed if rank is not None and medians.step_ns}
 
 
 def read_commit(manifests: Iterable[str]) -> str:
-    """The commit that the script's repository was at; "" where no manifest states one, or they differ."""
-    stated = {found for found in (_read(path).commit for path in dict.fromkeys(manifests)) if found}
+    """The commit of the script's repository; "" where no manifest states one, or they differ."""
+    stated = {commit for commit in (_read(path).commit for path in dict.fromkeys(manifests)) if commit}
     return clean(stated.pop()) if len(stated) == 1 else ""
 
 
 def _read(path: str) -> Manifest:
-    """A manifest of the run; empty where it cannot be used. Every rank of a host reads the same one."""
+    """A manifest of the run, cached as every rank of a host reads it; empty where it is unusable."""
     try:
         status = os.stat(path)
     except OSError:  # not on this file system, or gone
@@ -80,7 +80,7 @@ def _parsed(path: str) -> Manifest:
 
 
 def _parsed_as(path: str, form: type[Form]) -> Form:
-    """A manifest in some form; empty where it cannot be used."""
+    """A manifest as the given type; empty where it is unusable."""
     try:
         return parse(read_small(path), form)[0]
     except (OSError, ValueError, TypeError, NoUsableInput):
@@ -88,33 +88,31 @@ def _parsed_as(path: str, form: type[Form]) -> Form:
 
 
 def _plain(uuid: str | None) -> str | None:
-    """NVML writes "GPU-" before the UUID that CUDA gives."""
+    """A GPU's UUID as CUDA writes it, without NVML's prefix "GPU-"."""
     return uuid.removeprefix("GPU-").lower() if uuid else None
 
 
 class Launch(Struct, frozen=True):
-    """Launch by a manifest: the command, quoted as a shell takes it, and the folder that it was started in."""
+    """The job's command, quoted for a shell, and its working directory, from a manifest."""
 
     command: str = ""
     cwd: str = ""
 
 
 def launch_of(manifests: Iterable[str]) -> Launch | None:
-    """The way that the job of these manifests was started; None where that is not one command: every node had its
-    own."""
-    found = sorted(set(manifests))
-    if len(found) != 1:
+    """The job's launch by these manifests; None where nodes had different commands."""
+    paths = sorted(set(manifests))
+    if len(paths) != 1:
         return None
     try:
-        launch = parse(read_small(found[0]), Launch)[0]
+        launch = parse(read_small(paths[0]), Launch)[0]
     except (OSError, ValueError, TypeError, NoUsableInput):
         return None
     return Launch(masked(launch.command), launch.cwd) if launch.command else None
 
 
 class PartOfJob(Struct, frozen=True):
-    """Statement of the manifests of one folder: the job by the name that its launcher shares, its ranks there, its
-    size."""
+    """The manifests of one folder: the job's name as its launcher shares it, its ranks there, and its size."""
 
     job: str = ""
     ranks: tuple[Rank, ...] = ()
@@ -123,18 +121,18 @@ class PartOfJob(Struct, frozen=True):
 
 
 def part_of_job(manifests: Iterable[str]) -> PartOfJob:
-    """Record of what the manifests of one folder state together; empty where they state nothing, or two jobs."""
-    found = [_parsed_as(path, PartOfJob) for path in manifests]
-    jobs, sizes = {part.job for part in found if part.job}, {part.world_size for part in found if part.world_size}
+    """The common statement of one folder's manifests; empty where they state nothing, or two jobs."""
+    parts = [_parsed_as(path, PartOfJob) for path in manifests]
+    jobs, sizes = {part.job for part in parts if part.job}, {part.world_size for part in parts if part.world_size}
     if len(jobs) > 1 or len(sizes) != 1:
         return PartOfJob()
-    ranks = sorted({rank for part in found for rank in part.ranks})
-    begun = [part.started_ns for part in found if part.started_ns is not None]
+    ranks = sorted({rank for part in parts for rank in part.ranks})
+    begun = [part.started_ns for part in parts if part.started_ns is not None]
     return PartOfJob("".join(jobs), tuple(ranks), sizes.pop(), min(begun, default=None))
 
 
 class RunEnd(Struct, frozen=True):
-    """End of the run by a manifest: exit code of the job, its time, and what was seen of it hanging."""
+    """End of a run by its manifest: exit code, time, and observations of a hang."""
 
     exit_code: Whole | None = None
     ended_ns: Count | None = None
@@ -142,7 +140,7 @@ class RunEnd(Struct, frozen=True):
 
 
 def run_end(folder: str) -> RunEnd | None:
-    """The way that the job of a run folder ended; None where no manifest says it."""
+    """The end of the job of a run folder; None where no manifest states it."""
     manifest = os.path.join(folder, _MAIN)
     if not is_url(manifest) and not os.path.isfile(manifest):
         return None

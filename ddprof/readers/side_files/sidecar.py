@@ -1,5 +1,4 @@
-"""Record of what lies beside a rank's trace, typed: its sidecar (docs/run-folder.md), and the flight recorder's
-dump."""
+"""Typed files beside a rank's trace: its sidecar (docs/run-folder.md) and the flight recorder's dump."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from ddprof.sidecar import Sidecar
 
 
 def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
-    """Notes on what our capture knows of the rank; an empty one and a note where the file cannot be used."""
+    """The rank's sidecar with notes; an empty one and a note where the file cannot be used."""
     effect = "settings of this rank are unknown"
     if path is None:
         return Sidecar(), []
@@ -40,8 +39,7 @@ def read_flight_recorder(path: str | None) -> tuple[tuple[Recorded, ...], list[H
 
 
 def load_dump(content: bytes) -> tuple[Dump, list[str]]:
-    """A dump (JSON, or a pickle of plain values), and where something in it is of another type. Raises ValueError,
-    TypeError or UnsafePickle."""
+    """A dump (JSON, or a plain pickle), and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
     if content.lstrip()[:1] == b"{":
         return parse(content, Dump)
     return typed(load_plain(content), Dump)

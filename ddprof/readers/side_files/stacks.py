@@ -1,6 +1,6 @@
-"""Side files of stacks (`.stacks.jsonl`, docs/run-folder.md): what a rank and its loader's workers were seen in.
+"""Side files of sampled stacks (`.stacks.jsonl`, docs/run-folder.md) of a rank and its loader's workers.
 
-Lines that cannot be read, and numbers that name nothing, are left out and noted.
+Unreadable lines and dangling numbers are left out and noted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_ENTRIES = 1 << 17  # frames, stacks or threads: twice what capture keeps
 MAX_ROWS = 1 << 21  # counts or samples: more than fit a file
 _START_UP = "start-up"  # the phase of samples before the third step
 _TRAINING = 0  # number of the training thread, as in capture/stacks/totals.py
-_EFFECT = "what was seen there is missing from the lines of the script"
+_EFFECT = "samples in it are missing from the lines of the script"
 
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 31)]
 _Time: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 62)]
@@ -79,14 +79,14 @@ class _Samples(_Line, tag="samples"):
 
 
 class _Last(_Line, tag="last"):
-    """Record of what each thread was in as a signal ended the process: pairs of thread and stack."""
+    """Stacks of all threads when a signal ended the process: pairs of thread and stack."""
 
     at_ns: _Time = 0
     threads: list[tuple[_Number, _Number]] = field(default_factory=list)
 
 
 class _End(_Line, tag="end"):
-    """Not used here."""
+    """The last line, which is not used here."""
 
 
 _Any: TypeAlias = _Begin | _Frames | _Sources | _Stacks | _Threads | _Counts | _Samples | _Last | _End
@@ -94,7 +94,7 @@ _DECODER: msgspec.json.Decoder[_Any] = msgspec.json.Decoder(_Any)
 
 
 class SampledProcess:
-    """Record of what one file holds. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
+    """Contents of one file. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
 
     `counts`: stack, phase, thread, samples, ns (as `_shared_out` has them), late ns; shape (rows, 6). `samples`: unix
     ns, ns until the thread answered, stack, period ns; in time order, shape (rows, 4).
@@ -115,7 +115,7 @@ class SampledProcess:
         self._seen_last: tuple[int, int] | None = None
 
     def take(self, line: _Any) -> None:
-        """Add what a line says. Raises ValueError where it names more than a file of this kind can."""
+        """Add a line. Raises ValueError where it refers to more than such a file can hold."""
         if isinstance(line, _Begin):
             self.worker, self.phases, self.path = line.worker, line.phases, line.path
         elif isinstance(line, _Frames):
@@ -142,8 +142,9 @@ class SampledProcess:
             raise ValueError(f"more than {MAX_ROWS} rows")
 
     def seen_last(self) -> tuple[int, list[tuple[str, str, int]]] | None:
-        """When the training thread (of a worker: its main one) was seen last, unix ns, and its stack then: (file,
-        function, line), innermost first. None where nothing says so. To be asked after `sound`."""
+        """The training thread's (of a worker: its main one's) last sample: unix ns and stack as (file, function, line),
+        innermost first. None without one. Call `sound` first.
+        """
         if self._seen_last is None or self._seen_last[1] >= len(self.stacks):
             return None
         at_ns, stack = self._seen_last
@@ -154,7 +155,7 @@ class SampledProcess:
         return at_ns, frames
 
     def sound(self) -> None:
-        """Leave out what names a frame or a stack that is not there."""
+        """Leave out entries that name a missing frame or stack."""
         frames = len(self.frames)
         for at, (outer, frame) in enumerate(self.stacks):
             if outer >= at or frame >= frames:
@@ -171,11 +172,10 @@ class SampledProcess:
         self.counts: Array = counts[named]
 
     def _shared_out(self, counts: Array) -> Array:
-        """Time (ns) of the rows of `counts`: that of the training thread alike among its samples, but for late answers.
+        """Time (ns) of the rows of `counts`, with the training thread's divided evenly among its timely samples.
 
-        A loop does the same all along, and how often it is sampled depends on what else the machine does: one sample
-        after a long pause says no more than any other. Windows and the start are sampled at rates of their own, and
-        keep the time that they took.
+        A loop's work is uniform, but its sampling rate depends on the machine's load, so one sample after a long pause
+        means no more than any other. Windows and start-up are sampled at their own rates and keep their recorded time.
         """
         time_ns = counts[:, 4].copy()
         counted, (at_ns, *_) = _rows(self._counted, 2), self.samples.T
@@ -192,9 +192,9 @@ class SampledProcess:
 
 
 def stacks_paths(sidecar_path: str | None, named: Names = starting_with) -> list[str]:
-    """The side files of stacks that belong to a sidecar: the rank's own, then those of its workers.
+    """Stack files that belong to a sidecar: the rank's own, then those of its workers.
 
-    `named`: what a store is asked by.
+    `named`: lists the files of a store.
     """
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
         return []
@@ -206,18 +206,18 @@ def stacks_paths(sidecar_path: str | None, named: Names = starting_with) -> list
 
 
 def _stored_paths(stem: str, named: Names) -> list[str]:
-    """Paths of a sidecar in a store."""
+    """Stack files of a sidecar in a store."""
     try:
-        found = [path for path in named(stem + ".") if path.endswith(_STACKS)]
+        paths = [path for path in named(stem + ".") if path.endswith(_STACKS)]
     except UNREADABLE:
         return [stem + _STACKS]  # whoever reads it says why it cannot be
-    workers = [path for path in found if path.startswith(stem + ".worker")][:MAX_WORKERS]
-    return [path for path in found if path == stem + _STACKS] + workers
+    workers = [path for path in paths if path.startswith(stem + ".worker")][:MAX_WORKERS]
+    return [path for path in paths if path == stem + _STACKS] + workers
 
 
 def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[HealthNote]]:
     """One value per file that could be read, in order, and what was left out."""
-    found, notes = [], []
+    processes, notes = [], []
     for path in paths:
         process = SampledProcess()
         try:
@@ -229,8 +229,8 @@ def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[Health
         if process.unfit:
             issue = f"{path}: {process.unfit} entries name stacks that are not in it"
             notes.append(HealthNote(issue, _EFFECT, "info"))
-        found.append(process)
-    return found, notes
+        processes.append(process)
+    return processes, notes
 
 
 def _read(path: str, process: SampledProcess) -> list[HealthNote]:
@@ -250,7 +250,7 @@ def _read(path: str, process: SampledProcess) -> list[HealthNote]:
 
 
 def _put(entries: list[Any], first: int, new: Sequence[Any], missing: Any) -> None:
-    """Write entries from a number on; what lies between, where a line was lost, is `missing`."""
+    """Write entries from a number on; numbers skipped by a lost line become `missing`."""
     if first + len(new) > MAX_ENTRIES:
         raise ValueError(f"more than {MAX_ENTRIES} entries of one kind")
     entries.extend([missing] * (first - len(entries)))

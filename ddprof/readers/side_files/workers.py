@@ -1,5 +1,4 @@
-"""Record of what DataLoader workers did (`.workers.jsonl` beside a sidecar): a summary for the rules, and each
-fetch."""
+"""DataLoader workers' fetches (`.workers.jsonl` beside a sidecar): a summary for the rules, and each fetch."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ IN_PROCESS = -1  # stands for the training process where the loader has no worke
 
 
 def workers_path(sidecar_path: str | None, named: Names = starting_with) -> str | None:
-    """The workers' file that belongs to a sidecar; None where there is none. `named`: what a store is asked by."""
+    """The workers' file of a sidecar; None without one. `named`: lists the files of a store."""
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
         return None
     path = sidecar_path.removesuffix(_SIDECAR) + _WORKERS
@@ -47,7 +46,7 @@ def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[Health
 
 
 def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
-    """Append the fetches of a workers' file; what was left out."""
+    """Append the fetches of a workers' file; returns notes on the lines left out."""
     broken, effect = 0, "those fetches are missing from the loader's cost"
     try:
         with open_file(path) as stream:
@@ -72,7 +71,7 @@ def _row(fetch: Fetch) -> tuple[int, ...]:
 
 
 def summary(fetches: Array) -> TimedFetches | None:
-    """Time that a batch costs: of all fetches but each worker's first, which pays for the start. None without fetches.
+    """Cost of a batch over all fetches except each worker's first, which includes its start. None without fetches.
 
     `cpu_ns` 0 throughout means that the file was written before CPU time was recorded.
     """

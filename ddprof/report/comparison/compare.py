@@ -28,7 +28,7 @@ _ROOT = "Malladi 2022"
 
 @dataclass(frozen=True)
 class Delta:
-    """One quantity before and after, microseconds per step; `low_us`, `high_us`: 95 % interval of the change."""
+    """One quantity before and after, microseconds per step; `low_us` and `high_us` bound the change at 95 %."""
 
     name: str
     before_us: float
@@ -49,7 +49,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Record of what changed from one run to another. `differences`: why the two may not be comparable at all.
+    """The change between two runs. `differences`: reasons why they may not be comparable.
 
     `step`: by the timers of the whole runs where both have enough of them (`is_timed`), else by the traced steps.
     """
@@ -67,12 +67,12 @@ class Comparison:
 
     @property
     def is_timed(self) -> bool:
-        """True where the timers of the whole runs decide."""
+        """True where the step timers of the whole runs decide."""
         return self.traced is not None and self.step is not self.traced
 
 
 def compare(before: Report, after: Report) -> Comparison:
-    """The comparison of two runs. Raises NoUsableInput where one of them has no measured step."""
+    """Compare two runs. Raises NoUsableInput where one has no measured step."""
     for report in (before, after):
         if not (math.isfinite(report.steps.wall_us) and report.steps.wall_us > 0):
             raise NoUsableInput(f"{report.run.name or 'a run'} has no measured step: nothing to compare")
@@ -103,7 +103,7 @@ def _traced_step(before: Report, after: Report) -> Delta:
 
 
 def _widened(delta: Delta, margin_us: float) -> Delta:
-    """The change with the time that the machine may have taken of either run."""
+    """The change with its interval widened by the time that a busy machine may have cost either run."""
     if delta.low_us is None or delta.high_us is None or not margin_us:
         return delta
     interval = delta.low_us - margin_us, delta.high_us + margin_us
@@ -113,7 +113,7 @@ def _widened(delta: Delta, margin_us: float) -> Delta:
 
 
 def _timed_step(before: Report, after: Report, traced: Delta) -> Delta | None:
-    """The step by the timers of the whole runs, which decide; where the traced steps say the contrary nothing is."""
+    """The change of the step by whole-run timers; undecided where the traced steps contradict them."""
     first, second, interval = timed_step_us(before), timed_step_us(after), timed_interval(before, after)
     if first is None or second is None or interval is None:
         return None
@@ -168,8 +168,7 @@ def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]
 def delta_of(
     name: str, before_us: float, after_us: float, first: Sequence[float], second: Sequence[float], scale_us: float
 ) -> Delta:
-    """The way that a quantity changed, with the interval of its steps; `scale_us`: the step against which it is large
-    or not."""
+    """The change of one quantity with the interval of its steps; `scale_us`: the step time it is judged against."""
     interval = difference_interval(first, second)
     change_us = after_us - before_us
     low, high = interval if interval else (None, None)
@@ -209,12 +208,12 @@ def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
     for label, report in (("before", before), ("after", after)):
         if report.steps.count < LEAST_STEPS:
             notes.append(
-                f"{label}: only {report.steps.count} step(s), so the noise is not known; trace {LEAST_STEPS} or more"
+                f"{label}: only {report.steps.count} step(s), so the noise is unknown; trace {LEAST_STEPS} or more"
             )
         if report.run.missing_ranks:
             notes.append(f"{label}: {len(report.run.missing_ranks)} of {report.run.world_size} ranks are missing")
     if before.steps.source != after.steps.source:
-        notes.append(f"steps were found differently: {before.steps.source} against {after.steps.source}")
+        notes.append(f"steps were identified differently: {before.steps.source} against {after.steps.source}")
     if not (step_causes(before) and step_causes(after)):
         notes.append("the steps of a run are not stored by cause, so only the step's own noise is known")
     return notes
@@ -237,8 +236,8 @@ def _delta_json(delta: Delta) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Scaling:
-    """From `small` to `large` ranks, weak and strong as POP defines them. Which of the two holds depends on the batch,
-    which the steps do not tell.
+    """Scaling from `small` to `large` ranks: weak and strong efficiency as POP defines them. The batch, which the steps
+    do not show, decides which applies.
     """
 
     small: int
@@ -248,7 +247,7 @@ class Scaling:
 
 
 def scaling(before: Report, after: Report) -> Scaling | None:
-    """None where both runs have as many ranks, or another device ran them."""
+    """The scaling between two runs; None where the numbers of ranks are equal or the devices differ."""
     first, second = before.run, after.run
     if first.world_size == second.world_size or first.device_name != second.device_name:
         return None
@@ -259,7 +258,7 @@ def scaling(before: Report, after: Report) -> Scaling | None:
 
 
 def scaling_words(found: Scaling) -> str:
-    """One sentence."""
+    """The scaling in one sentence."""
     return (
         f"scaling from {found.small} to {found.large} ranks: {format_share(found.weak)} efficient if each rank kept "
         f"its batch (weak scaling), {format_share(found.strong)} if they share the same batch (strong scaling)"
@@ -267,8 +266,7 @@ def scaling_words(found: Scaling) -> str:
 
 
 def batch_words(before: Report, after: Report) -> str:
-    """Words on what becomes of the batch where the runs differ in their number of ranks; "" where they do not, or where
-    the capture does not know it."""
+    """Change of the global batch where the numbers of ranks differ, in words; "" where they do not or it is unknown."""
     first, second = before.training, after.training
     old, new = first.samples_per_step, second.samples_per_step
     if before.run.world_size == after.run.world_size or not old or not new:
@@ -287,7 +285,7 @@ def _rate_words(old: float, new: float, ratio: float, optimizer: str) -> str:
     adaptive = any(name in optimizer.lower() for name in _ADAPTIVE)
     usual = old * (math.sqrt(ratio) if adaptive else ratio)
     rule = f"by the square root rule ({_ROOT})" if adaptive else f"by the linear rule ({_LINEAR}, with a warm-up)"
-    said = f"the learning rate stayed {old:g}" if new == old else f"the learning rate went from {old:g} to {new:g}"
+    rates = f"the learning rate stayed {old:g}" if new == old else f"the learning rate went from {old:g} to {new:g}"
     if math.isclose(new, usual, rel_tol=_EQUAL):
-        return f"{said}, as {rule}"
-    return f"{said}, {rule} it would be {usual:.3g}"
+        return f"{rates}, as {rule}"
+    return f"{rates}, {rule} it would be {usual:.3g}"

@@ -1,4 +1,4 @@
-"""A limit on how much slower a step may get, and whether a comparison is over it."""
+"""A limit on the slowdown of a step, and the check of a comparison against it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
 def parse_limit(text: str, name: str) -> tuple[float, str]:
-    """ "5%" -> (5.0, "%"). Raises UsageError, in which `name` is what was given."""
-    found = _LIMIT.fullmatch(text.strip())
-    if found is None:
+    """Parse a limit: "5%" -> (5.0, "%"). Raises UsageError, naming the option `name`."""
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
         raise UsageError(f"{name} {text}: want a share or a time per step, like 5% or 10ms")
-    return float(found.group(1)), found.group(2)
+    return float(match.group(1)), match.group(2)
 
 
 def regressions(comparison: Comparison, limit: tuple[float, str]) -> list[str]:
-    """The step's regression in words, where it is over the limit and more than noise (or the noise is not known)."""
+    """The slowdown in words where it exceeds the limit and the noise (or the noise is unknown), else nothing."""
     value, unit = limit
     step = comparison.step
     allowed_us = step.before_us * value / 100 if unit == "%" else value * _UNITS_US[unit]

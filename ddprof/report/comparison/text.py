@@ -31,7 +31,7 @@ def comparison_headline(comparison: Comparison) -> str:
     if step.outcome == "unknown":
         return f"The step changed by {size}, but too few steps were traced to tell it from noise"
     if step.outcome == "disagree":
-        return "Not judged: the timers of the whole run and the traced steps say the contrary of one another"
+        return "Not judged: the timers of the whole run contradict the traced steps"
     return f"No change of the step beyond the noise: {size}"
 
 
@@ -74,7 +74,7 @@ def render_markdown(comparison: Comparison) -> str:
 
 
 def row_words(d: Delta) -> tuple[str, str, str, str, str]:
-    """Before, after, the change, its interval ("" where it is not known), and what the change amounts to."""
+    """Cells of one row: before, after, change, interval ("" where unknown) and verdict."""
     interval = "" if d.low_us is None or d.high_us is None else f"{_signed(d.low_us)} to {_signed(d.high_us)}"
     times = format_us(d.before_us), format_us(d.after_us), _signed(d.change_us)
     return (*times, interval, _OUTCOME_WORDS[d.outcome])

@@ -1,9 +1,8 @@
-"""Record of how the step changed by the step timers of the whole run, which decide: a traced window is a few steps of
-one moment.
+"""Change of the step by step timers of the whole run, which outvote a traced window of a few steps.
 
-The means of some equal parts of each run are compared (batch means, so that steps that follow one another alike are
-not counted apart), by Welch's t. Parts that still follow one another count for fewer (AR(1)). Time in which ranks were
-ready and had no CPU is the machine's: a change that is no larger may be all of it.
+Each run is divided into equal parts, and the means of the parts are compared by Welch's t (batch means, which allow for
+correlated steps). Parts that are still correlated count for fewer (AR(1)). Where ranks were ready but had no CPU, a
+change no larger than that time may be due to the machine.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ Interval = tuple[float, float]
 
 
 def timed_step_us(report: Report) -> float | None:
-    """The mean step of the whole run outside its trace windows; None where too few steps were timed."""
+    """Mean step outside the trace windows, us; None where too few steps were timed."""
     parts = _parts(report)
     return float(parts.mean()) if len(parts) > 1 else None
 
 
 def timed_interval(before: Report, after: Report) -> Interval | None:
-    """The 95 % interval of the change of that step, us; None where a run has none."""
+    """95 % interval of the change of that mean, us; None where a run has none."""
     first, second = _parts(before), _parts(after)
     if min(len(first), len(second)) < 2:
         return None
@@ -45,7 +44,7 @@ def timed_interval(before: Report, after: Report) -> Interval | None:
 
 
 def timed_mean_interval(report: Report) -> Interval | None:
-    """The 95 % interval of that step of one run, us; None where it has none."""
+    """95 % interval of that mean of one run, us; None where it has none."""
     parts = _parts(report)
     if len(parts) < 2:
         return None
@@ -55,7 +54,7 @@ def timed_mean_interval(report: Report) -> Interval | None:
 
 
 def waited_us(report: Report) -> float:
-    """Time of the step that may be waiting for a CPU that the machine is to blame for, as far as it was recorded."""
+    """Part of the step that ranks may have waited for a CPU, us per step; 0 where it was not recorded."""
     return WAITED * (report.steps.waited_share or 0.0) * (timed_step_us(report) or report.steps.wall_us)
 
 
@@ -65,7 +64,7 @@ def _parts(report: Report) -> npt.NDArray[np.float64]:
 
 
 def _of_mean(parts: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The variance of the mean of a run's parts, and its degrees of freedom."""
+    """Variance of the mean over a run's parts, and its degrees of freedom."""
     rest = parts - parts.mean()
     power = float(rest @ rest)
     follows = max(0.0, float(rest[1:] @ rest[:-1]) / power) if power > 0 else 0.0

@@ -56,7 +56,7 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def report_tables(report: Report) -> dict[str, Table]:
-    """The report's own numbers as tables, by name; a saved report has them too."""
+    """The report's numbers as tables, by name; also available for a saved report."""
     return {
         "findings": _findings(report),
         "rank_causes": _rank_causes(report),
@@ -66,7 +66,7 @@ def report_tables(report: Report) -> dict[str, Table]:
 
 
 def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[Path]:
-    """Write each table as `NAME.parquet` or `NAME.csv`, and what their columns mean as `columns.md`."""
+    """Write each table as `NAME.parquet` or `NAME.csv`, and the meaning of their columns as `columns.md`."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, table in tables.items():
@@ -82,7 +82,7 @@ def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[P
 
 
 def _as_text(table: Table) -> Table:
-    """The table with text that no spreadsheet runs; numbers are untouched."""
+    """The table with text cells that no spreadsheet executes; numbers are unchanged."""
     texts = {
         c.name: [text_cell(str(value)) for value in table[c.name]] for c in table.schema.columns if c.dtype == "str"
     }
@@ -148,6 +148,6 @@ def _step_causes(report: Report) -> Table:
 
 
 def text_cell(text: str) -> str:
-    """Text from a trace as text for a spreadsheet: behind a quote where it could be run."""
+    """Text from a trace for a spreadsheet, quoted where it would be executed as a formula."""
     shown = clean(text)
     return "'" + shown if shown.lstrip(" ?'\"").startswith(_FORMULA) else shown

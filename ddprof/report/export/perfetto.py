@@ -1,8 +1,7 @@
 """A run as one Chrome trace that the Perfetto UI opens: all ranks on one clock, findings as tracks, waits as arrows.
 
-Identifiers are re-keyed: the process of rank r is r + 1 (0 is the idle task in Perfetto), threads are rows of the
-rank's tracks. Ranks are written one at a time, so memory is bounded by one of them.
-Format: "Trace Event Format", Google.
+Rank r gets process id r + 1 (0 is Perfetto's idle task); thread ids are rows of the rank's tracks. Ranks are written
+one at a time, so memory is bounded by one rank. Format: "Trace Event Format", Google.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ _CATEGORIES = {kind: kind.name.lower() for kind in Kind}
 
 
 def write_perfetto(path: Path, report: Report, ranks: Iterable[RankSlices], arrows: Iterable[Arrow]) -> int:
-    """Write the trace (gzip where the name ends in .gz), in Perfetto's own format where the name says .pftrace; returns
-    the number of slices. OSError where it cannot."""
+    """Write the trace and return its number of slices: gzip for .gz, Perfetto's format for .pftrace. Raises OSError."""
     count = 0
     if path.name.removesuffix(".gz").endswith(".pftrace"):
         with gzip.open(path, "wb", compresslevel=4) if path.name.endswith(".gz") else path.open("wb") as packets:
@@ -86,7 +84,7 @@ def _step_slices(item: RankSlices) -> Iterator[dict[str, Any]]:
 
 
 def _event_blocks(item: RankSlices) -> Iterator[str]:
-    """Text of the events, block by block. Encoding them is a loop in Python: text is what the format is made of."""
+    """JSON text of the events, block by block; a Python loop, since the format is text."""
     names = [json.dumps(text) for text in item.trace.strings]
     kinds = [f'"{_CATEGORIES[kind]}"' for kind in Kind]
     process = item.rank + 1

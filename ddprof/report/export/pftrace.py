@@ -1,7 +1,7 @@
-"""A run in Perfetto's own format: what `perfetto.py` writes as JSON, in a third of the bytes, for many slices.
+"""A run in Perfetto's own format, a third of the size of the JSON that perfetto.py writes; for large runs.
 
-A slice is a begin and an end on its track, so slices of one track must nest. Where they cross, as ranges that a script
-opens and closes as it likes may, the later one goes to a further track.
+A slice is a begin and an end on its track, so slices of one track must nest. Where they cross, as user ranges may, the
+later one goes to another track.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CATEGORY_OF = {int(kind): at for at, kind in enumerate(Kind, 1)}
 
 
 class Sink(Protocol):
-    """A file that is open for writing, packed or not."""
+    """A file open for writing, compressed or not."""
 
     def write(self, data: bytes, /) -> object:
         """Add the bytes."""
@@ -50,7 +50,7 @@ def _process(rank: int) -> int:
 
 
 def _track(rank: int, row: int, lane: int = 0) -> int:
-    """Row -1: the steps."""
+    """Track id of a row and lane of a rank; row -1 holds the steps."""
     return _process(rank) + 1 + (row + 1) * _MOST_LANES + lane
 
 
@@ -76,8 +76,7 @@ def _rank(out: Sink, report: Report, item: RankSlices) -> None:
 
 
 def _slices(item: RankSlices, lanes: Array) -> Iterator[bytes]:
-    """Begins and ends in the order of their times: at one time ends first, inner ones before outer, then begins, outer
-    ones before inner."""
+    """Begin and end packets in time order; at one instant inner ends, outer ends, outer begins, inner begins."""
     events = item.trace.events
     start_ns, dur_ns = events["ts_ns"] - item.shift_ns, events["dur_ns"]
     at_once = dur_ns <= 0
@@ -95,7 +94,7 @@ def _slices(item: RankSlices, lanes: Array) -> Iterator[bytes]:
 
 
 class _Around:
-    """Packets of a rank's events but for their stamps, made once for every name on every track."""
+    """Packets of a rank's events without time stamps, made once per name and track."""
 
     def __init__(self, item: RankSlices, lanes: Array) -> None:
         events = item.trace.events
@@ -108,7 +107,7 @@ class _Around:
         self._known: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
 
     def packets(self, rows: Array, is_end: Array, times_ns: Array) -> bytes:
-        """The packets of these rows, as one."""
+        """The packets of these rows, concatenated."""
         parts: list[bytes] = []
         known = self._known
         wanted = zip(self._key_of[rows].tolist(), is_end.tolist(), protobuf.stamps(times_ns), strict=True)
@@ -132,7 +131,7 @@ class _Around:
 
 
 def _lanes(track: Array, start_ns: Array, dur_ns: Array) -> Array:
-    """For each event the lane of its track, 0 where it nests in what is open there."""
+    """Lane of each event on its track: 0 where it nests in the open ones, else the first in which it does."""
     lanes = np.zeros(len(track), np.int64)
     rows = np.lexsort((-dur_ns, start_ns, track))
     lane = 0
@@ -145,8 +144,8 @@ def _lanes(track: Array, start_ns: Array, dur_ns: Array) -> Array:
 
 
 def _crossing(tracks: list[int], starts_ns: list[int], ends_ns: list[int]) -> list[int]:
-    """Positions of events that begin inside another of their track and end after it; they are in no one's way."""
-    found: list[int] = []
+    """Positions of events that begin inside another one of their track and end after it."""
+    crossing: list[int] = []
     opened: list[int] = []  # ends of what is open, the innermost last
     last = -1
     for at, (track, start, end) in enumerate(zip(tracks, starts_ns, ends_ns, strict=True)):
@@ -155,14 +154,14 @@ def _crossing(tracks: list[int], starts_ns: list[int], ends_ns: list[int]) -> li
         while opened and opened[-1] <= start:
             opened.pop()
         if opened and end > opened[-1]:
-            found.append(at)
+            crossing.append(at)
         elif end > start:
             opened.append(end)
-    return found
+    return crossing
 
 
 def _pair(sequence: int, track: int, bounds_ns: Array, name: str, details: dict[str, str]) -> bytes:
-    """A slice that states its name."""
+    """Begin and end packets of a slice that carries its name."""
     first, last = protobuf.stamps(bounds_ns)
     before, behind = protobuf.around(sequence, protobuf.named_event(protobuf.BEGIN, track, name, details))
     ends, tail = protobuf.around(sequence, protobuf.track_event(protobuf.END, track))

@@ -1,4 +1,4 @@
-"""Perfetto's own format, as far as an export needs it: packets of a trace, written field by field.
+"""Perfetto's own format, the part that an export needs: trace packets, written field by field.
 
 Field numbers are those of protos/perfetto/trace in Perfetto's repository (trace_packet, track_event, track_descriptor,
 interned_data, debug_annotation); they never change there. Only varints, fixed64 and length-delimited fields occur.
@@ -22,7 +22,7 @@ _EXPLICIT = 3  # order of a track's children: by their rank
 
 
 def varint(value: int) -> bytes:
-    """An unsigned number, seven bits a byte, the lowest first."""
+    """An unsigned integer as a varint: seven bits per byte, lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -42,7 +42,7 @@ def message(field: int, content: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    """A text field; what UTF-8 cannot write is replaced."""
+    """A text field; characters that UTF-8 cannot encode are replaced."""
     return message(field, value.encode("utf-8", "replace"))
 
 
@@ -53,25 +53,25 @@ def stamps(times_ns: Array) -> list[bytes]:
     rows = np.stack(parts, axis=1).astype(np.uint8)
     rows[:, :-1] |= 0x80
     # The last byte is never zero, which numpy would take off the end.
-    found: list[bytes] = np.ascontiguousarray(rows).view(f"S{_STAMP_BYTES}")[:, 0].tolist()
-    return found
+    packed: list[bytes] = np.ascontiguousarray(rows).view(f"S{_STAMP_BYTES}")[:, 0].tolist()
+    return packed
 
 
 def around(sequence: int, event: bytes) -> tuple[bytes, bytes]:
-    """Text that stands before and behind the stamp of a packet of a track event."""
+    """Bytes before and after the time stamp of a track event's packet."""
     tail = number(10, sequence) + number(13, _NEEDS_STATE) + message(11, event)
     return b"\x0a" + varint(1 + _STAMP_BYTES + len(tail)) + b"\x40", tail
 
 
 def track_event(kind: int, track: int, name: int | None = None, category: int | None = None) -> bytes:
-    """A track event whose name and category are interned."""
+    """A track event with interned name and category."""
     event = number(9, kind) + number(11, track)
     event += number(10, name) if name is not None else b""
     return event + (number(3, category) if category is not None else b"")
 
 
 def named_event(kind: int, track: int, name: str, details: Mapping[str, str]) -> bytes:
-    """A track event that states its name, with details that a click on it shows."""
+    """A track event that carries its name and the details shown when it is clicked."""
     notes = b"".join(message(4, text(10, key) + text(6, value)) for key, value in details.items())
     return number(9, kind) + number(11, track) + text(23, name) + notes
 

@@ -1,4 +1,4 @@
-"""Parts: what an export of a run as a trace is made of, in whichever format it is written."""
+"""Parts of an exported trace that both formats share: slices of ranks, arrows and track names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddprof.tables import NULL, Table
 
 @dataclass(frozen=True)
 class RankSlices:
-    """One rank to write: its events, what to take off its times to reach the run's zero, and its steps."""
+    """One rank to write: its events, the shift to the run's zero time, and its steps."""
 
     rank: int
     trace: RankTrace

@@ -20,7 +20,7 @@ Child = str | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
-    """One element. `class_` loses its underscore, other names turn `_` into `-`; None leaves an attribute out."""
+    """One element. `class_` loses its underscore, other names turn `_` into `-`; an attribute of None is left out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(clean(_value(value)), quote=True)}"'
         for key, value in attributes.items()

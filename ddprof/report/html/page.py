@@ -1,4 +1,4 @@
-"""The frame of every HTML file of ddprof: self-contained, no request to anywhere, light, dark and print."""
+"""The frame of every HTML file of ddprof: self-contained, no requests, with light, dark and print styles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def page(
     script: str = "",
     navigation: Markup | None = None,
 ) -> str:
-    """A whole document. `data` is made by `embedded`; `style` and `script` are added to the common ones.
+    """A complete document. `data` comes from `embedded`; `style` and `script` are added to the common ones.
 
     A content security policy forbids every load.
     """

@@ -1,4 +1,4 @@
-"""Parts of a report as HTML: for notebooks, and for the file with all pages that dashboard/onefile/ makes.
+"""Parts of a report as HTML, for notebooks and for the single file made by dashboard/onefile/.
 
 Every name from a trace is escaped.
 """
@@ -16,24 +16,23 @@ from ddprof.report.model import Report
 
 
 def render_summary(report: Report) -> str:
-    """Verdict, bar and findings as a fragment for a notebook cell; its style is scoped to the fragment."""
+    """Verdict, bar and findings as a fragment for a notebook cell, with scoped style."""
     fragment = tag("div", *verdict(report), step(report), _findings(report), training(report), class_="ddprof")
     return tag("style", Markup("@scope (.ddprof){" + STYLE.replace(":root", ":scope") + "}")) + fragment
 
 
 def verdict(report: Report, heading: Markup | None = None) -> list[Markup]:
-    """Markup of what makes the result doubtful, the verdict as the heading, and how sure it is. `heading`: in place of
-    that."""
+    """Doubts about the result, the verdict as the heading (or `heading`), and the confidence."""
     trust = phrases.trust_words(report)
     confidence = (
         tag("p", tag("strong", "Confidence: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
         if trust
         else Markup()
     )
-    told = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
+    doubts = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
     check_first = phrases.check_first_words(report)
     first = [tag("p", tag("strong", check_first), class_="severity critical")] if check_first else []
-    return [*first, heading or tag("h1", phrases.headline(report)), *told, confidence]
+    return [*first, heading or tag("h1", phrases.headline(report)), *doubts, confidence]
 
 
 def step(report: Report) -> Markup:
@@ -59,7 +58,7 @@ def _findings(report: Report) -> Markup:
         more = tag(
             "details", tag("summary", f"{len(rest)} more"), *(card(report, f, n) for n, f in enumerate(rest, last))
         )
-    words = "By the step time that fixing them saves. Gains overlap: they are not to be added."
+    words = "By the step time that fixing them saves. Gains overlap; never add them."
     cards = [card(report, finding, number) for number, finding in enumerate(shown, 1)]
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 
@@ -72,8 +71,9 @@ def card(
     full: bool = True,
     tried: Sequence[tuple[str, str]] = (),
 ) -> Markup:
-    """A finding: what, who, gain, what to do. `number`: its place among all, by which a headline may name it. `full`
-    adds all fixes, patches and evidence; `tried`: rows on trials of its fixes; `links` end the card."""
+    """A finding: cause, ranks, gain and fix. `number`: its position, by which a headline may cite it. `full` adds all
+    fixes, patches and evidence; `tried`: rows on trials of its fixes; `links` end the card.
+    """
     severity = report.severity_of(finding)
     rows = [
         ("Who", phrases.who_words(finding)),
@@ -101,12 +101,12 @@ def card(
 
 
 def _is_checked(finding: Finding, full: bool) -> bool:
-    """True where the second price is told: with all details, or where it is another."""
+    """True where the second price is shown: with full details, or where it differs."""
     return finding.by_ledger_us is not None and (full or phrases.prices_differ(finding))
 
 
 def training(report: Report) -> Markup:
-    """Markup of what may spoil the training and costs no time; nothing where nothing does."""
+    """Remarks that may spoil the training and cost no time; empty without any."""
     remarks = report.training.remarks
     if not remarks:
         return Markup()
@@ -131,14 +131,14 @@ def _remark(remark: Remark) -> Markup:
 
 
 def folded(head: str, items: Sequence[Markup]) -> Markup:
-    """A list behind one click."""
+    """A list that opens on one click."""
     return tag("details", tag("summary", head), tag("ul", *(tag("li", item) for item in items)), class_="checked")
 
 
 def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
-    """Markup of what was checked and not found, what could not be judged, and the quality of the data.
+    """Causes checked and not found, causes not judged, and the quality of the data.
 
-    `check_words`: what the check of an identifier looks for.
+    `check_words`: identifier -> what its check looks for.
     """
     abstained = [join(tag("code", ids), f": {reason}") for ids, reason in phrases.abstention_words(report)]
     items = [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]

@@ -15,7 +15,7 @@ _LEAST_LETTER_WIDTH = 14.0
 
 
 def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Markup:
-    """A ledger row as one stacked bar; each part has its letter and, on hover, its words."""
+    """A ledger row as one stacked bar; each part has its letter and a tooltip."""
     parts, at = [], 0.0
     for cause, share in shares(row).items():
         width = share * _BAR_WIDTH

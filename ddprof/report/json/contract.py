@@ -136,8 +136,13 @@ def from_contract(document: Mapping[str, Any]) -> Report:
 
 
 def _failure(saved: FailureDocument) -> Failure:
-    told = {"kind": saved.kind, "sentence": saved.sentence, "ranks": list(saved.ranks), "waiting": list(saved.waiting)}
-    return Failure({"schema": FAILURE_SCHEMA, **told, "line": None, "stuck": [], "per_rank": [], "notes": []})
+    stated = {
+        "kind": saved.kind,
+        "sentence": saved.sentence,
+        "ranks": list(saved.ranks),
+        "waiting": list(saved.waiting),
+    }
+    return Failure({"schema": FAILURE_SCHEMA, **stated, "line": None, "stuck": [], "per_rank": [], "notes": []})
 
 
 def _report(document: ReportDocument) -> Report:

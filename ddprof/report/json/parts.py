@@ -1,4 +1,4 @@
-"""Parts of the JSON document that findings and remarks share, and what it says of the training itself."""
+"""Parts of the JSON document that findings and remarks share, and its `training` section."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddprof.report.model import AppliedSetting, Training
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Times to 0.001 us; what is not known is null."""
+    """Evidence as JSON values: times to 0.001 us, unknown values null."""
     start_us, end_us = (_rounded(value) for value in (evidence.start_us, evidence.end_us))
     return {
         "text": evidence.text,
@@ -24,25 +24,25 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def evidence_from(item: EvidenceDocument) -> Evidence:
-    """Evidence of a saved report."""
+    """Evidence from JSON values."""
     return Evidence(item.text, item.rank, item.start_us, item.end_us, item.event)
 
 
 def fix_document(fix: Fix) -> dict[str, Any]:
-    """`applies`: settings by name, {} where `ddprof run --apply` cannot make the fix."""
+    """A fix as JSON values; `applies` is {} where `ddprof run --apply` cannot make it."""
     shown = {name: value for name, value in asdict(fix).items() if name != "alters"}
     return {**shown, "applies": dict(fix.applies), "at": list(fix.at)}
 
 
 def fix_from(item: FixDocument) -> Fix:
-    """A fix, read."""
+    """A fix from JSON values."""
     applies = tuple(item.applies.items())
     words = (item.setting, item.suggested, item.why, item.source, item.current, item.patch)
     return Fix(*words, applies, item.at, condition=item.condition)
 
 
 def training_document(training: Training) -> dict[str, Any]:
-    """`training`, with its remarks."""
+    """The `training` section with its remarks."""
     return {
         "samples_per_rank": training.samples_per_rank,
         "samples_per_step": training.samples_per_step,
@@ -63,7 +63,7 @@ def training_document(training: Training) -> dict[str, Any]:
 
 
 def training_from(item: TrainingDocument) -> Training:
-    """Remarks and facts on the training of a saved report."""
+    """The `training` section of a saved report."""
     return Training(
         item.samples_per_rank,
         item.samples_per_step,
@@ -74,12 +74,12 @@ def training_from(item: TrainingDocument) -> Training:
 
 
 def applied_document(setting: AppliedSetting) -> dict[str, Any]:
-    """One of `applied`."""
+    """One entry of `applied`."""
     return {**asdict(setting), "ranks": list(setting.ranks)}
 
 
 def applied_from(item: AppliedDocument) -> AppliedSetting:
-    """A setting that `ddprof run` applied, of a saved report."""
+    """One entry of `applied` of a saved report."""
     return AppliedSetting(
         item.setting, item.value, item.at, item.object, item.before, item.applied, item.why, item.ranks
     )

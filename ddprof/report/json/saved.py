@@ -18,7 +18,7 @@ _MARK = b'"ddprof.report'
 
 
 def is_saved_report(path: str) -> bool:
-    """True where the file is a saved report (it states the schema within its first bytes)."""
+    """True where the first bytes of the file state the schema of a report."""
     if not path.endswith(".json"):
         return False
     try:

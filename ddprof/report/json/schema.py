@@ -1,6 +1,6 @@
-"""The report contract as types: what a document must be to be believed. Numbers are finite, ranks bounded.
+"""The report contract as types, against which a document is checked: finite numbers, bounded ranks.
 
-Names are those of the JSON. Keys that are not here are ignored: newer versions add some.
+Names are those of the JSON. Unknown keys are ignored, as newer versions add some.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Number: TypeAlias = Real | None  # null: not known
 LedgerRow: TypeAlias = dict[str, Number]  # wall_us, and every cause
 MAX_DEPTH = 8  # of values whose shape the contract leaves open; the deepest is three
 ROUNDED = 1.001  # causes sum to the wall to 0.1 %, says the contract
-_MAX_MAGNITUDE = 1e300
+_MAX_MAGNITUDE = 1e300  # sums of such numbers stay finite
 
 
 class RunDocument(Struct):
@@ -123,7 +123,7 @@ class FixDocument(Struct):
 
 
 class CalibrationDocument(Struct):
-    """Record of how earlier predictions fared."""
+    """A finding's `calibration`: how earlier predictions fared."""
 
     inside: Count
     predictions: Count
@@ -180,7 +180,7 @@ class AbstentionDocument(Struct):
 
 
 class FailureDocument(Struct):
-    """Why the job failed or hung; the ranks one by one and what is stuck are in the document alone."""
+    """`failure`: why the job failed or hung; its per-rank details are in the document alone."""
 
     kind: str
     sentence: str
@@ -243,7 +243,7 @@ class ReportDocument(Struct):
     failure: FailureDocument | None = None
 
     def __post_init__(self) -> None:
-        """Check what types cannot say. Raises ValueError."""
+        """Check what types cannot express. Raises ValueError."""
         for row in (self.ledger.job, *self.ledger.per_rank.values()):
             if "wall_us" not in row:
                 raise ValueError("a row of the ledger without wall_us")
@@ -254,7 +254,7 @@ class ReportDocument(Struct):
 
 
 def check_open(value: Any, depth: int = MAX_DEPTH) -> None:
-    """Check a value whose shape is open: numbers finite, not nested deep. Raises ValueError."""
+    """Check a value of free shape: numbers finite, nesting bounded. Raises ValueError."""
     if isinstance(value, dict | list | tuple):
         if not depth:
             raise ValueError(f"values nested more than {MAX_DEPTH} deep")

@@ -1,6 +1,6 @@
-"""Names of a trace that are public: those made of words of PyTorch and the vendors' libraries alone.
+"""Public names of a trace: those made only of words of PyTorch and the vendors' libraries.
 
-A name is taken apart into identifiers, so that a team's own kernel is hidden in the template arguments of a public one.
+A name is split into identifiers, so that a team's kernel is hidden inside a public one's template arguments.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ KERNEL_WORDS = frozenset(files("ddprof.report.redaction").joinpath("kernel_words
 
 
 def renamed(name: str, alias: Callable[[str], str]) -> str:
-    """The name with every identifier in it that is not public replaced by its alias."""
+    """The name with every private identifier replaced by its alias."""
     return PIECE.sub(lambda m: m.group() if is_public(m.group()) else alias(m.group()), name)
 
 
 def is_public(identifier: str) -> bool:
-    """True where all words of an identifier are: ampere_sgemm_128x64_tn, AddmmBackward0, ProfilerStep."""
+    """True where every word of an identifier is public: ampere_sgemm_128x64_tn, AddmmBackward0, ProfilerStep."""
     words = [word for part in re.split(r"[_$]+", identifier) for word in _split(part)]
-    known = [word for word in words if word.lower() in KERNEL_WORDS]
+    public = [word for word in words if word.lower() in KERNEL_WORDS]
     singles = sum(len(word) == 1 and word.isalpha() for word in words)
     numbers = sum(_NUMBER.fullmatch(word) is not None for word in words)
-    if len(known) + singles + numbers < len(words):
+    if len(public) + singles + numbers < len(words):
         return False
-    return singles == 0 or (singles <= MAX_SINGLES and (len(words) == 1 or any(len(w) >= LEAST_WORD for w in known)))
+    return singles == 0 or (singles <= MAX_SINGLES and (len(words) == 1 or any(len(w) >= LEAST_WORD for w in public)))
 
 
 def _split(part: str) -> list[str]:
-    """Words of a part without underscores, by case and digits; what is not ASCII is one word, which nobody knows."""
+    """Words of an identifier part, by case and digits; non-ASCII text is one word, which is never public."""
     if part.lower() in KERNEL_WORDS or not part.isascii():
         return [part]
     return _WORDS.findall(part)

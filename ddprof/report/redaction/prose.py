@@ -1,7 +1,7 @@
-"""Words of a sentence that are public: those of ddprof's own texts, which anybody can read, and numbers.
+"""Redaction of sentences: numbers and the words of ddprof's own texts are public, everything else is hidden.
 
-A report's sentences are ddprof's, with names from the run in them. Whatever is not one of ddprof's words is taken for
-such a name: what a new rule or a stranger's file puts into a sentence is hidden without anybody having thought of it.
+A report's sentences are ddprof's, with names from the run in them. Any other word is taken for such a name, so that
+text of a new rule or a foreign file is hidden by default.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _MEASURE = re.compile(r"\d{1,9}(?:x|×|ns|µs|us|ms|s|min|h|B|[KMGT]i?B|[KMGT]Hz
 
 
 def hidden(text: str, alias: Callable[[str], str]) -> str:
-    """The text with everything in it that is neither a number nor a word of ddprof's replaced by its alias."""
+    """The text with everything except numbers and ddprof's words replaced by its alias."""
     return COMPOUND.sub(lambda m: m.group() if _is_plain(m.group()) else alias(m.group()), text)
 
 
 def lines_hidden(text: str, alias: Callable[[str, str], str]) -> str:
-    """The text with files and functions of the user's script replaced by their aliases; `alias`: of (kind, name)."""
+    """The text with files and functions of the user's script replaced by `alias(kind, name)`."""
 
     def hide(found: re.Match[str]) -> str:
         file, function = found["file"], found["function"]
@@ -56,7 +56,7 @@ def lines_hidden(text: str, alias: Callable[[str, str], str]) -> str:
 
 
 def kind_of(compound: str) -> str:
-    """Words on what a compound looks like: a path, a file, an address, or any other name."""
+    """The kind of a compound: a path, a file, an address, or another name."""
     if any(slash in compound for slash in _SLASHED):
         return "path"
     if "@" in compound or _NETWORK.fullmatch(compound):
@@ -91,6 +91,6 @@ def _is_word(piece: str) -> bool:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Words and compounds of ddprof's texts, in lower case: what `.ci/prose_words.py` found in its sources."""
+    """Words and compounds of ddprof's texts in lower case, as collected by `.ci/prose_words.py`."""
     words = files("ddprof.report.redaction").joinpath("prose_words.txt").read_text("utf-8")
     return frozenset(words.splitlines())

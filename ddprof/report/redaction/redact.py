@@ -1,8 +1,8 @@
-"""A report without names: what is not public becomes a keyed hash, the same name the same hash.
+"""A report without private names: each becomes a keyed hash, the same name the same hash.
 
 Numbers, ranks, causes, finding ids, ddprof's words and public names (PyTorch operators, vendor kernels and collectives)
 stay, so the verdict stays what it was. Everything else is hidden, in every field of the report and in the keys of its
-mappings: there is no list of fields that could be incomplete.
+mappings; no list of fields can be incomplete.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Something = TypeVar("Something")
 
 
 class _Aliases:
-    """Hashes with one key. What it made stays what it is where it comes by again."""
+    """Hashes with one key; an alias is never hashed again."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self.made: set[str] = set()
 
     def of(self, kind: str, name: str) -> str:
-        """The alias of a name of some kind; of an alias itself."""
+        """The alias of a name of one kind; an alias is returned unchanged."""
         if name in self.made:
             return name
         digest = hmac.new(self._key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), "sha256").hexdigest()
@@ -59,7 +59,7 @@ class Redaction:
         self.text = _scrubber({**_known(report), **(names or {})}, events, self._alias)
 
     def event(self, name: str) -> str:
-        """A name of an event; identifiers in it that are public (operators, vendor kernels, collectives) stay."""
+        """An event's name; public identifiers in it (operators, vendor kernels, collectives) stay."""
         line = lines_hidden(name, self._alias)
         return line if line != name else renamed(name, lambda identifier: self._alias("event", identifier))
 
@@ -92,7 +92,7 @@ class Redaction:
         )
 
     def table(self, table: Table, of_events: bool = False) -> Table:
-        """A table of the report with the names in its text columns hidden. `of_events`: they are names of events."""
+        """The table with the names in its text columns hidden. `of_events`: they name events."""
         texts = {c.name: table[c.name] for c in table.schema.columns if c.dtype == "str"}
         hide = self.event if of_events else self.text
         return table.replace(**{name: [hide(str(value)) for value in column] for name, column in texts.items()})
@@ -114,7 +114,7 @@ class Redaction:
 
 
 def redaction_key() -> bytes:
-    """DDPROF_REDACT_KEY, else random: then two calls cannot be linked."""
+    """DDPROF_REDACT_KEY, else a random key, with which two calls cannot be linked."""
     return os.environ.get("DDPROF_REDACT_KEY", "").encode() or secrets.token_bytes(16)
 
 
@@ -133,7 +133,7 @@ def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
 
 
 def redacted_data(data: Something, key: bytes, names: Mapping[str, str] | None = None) -> Something:
-    """A text or other plain data that belongs to no report, with what is not public hidden.
+    """Plain data outside any report, redacted.
 
     `names`: further secrets -> their kind.
     """
@@ -152,7 +152,7 @@ def _known(report: Report) -> dict[str, str]:
 
 
 def _own_words(report: Report) -> set[str]:
-    """Words of causes and of rules: ids, and what stands between their dots."""
+    """Words of causes and rule ids, split at dots."""
     ids = {*CAUSE_IDS, *(finding.id for finding in report.findings), *report.checked}
     ids |= {abstained.id for abstained in report.abstentions}
     return ids | {word for name in ids for word in re.split(r"[._]", name)} | {n.partition(".")[2] for n in ids}
@@ -161,7 +161,7 @@ def _own_words(report: Report) -> set[str]:
 def _scrubber(
     known: Mapping[str, str], events: Collection[str], alias: Callable[[str, str], str]
 ) -> Callable[[str], str]:
-    """A function that hashes, in any text, the secrets that are known and whatever is not public."""
+    """A function that hashes the known secrets and every private word of a text."""
     # Where no host is known clocks are named after their ranks, and ranks stay.
     known = {name: kind for name, kind in known.items() if name and not _RANK.fullmatch(name)}
     # A short name hits ordinary words inside a sentence: it is a secret only where it is the whole text.
@@ -183,7 +183,7 @@ def _scrubber(
 
 
 def rewritten(value: Something, text: Callable[[str], str], keys: bool = True) -> Something:
-    """A copy of plain data (dataclasses, sequences, mappings and `keys`) in which every text went through `text`."""
+    """A copy of plain data (dataclasses, sequences, mappings and `keys`) with `text` applied to every text."""
     return _rewritten(value, text, keys)  # type: ignore[no-any-return]
 
 

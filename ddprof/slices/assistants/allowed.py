@@ -1,4 +1,4 @@
-"""Runs that an assistant may read: those below the folders that the user named at the start, and no others."""
+"""Runs that an assistant may read: only those below the folders that the user named at the start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LISTED = 100  # the newest; an assistant that wants others is told that the
 
 @dataclass(frozen=True)
 class RunNames:
-    """Runs, the newest first, by the names that the tools take. `left_out`: older ones that are not listed."""
+    """Runs, latest first, by the names that the tools take. `left_out`: number of older ones that are not listed."""
 
     names: tuple[str, ...]
     left_out: int
@@ -30,7 +30,7 @@ class Allowed:
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Allowed:
-        """Raises UsageError where one is no folder."""
+        """The allowed folders. Raises UsageError for a path that is not a folder."""
         for path in paths:
             if not os.path.isdir(path):
                 raise UsageError(f"{path}: no such folder")
@@ -50,7 +50,7 @@ class Allowed:
         raise NoUsableInput(f"{asked}: no run of that name below {shown}, which is all that may be read")
 
     def runs(self) -> RunNames:
-        """Names of what was recorded below the folders."""
+        """Names of the runs below the folders."""
         written: dict[str, float] = {}
         for folder in self.folders:
             try:

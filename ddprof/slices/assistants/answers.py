@@ -1,4 +1,4 @@
-"""Answers: what each tool answers, as text or JSON of a bounded length. Paths have been checked (`allowed`)."""
+"""Answers of each tool as text or JSON of bounded length. Paths have been checked (`allowed`)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _KEPT_RUNS = 4  # an assistant asks several things of one run
 
 
 class Answers:
-    """Answers from runs at paths; the last few runs are kept in memory."""
+    """Answers on runs by path; the last few runs stay in memory."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, LoadedRun] = OrderedDict()
 
     def verdict(self, path: str) -> str:
-        """Words on what bounds the step, where its time goes, all findings with their gains."""
+        """The bound of the step, where its time goes, and all findings with their gains."""
         return bounded(render_text(self._report(path), full=True))
 
     def finding(self, path: str, identifier: str) -> str:
@@ -54,7 +54,7 @@ class Answers:
         return bounded(json.dumps(found, indent=1))
 
     def what_if(self, path: str, settings: Sequence[str], now: Sequence[str]) -> str:
-        """The step with settings changed, with its range, and what bounds it then. `now`: its own settings."""
+        """The step with settings changed, its range, and what bounds it then. `now`: the run's own settings."""
         if not settings:
             raise UsageError("settings: want at least one, as num_workers=4 or compute=1.3@5")
         stated = parse_now({key: value for key, _, value in (text.partition("=") for text in now)})
@@ -63,7 +63,7 @@ class Answers:
         return bounded("\n".join(prediction_text(predicted, bottleneck(run.pricer, predicted.changes))))
 
     def compare(self, before: str, after: str) -> str:
-        """Words on which cause changed between two runs, by how much, against the noise of their steps."""
+        """Changes between two runs by cause, against the noise of their steps."""
         return bounded(render_comparison(compare_reports(self._report(before), self._report(after))))
 
     def kernels(self, path: str, contains: str, most: int) -> str:
@@ -107,13 +107,12 @@ class Answers:
 
 
 def explain(identifier: str) -> str:
-    """The page of a finding: what it detects, why it costs, how it is priced, how to fix it, its limits."""
+    """The page of a finding: detection, cost, price, fix, limits."""
     return bounded(page(identifier))
 
 
 def bounded(text: str) -> str:
-    """The text without secrets, cut where it is longer than an assistant should be given, with how much was left
-    out."""
+    """The text without secrets, truncated to a length fit for an assistant, with the number of characters left out."""
     text = masked(text)
     if len(text) <= MOST_CHARACTERS:
         return text

@@ -12,8 +12,8 @@ from ddprof.errors import UsageError
 def command(folders: tuple[str, ...]) -> None:
     """Serve verdicts, findings, what-if and comparisons to an assistant, by the Model Context Protocol on stdio.
 
-    It reads runs below the FOLDERs and nothing else, writes to none of them, and opens no port. An assistant is told to
-    start it; it ends with it.
+    It reads runs below the FOLDERs and nothing else, writes to none of them, and opens no port. The assistant starts
+    and ends it.
 
     \b
     ddprof mcp ddprof-runs

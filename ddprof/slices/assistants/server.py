@@ -1,4 +1,4 @@
-"""The server: tools that read, and nothing that writes. Made with the official `mcp` package."""
+"""The server: tools that only read, made with the official `mcp` package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent
 
 
 def _listed(stated: Stated) -> list[str]:
-    """Settings as KEY=VALUE, however they came."""
+    """Settings as a list of KEY=VALUE, from a list or an object."""
     return stated if isinstance(stated, list) else [f"{key}={value}" for key, value in stated.items()]
 
 
@@ -43,7 +43,7 @@ def make_server(allowed: Allowed) -> MCPServer:
 
     @server.tool(annotations=_READS)
     def verdict(run: str) -> str:
-        """Why a run is slow: what bounds the step, where its time goes, and its findings with who, gain and fix."""
+        """Explain why a run is slow: its bottleneck, where step time goes, and findings with ranks, gains and fixes."""
         return _told(lambda: answers.verdict(allowed.path(run)))
 
     @server.tool(annotations=_READS)
@@ -61,7 +61,7 @@ def make_server(allowed: Allowed) -> MCPServer:
 
     @server.tool(annotations=_READS)
     def compare(before: str, after: str) -> str:
-        """Words on which cause changed between two runs, by how much, and whether it may be noise."""
+        """Compare two runs: which cause changed, by how much, and whether the change is within noise."""
         return _told(lambda: answers.compare(allowed.path(before), allowed.path(after)))
 
     @server.tool(annotations=_READS)
@@ -72,19 +72,19 @@ def make_server(allowed: Allowed) -> MCPServer:
 
     @server.tool(annotations=_READS)
     def explain_finding(id: str) -> str:
-        """Words on what a finding detects, why it costs, how its gain is priced, how to fix it, and its limits."""
+        """Explain a finding: what it detects, why it costs, how its gain is priced, how to fix it, and its limits."""
         return _told(lambda: explain(id))
 
     @server.tool(annotations=_READS)
     def hang(run: str) -> str:
-        """Why a job hangs or has failed: which rank, which collective, which line."""
+        """Explain why a job hangs or failed: which rank, which collective, which line."""
         return _told(lambda: answers.hang(allowed.path(run)))
 
     return server
 
 
 def _told(answer: Callable[[], T]) -> T:
-    """The answer; what is wrong with the question or the input is told in the line that a person would get."""
+    """The answer; an error in the question or the input becomes the line that a person would get."""
     try:
         return answer()
     except DdprofError as error:

@@ -1,4 +1,4 @@
-"""Runs held against one another: `ddprof compare`, `ddprof verify`, `ddprof history`, and the page History."""
+"""Runs against one another: `ddprof compare`, `ddprof verify`, `ddprof history`, and the page History."""
 
 from ddprof.slice import Command, Slice
 

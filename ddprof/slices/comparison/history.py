@@ -1,10 +1,10 @@
-"""Runs in the order of time, and those from which on the step is another one.
+"""Runs in order of time, with the change points of their step.
 
 A run is a change point where its step differs from that of the run before it by 1 % or more, beyond the 95 % interval
 that the steps' own spread allows (as `ddprof compare` has it), and, where three or more runs stand since the last
 change point, also lies outside the 95 % prediction interval of one more run like these (Student's t): the steps of one
-run share its machine and its moment, so their spread alone says nothing of what varies from run to run. A run of
-another size, device or parallelism begins anew: its step cannot be compared.
+run share machine and moment, so their spread does not include variation between runs. A run of another size, device or
+parallelism starts a new series.
 
 Steps that creep, each run by less than that, are a change too: at the run where the straight line of least squares
 through the runs since the last change point has risen or fallen by 1 % or more, and its slope is other than zero by a
@@ -31,7 +31,7 @@ StepOf = Callable[[Report], float | None]  # by the timers of the whole run wher
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run. `change`: "slower" or "faster" at a change point, "other" where another kind of job begins, else "".
+    """One run. `change`: "slower" or "faster" at a change point, "other" at the first of another kind of job, else "".
 
     `change_us`: of the step against the run before it, or against the run named `since`, from which on it crept; None
     for the first of its kind. `why`: the cause that changed most, or what differs, in words.
@@ -46,7 +46,7 @@ class PastRun:
 
 
 def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
-    """Entries by time, those of unknown time first, in the order given; runs without a measured step are left out."""
+    """Entries by time (unknown times first), then in the given order, without runs whose step was not measured."""
     measured = [(name, report) for name, report in named if _traced_us(report) > 0]
     by_timers = all(timed_step_us(report) for _, report in measured)
     ordered = sorted(measured, key=lambda pair: pair[1].run.started_unix_s or 0.0)
@@ -61,7 +61,7 @@ def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
 
 
 def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_of: StepOf) -> PastRun:
-    """The run after those `since` the last change point, of so many `runs` in all; `step_of`: us of a run."""
+    """The run that follows those `since` the last change point, of `runs` in all; `step_of`: us of a run."""
     if not since:
         return PastRun(report, name)
     comparison = compare(since[-1].report, report)
@@ -80,8 +80,8 @@ def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_
 
 
 def _crept_us(steps_us: Sequence[float], tail: float) -> float:
-    """Time by which the straight line through these steps rises (falls: below zero) from the first to the last; 0.0
-    where that is less than 1 % or may be chance.
+    """Rise (fall: negative) of the straight line through these steps from first to last; 0.0 where it is less than 1 %
+    or may be chance.
     """
     count = len(steps_us)
     if count < LEAST_TREND:
@@ -96,7 +96,7 @@ def _crept_us(steps_us: Sequence[float], tail: float) -> float:
 
 
 def _cause_words(comparison: Comparison) -> str:
-    """The cause that changed most in the direction of the step, with its change."""
+    """The cause with the largest change in the direction of the step, and its change."""
     change_us = comparison.step.change_us
     leading = next((d for d in comparison.causes if d.change_us * change_us > 0 and d.outcome != "same"), None)
     return "" if leading is None else leading.name

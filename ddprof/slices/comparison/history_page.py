@@ -1,4 +1,4 @@
-"""The page History: how the step went from run to run, and where it changed."""
+"""The page History: the step from run to run, and its changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _METHOD = (
 
 
 def _has_data(view: View) -> bool:
-    """True where there are runs to put in an order."""
+    """True with at least two runs."""
     return len(view.runs) > 1
 
 

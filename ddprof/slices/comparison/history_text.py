@@ -29,7 +29,7 @@ def when_words(unix_s: float | None) -> str:
 
 
 def commit_words(entry: PastRun) -> str:
-    """The commit, as short as people write it."""
+    """The commit's usual short form."""
     return entry.report.run.commit[:10] or NOT_RECORDED
 
 
@@ -47,7 +47,7 @@ def shares(entry: PastRun) -> dict[str, float]:
 
 
 def change_words(entry: PastRun) -> str:
-    """Words on what changed at a change point; "" at any other run."""
+    """The change at a change point in words; "" at any other run."""
     if entry.change == "other":
         return entry.why
     if not entry.change or entry.change_us is None:
@@ -86,9 +86,9 @@ def render_text(entries: Sequence[PastRun]) -> str:
         lines.append(
             f"{MARKS[entry.change]} {name:<{width}}  {when:<16}  {step:>9}  {used:>6}  {report.verdict.bound}: {parts}"
         )
-        told = [change_words(entry)] if entry.change else []
-        told += [f"commit {phrases.clean(commit_words(entry))}"] if report.run.commit else []
-        lines += [f"  {'':<{width}}  {phrases.clean('; '.join(told))}"] if told else []
+        remarks = [change_words(entry)] if entry.change else []
+        remarks += [f"commit {phrases.clean(commit_words(entry))}"] if report.run.commit else []
+        lines += [f"  {'':<{width}}  {phrases.clean('; '.join(remarks))}"] if remarks else []
     return "\n".join(lines) + "\n"
 
 

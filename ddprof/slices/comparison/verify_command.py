@@ -1,4 +1,4 @@
-"""`ddprof verify`: a prediction against the run that was made with the change."""
+"""`ddprof verify`: a prediction against a run with the change made."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ddprof.cli.load import load_one, load_run, pairs, say, tell
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import NOW_HELP
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
+from ddprof.finding_ids import HOST_LAUNCH_BOUND
 from ddprof.findings import Recoverable
 from ddprof.report import calibration
 from ddprof.report.comparison.compare import compare
@@ -42,14 +43,14 @@ _WORDS = {
 # Computing may differ by this much between two runs of the same work; beyond it something else than the change did it.
 SAME_COMPUTE_SHARE = 0.15
 COMPUTE_KINDS = ("scale_compute", "balance_compute", "balance_stages", "scale_kernels", "scale_host", "graph_launch")
-COMPUTE_FINDINGS = ("straggler.", "compute.", "pipeline.", "host.launch_bound")
+COMPUTE_FINDINGS = ("straggler.", "compute.", "pipeline.", HOST_LAUNCH_BOUND)
 
 
 class CommandAfterDashes(click.Command):
-    """A command that keeps what stands after `--` apart: the job to run, not an argument."""
+    """A click command that keeps the words after `--` apart: the job to run, not arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Arguments as click's own, without the job."""
+        """Parse arguments as click does, up to the job's command."""
         at = args.index("--") if "--" in args else len(args)
         ctx.meta["job"] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -117,7 +118,7 @@ def command(
 
 
 def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str]) -> dict[str, Any]:
-    """The prediction for settings: its numbers, the kinds of change, and the findings whose fix they are."""
+    """The prediction for settings: its numbers, the kinds of change, and the findings with these settings as a fix."""
     from ddprof.analyzers.settings.knobs import parse_setting
     from ddprof.analyzers.settings.predict import predict
     from ddprof.analyzers.settings.present import parse_now, present
@@ -213,7 +214,7 @@ def _compute_us(report: Report) -> float:
 
 
 def _is_disturbed(before: Report, after: Report, predicted: dict[str, Any]) -> bool:
-    """True where computing changed though the setting does not touch it."""
+    """True where compute changed although the setting does not affect it."""
     if set(predicted["kinds"]) & set(COMPUTE_KINDS) or any(
         f.startswith(COMPUTE_FINDINGS) for f in predicted["findings"]
     ):

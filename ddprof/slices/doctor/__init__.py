@@ -1,4 +1,4 @@
-"""`ddprof doctor`: what of ddprof works here, what is missing, and how to get it."""
+"""`ddprof doctor`: which parts of ddprof work here, which are missing, and how to get them."""
 
 from ddprof.slice import Command, Slice
 
@@ -7,7 +7,7 @@ SLICE = Slice(
     commands={
         "doctor": Command(
             "ddprof.slices.doctor.command",
-            "Say what works here, what is missing, and how to get it.",
+            "Check what works here, what is missing, and how to get it.",
             "Watch and debug",
         )
     },

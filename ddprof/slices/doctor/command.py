@@ -1,4 +1,4 @@
-"""`ddprof doctor`: what works here, what is missing, and how to get it."""
+"""`ddprof doctor`: which parts of ddprof work here, which are missing, and how to get them."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ EXTRAS = {
 )
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 def command(python: str, out: Path, form: str) -> None:
-    """Say what of ddprof works here, what is missing, and how to get it.
+    """Check which parts of ddprof work here, which are missing, and how to get them.
 
-    PyTorch is asked in a process of its own, which profiles a matrix product on each kind of device.
+    PyTorch is tested in a separate process, which profiles a matrix product on each kind of device.
     """
     rooms = {"ddprof": [*installation()], "training": [*training(python)], "machine": [*machine(out)]}
     if form == "json":
@@ -77,7 +77,7 @@ def _line(part: Provision) -> str:
 
 def _summary(missing: Sequence[Provision]) -> str:
     names = ", ".join(part.name for part in missing)
-    return f"To get, if you want it: {names}." if missing else "Nothing is missing that could be installed or set."
+    return f"Optional: {names}." if missing else "Nothing is missing that could be installed or set."
 
 
 def installation() -> Iterator[Provision]:

@@ -1,4 +1,4 @@
-"""This host: its cores, the memory that loader workers share, its GPUs, and where a run would be written."""
+"""This host: its cores, the memory that loader workers share, its GPUs, and the place of a run's files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED = ("nfs", "nfs4", "lustre", "ceph", "gpfs", "beegfs", "wekafs", "cifs", 
 
 
 def machine(out: Path) -> Iterator[Provision]:
-    """Checks of this host; `out` is where `ddprof run` would write."""
+    """Checks of this host; `out` is the output folder of `ddprof run`."""
     yield _cores()
     if _SHARED_MEMORY.is_dir():
         yield _shared_memory(shutil.disk_usage(_SHARED_MEMORY).total)
@@ -31,15 +31,15 @@ def machine(out: Path) -> Iterator[Provision]:
 def _cores() -> Provision:
     usable, all_of_them = len(os.sched_getaffinity(0)), os.cpu_count() or 0
     quota = _quota(Path("/sys/fs/cgroup/cpu.max"))
-    said = f"{usable} of {all_of_them} can be used"
+    words = f"{usable} of {all_of_them} can be used"
     if quota is None or quota >= usable:
-        return Provision("cores", State.OK, said)
+        return Provision("cores", State.OK, words)
     remedy = "the container's CPU limit holds ranks and loader workers back: raise it, or start fewer of them"
-    return Provision("cores", State.MISSING, f"{said}, for {quota:.1f} cores' worth of time", remedy)
+    return Provision("cores", State.MISSING, f"{words}, for {quota:.1f} cores' worth of time", remedy)
 
 
 def _quota(file: Path) -> float | None:
-    """Cores' worth of time that the control group may use; None where it is not limited."""
+    """CPU time that the control group may use, in cores; None where it is not limited."""
     try:
         allowed, period = file.read_text().split()
         return None if allowed == "max" else int(allowed) / int(period)
@@ -48,54 +48,54 @@ def _quota(file: Path) -> float | None:
 
 
 def _shared_memory(size_bytes: int) -> Provision:
-    said = f"{format_bytes(size_bytes)} in {_SHARED_MEMORY}"
+    words = f"{format_bytes(size_bytes)} in {_SHARED_MEMORY}"
     if size_bytes >= SMALL_SHARED_BYTES:
-        return Provision("shared memory", State.OK, said)
+        return Provision("shared memory", State.OK, words)
     remedy = "loader workers hand batches over in it: docker run --shm-size=8g, or an emptyDir with medium: Memory"
-    return Provision("shared memory", State.MISSING, said, remedy)
+    return Provision("shared memory", State.MISSING, words, remedy)
 
 
 def _gpus() -> Provision:
     library = Nvml.open()
     if library is None:
-        said = "no NVIDIA driver here: reports have no clocks, power and throttling"
-        return Provision("GPU sensors", State.UNKNOWN, said)
+        words = "no NVIDIA driver here: reports have no clocks, power and throttling"
+        return Provision("GPU sensors", State.UNKNOWN, words)
     found = library.devices()
     return Provision("GPU sensors", State.OK, f"NVML sees {len(found)} GPU{'s' * (len(found) != 1)}")
 
 
 def _ptrace(file: Path) -> Provision:
     name = "stacks of a hang"
-    said = "taken inside each process: no ptrace is needed"
+    words = "taken inside each process: no ptrace is needed"
     try:
         scope = int(file.read_text())
     except (OSError, ValueError):
-        return Provision(name, State.OK, said)
+        return Provision(name, State.OK, words)
     return Provision(
-        name, State.OK, f"{said} (yama.ptrace_scope is {scope}, which limits gdb and py-spy)" if scope else said
+        name, State.OK, f"{words} (yama.ptrace_scope is {scope}, which limits gdb and py-spy)" if scope else words
     )
 
 
 def _folder(out: Path) -> Provision:
-    """Provision: whether a run can be written there, and whether other hosts would see it."""
+    """Check that a run can be written to the folder, and whether other hosts would see it."""
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.is_dir())
     if not os.access(there, os.W_OK):
         return Provision(
             "run folder", State.MISSING, f"{there} cannot be written", "ddprof run --out FOLDER -- COMMAND"
         )
     kind, free = _file_system(there, Path("/proc/mounts")), format_bytes(shutil.disk_usage(there).free)
-    said = f"{out} on {kind or 'an unknown file system'}, {free} free"
+    words = f"{out} on {kind or 'an unknown file system'}, {free} free"
     if kind is None:
-        return Provision("run folder", State.UNKNOWN, said)
+        return Provision("run folder", State.UNKNOWN, words)
     if kind in _SHARED or kind.startswith("fuse"):
-        return Provision("run folder", State.OK, said)
+        return Provision("run folder", State.OK, words)
     return Provision(
-        "run folder", State.OK, f"{said}; a job of several hosts needs --out where all of them see it, or a URL"
+        "run folder", State.OK, f"{words}; a job of several hosts needs --out where all of them see it, or a URL"
     )
 
 
 def _file_system(folder: Path, mounts: Path) -> str | None:
-    """The type of the file system that a folder is on; None where it is not told."""
+    """Type of the file system that holds a folder; None where unknown."""
     try:
         rows = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:

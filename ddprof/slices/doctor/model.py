@@ -1,4 +1,4 @@
-"""One part of an installation, and whether it works."""
+"""One part of an installation, and its state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class State(enum.Enum):
-    """Works; is missing, and ddprof can do less; or cannot be found out here."""
+    """It works; it is missing, so that ddprof can do less; or its state cannot be determined here."""
 
     OK = "ok"
     MISSING = "missing"
@@ -16,7 +16,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Provision:
-    """`said`: what was found; `remedy`: what to do about it, empty where nothing need be done."""
+    """Result of one check. `said`: what was found; `remedy`: what to do, "" where nothing is needed."""
 
     name: str
     state: State

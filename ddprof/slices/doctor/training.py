@@ -1,4 +1,4 @@
-"""PyTorch as the training job will see it: asked in a process of its own, by really profiling something."""
+"""PyTorch as the training job will see it, tested by profiling in a separate process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print("\\n" + json.dumps(found))
 
 
 def training(python: str) -> Iterator[Provision]:
-    """Checks of the interpreter that trains."""
+    """Checks of the interpreter that runs the training."""
     try:
         done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -66,17 +66,17 @@ def training(python: str) -> Iterator[Provision]:
 
 def _told(found: Mapping[str, Any]) -> Iterator[Provision]:
     if "torch" not in found:
-        said = f"none for Python {found['python']} ({found.get('error')}): traces can be analyzed, not recorded"
+        words = f"none for Python {found['python']} ({found.get('error')}): traces can be analyzed, not recorded"
         yield Provision(
-            "PyTorch", State.MISSING, said, "install torch >= 2.4, or name the interpreter that trains: --python"
+            "PyTorch", State.MISSING, words, "install torch >= 2.4, or name the interpreter that trains: --python"
         )
         return
     backends = ", ".join(found["backends"]) or "none"
-    said = f"{found['torch']}, Python {found['python']}, backends: {backends}"
+    words = f"{found['torch']}, Python {found['python']}, backends: {backends}"
     if _release(found["torch"]) < OLDEST:
-        yield Provision("PyTorch", State.MISSING, said, "ddprof run needs torch >= 2.4")
+        yield Provision("PyTorch", State.MISSING, words, "ddprof run needs torch >= 2.4")
     else:
-        yield Provision("PyTorch", State.OK, said)
+        yield Provision("PyTorch", State.OK, words)
     yield _profiler(found)
     if found["devices"]:
         yield _device_activities(found)

@@ -1,4 +1,4 @@
-"""Jobs that hang or have failed: which rank, which collective and which line it begins with, from dumps to command."""
+"""Jobs that hang or have failed: the first rank, collective and line at fault, from dumps to command."""
 
 from ddprof.slice import Command, Slice
 

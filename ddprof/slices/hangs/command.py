@@ -48,7 +48,7 @@ def redacted_hang(hang: Hang, key: bytes) -> Hang:
 
 
 def _names_of(hang: Hang) -> Iterator[tuple[str, str]]:
-    """(kind, name) of what a verdict states as such."""
+    """(kind, name) of the names that a verdict contains."""
     frames = [hang.frame, *(row.frame for row in hang.rows), *(stuck.frame for stuck in hang.stuck)]
     frames += [worker.frame for row in hang.rows for worker in row.workers]
     for frame in filter(None, frames):

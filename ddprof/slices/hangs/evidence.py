@@ -1,5 +1,4 @@
-"""Record of what is known of a rank that hangs, has failed or was ended: its calls of collectives, where it is, how it
-ended.
+"""Evidence on a rank that hangs, failed or was ended: its calls of collectives, its stack, its end.
 
 Times are unix nanoseconds of the rank's own clock; what is not known is None or empty. `reading` fills these from
 flight-recorder dumps, stacks and sidecars, `judging` judges them.
@@ -27,8 +26,8 @@ class Call:
 
     `number` counts the collectives of the group (of a message: those between the same two ranks, in its direction).
     `peer` is the other rank of a message, in the numbers of the job; None of a collective. `done`: the call has ended
-    as it should. `started`: its kernel has begun to run; None where the backend does not say. Sizes are shapes of the
-    tensors, dtypes as torch spells them in a dump ("Float").
+    as it should. `started`: its kernel has begun to run; None where the backend does not record it. Sizes are shapes of
+    the tensors, dtypes as torch spells them in a dump ("Float").
     """
 
     group: str
@@ -48,8 +47,9 @@ class Call:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Those of all its tensors, once each: the tensors of a collective share them, also where only its root gives
-        or takes some. A tensor that is not there has none (c10::toString(ScalarType))."""
+        """Distinct dtypes of its tensors, which a collective's tensors share, even where only the root gives or takes
+        some; missing tensors have none (c10::toString(ScalarType)).
+        """
         return tuple(sorted({*self.input_dtypes, *self.output_dtypes} - {"Undefined"}))
 
 
@@ -64,9 +64,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Ending:
-    """Record of how a rank ended. `how` is "running" (it had not, when it was seen last), "finished", "error" (an
-    exception), "stopped" (by a signal it could answer), "ended" (by one that it could not, when the job had failed),
-    "killed" (without a word) or "unknown"; `error` names the exception."""
+    """End of a rank. `how`: "running" (when last seen), "finished", "error" (an exception), "stopped" (by a signal that
+    it handled), "ended" (by another one after the job had failed), "killed" (without a record) or "unknown"; `error`
+    names the exception.
+    """
 
     how: str = "unknown"
     at_ns: int | None = None
@@ -77,7 +78,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class WorkerEvidence:
-    """A loader worker of a rank: where it was when it was seen last, innermost frame first."""
+    """A loader worker of a rank: the stack in which it was seen last, innermost frame first."""
 
     worker: int
     seen_ns: int

@@ -15,9 +15,9 @@ INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, 
 
 
 def failed_job(folder: str) -> Hang | None:
-    """Why the job of a run folder, which its manifest says failed or hung, did; None where somebody just ended it.
+    """Why the job of a run folder, which failed or hung by its manifest, did so; None where a user ended it.
 
-    Raises NoUsableInput where the folder is none.
+    Raises NoUsableInput where the folder is not a run folder.
     """
     gathered = collect([folder])
     hang = _judged(gathered)
@@ -30,8 +30,8 @@ def failed_job(folder: str) -> Hang | None:
 
 
 def _judged(gathered: Gathered) -> Hang:
-    """The verdict on what was gathered. Of a job without an end in order, whose ranks all had one, `after`: the records
-    are written as the interpreter begins to end, and what comes then leaves none.
+    """The verdict on the evidence. Its cause is `after` where all ranks ended normally but the job did not: records are
+    written when the interpreter begins to end, and later failures leave none.
     """
     hang = judge(gathered.ranks, gathered.hang_seen)
     ends, job = [e.ending for e in gathered.ranks], gathered.end
@@ -41,15 +41,15 @@ def _judged(gathered: Gathered) -> Hang:
     if any(end.how != "finished" or end.at_ns is None for end in ends):
         return hang
     last_ns = max(end.at_ns or 0 for end in ends)
-    told = "no end of the job is known"
+    end_words = "no end of the job is known"
     if job.exit_code is not None and job.ended_ns is not None:
-        told = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
+        end_words = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
     why = "exit handlers, threads or destructors stand still, or the launcher failed"
-    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {told}: {why}.")
+    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {end_words}: {why}.")
 
 
 def explain(paths: Sequence[str]) -> Hang:
-    """The verdict. Raises NoUsableInput where nothing that was given says anything of a rank."""
+    """The verdict. Raises NoUsableInput where no input has evidence on a rank."""
     gathered = collect(paths)
     if not gathered.ranks:
         reasons = "; ".join(note.issue for note in gathered.notes[:3])

@@ -1,4 +1,4 @@
-"""The answer to `ddprof run`, reports and assistants that ask why a job hangs or has failed."""
+"""Answer on why a job hangs or failed, for `ddprof run`, reports and assistants."""
 
 from __future__ import annotations
 

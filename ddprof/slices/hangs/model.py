@@ -25,8 +25,8 @@ NONE = "none"  # nothing that was recorded is stuck
 class Stuck:
     """One collective (or message) that does not end.
 
-    `entered`: ranks that are inside. `missing`: ranks of the group that are not, though something is known of them;
-    `unseen`: those of which nothing is known. `variants`: what the ranks called, where they disagree.
+    `entered`: ranks inside. `missing`: known ranks of the group outside; `unseen`: ranks without evidence. `variants`:
+    the differing calls, where ranks disagree.
     """
 
     group: str
@@ -44,13 +44,13 @@ class Stuck:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """All ranks that it waits for or holds."""
+        """All ranks that it waits for or blocks."""
         return tuple(sorted({*self.entered, *self.missing, *self.unseen}))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Record of what some ranks called in place of what the others did."""
+    """A call that some ranks made in place of the others'."""
 
     ranks: tuple[int, ...]
     call: Call
@@ -58,7 +58,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Passed:
-    """A rank that went on without a call that its peers made: the call, and what it made instead."""
+    """A rank that skipped a call of its peers: that call, and its own instead."""
 
     rank: int
     left_out: Call
@@ -68,8 +68,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class RankRow:
-    """Record of what a rank did when it was seen last: `state` in words, the call it is inside, and its line of the
-    script."""
+    """Last known state of a rank: `state` in words, the call it is inside, and its script line."""
 
     rank: int
     host: str
@@ -82,7 +81,7 @@ class RankRow:
 
 @dataclass(frozen=True)
 class WorkerRow:
-    """A loader worker that makes a batch and does not end: its line."""
+    """A loader worker that does not finish its batch, with its line."""
 
     worker: int
     frame: StackFrame
@@ -90,7 +89,7 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class Hang:
-    """The verdict. `ranks`: those that it begins with. `waiting`: those that wait because of them."""
+    """The verdict. `ranks`: those at fault. `waiting`: those that wait because of them."""
 
     kind: str
     sentence: str
@@ -105,5 +104,5 @@ class Hang:
 
     @property
     def is_found(self) -> bool:
-        """True where anything is stuck or has failed."""
+        """True where something is stuck or failed."""
         return self.kind != NONE

@@ -29,7 +29,7 @@ def render_hang(hang: Hang) -> str:
 
 
 def _table(hang: Hang) -> list[str]:
-    """The ranks that it begins with first; ranks that say the same share a line."""
+    """One line per state, with the ranks of the first cause first."""
     latest = max((row.call.entered_ns for row in hang.rows if row.call and row.call.entered_ns), default=None)
     shared: dict[tuple[str, ...], list[int]] = {}
     for row in sorted(hang.rows, key=lambda row: (row.rank not in hang.ranks, row.rank)):
@@ -57,7 +57,7 @@ def _call_name(op: str, number: int, group: str) -> str:
 
 
 def _since(call: Call | None, latest_ns: int | None) -> str:
-    """Words on how much longer than the rank that came last."""
+    """Time since the last rank's arrival, in words."""
     if call is None or call.entered_ns is None or latest_ns is None:
         return "-"
     ahead_us = (latest_ns - call.entered_ns) / 1e3

@@ -29,7 +29,7 @@ COUNTERS = f"host.*{COUNTERS_SUFFIX}"
 
 
 def has_data(view: View) -> bool:
-    """True where the run was read from a folder that a job writes to."""
+    """True where the run is read from a folder that a job writes to."""
     return bool(running_ranks(view.opened.folder))
 
 
@@ -68,7 +68,7 @@ def _ms(rank: LiveRank, phase: str) -> float:
 
 
 def _who(ranks: Sequence[LiveRank]) -> str:
-    """One sentence: stuck, late, or even."""
+    """Sentence on the ranks: one is stuck, one is late, or all are even."""
     words = f"{len(ranks)} ranks at step {max(r.last_step for r in ranks)}."
     if stuck := silent_ranks(ranks):
         return f"{words} No step for a while on {format_ranks(stuck)}."
@@ -131,7 +131,7 @@ class _Memory(Struct, frozen=True):
 
 
 class _Sample(Struct, frozen=True):
-    """A line of a counters file: what of it the page shows."""
+    """The parts of a counters line that the page shows."""
 
     cpu: _Cpu = _Cpu()
     memory: _Memory = _Memory()
@@ -163,7 +163,7 @@ def hosts_now(folder: str) -> list[HostNow]:
 
 
 def _last_samples(path: Path) -> list[_Sample]:
-    """The samples in the file's tail; the first line may be cut, the last one half written, others of another type."""
+    """The valid samples in the file's tail; the first line may be truncated, the last one half written."""
     try:
         if not path.is_file():
             return []

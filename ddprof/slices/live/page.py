@@ -1,4 +1,4 @@
-"""Live: a job that still runs."""
+"""Live: a running job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ranks of a job that still runs."""
+"""The ranks of a running job."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def ranks_of(run: Path) -> list[LiveRank]:
 
 
 def silent_ranks(ranks: Sequence[LiveRank]) -> list[int]:
-    """Those without a step for a while."""
+    """Ranks without a step for a while."""
     return [r.rank for r in ranks if r.median_ns() and r.age_ns > _SILENT_STEPS * r.median_ns() + _SILENT_NS]

@@ -34,7 +34,7 @@ def command(run: Path, once: bool) -> None:
     from rich.live import Live
 
     if not os.path.lexists(run):  # raises nothing, whatever the name
-        raise NoUsableInput(f"{run}: no such folder; `ddprof run` names the one that it writes to")
+        raise NoUsableInput(f"{run}: no such folder; `ddprof run` prints the folder that it writes to")
     ranks = ranks_of(run)
     console = Console(highlight=False)
     if once or not sys.stdout.isatty():

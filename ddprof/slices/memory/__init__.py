@@ -1,4 +1,4 @@
-"""Memory snapshots: what a device held at its peak, from the allocator's own events, model to command."""
+"""Memory snapshots: device memory at its peak, from the allocator's events."""
 
 from ddprof.slice import Command, Slice
 

@@ -14,7 +14,7 @@ from ddprof.slices.memory.format import FORMAT
 
 
 def _claims(paths: Sequence[str]) -> Sequence[Source]:
-    """Snapshots have no steps, and are answered where all paths are files of them."""
+    """True where all paths are snapshot files, which have no steps and get an answer of their own."""
     if not all(os.path.isfile(path) and _begins_as_pickle(path) for path in paths):
         return ()
     sources = files_of(list(paths), FORMAT.name)
@@ -22,7 +22,7 @@ def _claims(paths: Sequence[str]) -> Sequence[Source]:
 
 
 def _begins_as_pickle(path: str) -> bool:
-    """True for what cannot be opened is told by whoever reads it."""
+    """True for a pickle, and for unreadable files, which their reader reports."""
     try:
         with open(path, "rb") as stored:
             return stored.read(1) == b"\x80"
@@ -31,7 +31,7 @@ def _begins_as_pickle(path: str) -> bool:
 
 
 def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
-    """Raises UsageError for what a file without steps cannot answer."""
+    """Answer with memory text. Raises UsageError for options that need steps."""
     if asked.fails_on or asked.wants_fixes or asked.is_strict or asked.key or asked.form == "markdown":
         raise UsageError(
             "a memory snapshot has no steps: --fail-on, --fixes, --strict, --redact and markdown need a run"

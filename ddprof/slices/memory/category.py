@@ -1,7 +1,7 @@
-"""Category: what a block is for, told by the stack that allocated it: the innermost frame that says so.
+"""Category of a memory block by the innermost telling frame of its allocation's stack.
 
-A stack says which work allocates, not what becomes of the bytes: what the optimizer's step allocates is its state where
-it outlives the recording, and temporary where it is freed in it. What no frame tells is not guessed.
+A stack shows which work allocates, not what becomes of the bytes: blocks of an optimizer step are its state if they
+outlive the recording, temporary if freed within it. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WORDS: dict[str, tuple[str, str]] = {
     COMMUNICATION: ("communication", "buffers of torch.distributed: buckets, gathered shards"),
     INPUTS: ("inputs", "as the file states"),
     TEMPORARY: ("temporary", "as the file states"),
-    BEFORE: ("before the recording", "allocated before the first event, its stack not kept"),
+    BEFORE: ("before the recording", "allocated before the first event, without a stack"),
     NO_STACK: ("no stack", "allocated by a thread that had no frames, as autograd's where C++ frames are not recorded"),
-    OTHER: ("other", "no frame of its stack tells"),
+    OTHER: ("other", "no frame of its stack shows it"),
 }
 _TOLD = {  # torch.profiler._memory_profiler.Category
     "input": INPUTS,
@@ -47,12 +47,12 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|(?:^|/)torch/(?:n
 
 
 def told_category(told: str) -> str:
-    """The category that a file states in torch's words."""
+    """The category that a file states in torch's terms."""
     return _TOLD.get(told, OTHER)
 
 
 def category_of(stack: tuple[CodeFrame, ...]) -> str:
-    """Kind of work that allocates, by the innermost frame that tells; OTHER where none does."""
+    """The allocating work by the innermost telling frame; OTHER without one."""
     for frame in stack:
         found = _of_frame(frame)
         if found:
@@ -78,7 +78,7 @@ def _of_frame(frame: CodeFrame) -> str:
 
 
 def line_of(stack: tuple[CodeFrame, ...]) -> CodeFrame | None:
-    """The innermost frame that is no library's; of a stack without one, autograd's node or else the innermost frame of
+    """The innermost frame outside libraries; of a stack without one, autograd's node or else the innermost frame of
     Python. None where the stack has neither.
     """
     python = [frame for frame in stack if frame.file.endswith(".py")]

@@ -1,4 +1,4 @@
-"""`ddprof memory`: what the peak of a memory snapshot is made of."""
+"""`ddprof memory`: composition of a memory snapshot's peak."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEMA = "ddprof.memory/1"
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
 )
 def command(paths: tuple[str, ...], form: str | None, output: Path | None) -> None:
-    """Say what the memory of a device is spent on at its peak: by category and by line of the script.
+    """Show what occupies a device's memory at its peak: by category and by line of the script.
 
     SNAPSHOT is a pickle of torch.cuda.memory._dump_snapshot(), one of each rank, or a folder or archive of them.
 
@@ -54,7 +54,7 @@ def command(paths: tuple[str, ...], form: str | None, output: Path | None) -> No
 
 
 def tell_snapshots(sources: Sequence[Source], form: str, output: Path | None) -> None:
-    """Print or write what the peak of each snapshot is made of."""
+    """Print or write the composition of each snapshot's peak."""
     # One at a time: a snapshot is larger than what it says.
     read = [explain(read_snapshot(source)) for source in sources]
     if form == "json":
@@ -79,7 +79,7 @@ def render_memory_page(files: Sequence[SnapshotMemory]) -> str:
     data = join(embedded(memory_document(files)), library())
     return page(
         f"ddprof: memory of {names}",
-        "Memory snapshots: no steps, so nothing is said of time",
+        "Memory snapshots: no steps, so they hold no times",
         sections,
         data,
         joined(".css", "shared", "onefile"),

@@ -1,4 +1,4 @@
-"""A memory snapshot's pickle to columns. What is of the wrong type is left out; a stack is looked at once, however many
+"""A memory snapshot's pickle to columns. Values of a wrong type are dropped; each stack is parsed once, however many
 events refer to it.
 
 The fields are those that torch's allocator writes (torch/csrc/cuda/Module.cpp, memory_snapshot.cpp); older files have
@@ -55,18 +55,18 @@ _CODE = frozenset(b"c\x93R\x81\x92oiPQ\x82\x83\x84b")
 
 
 def read_snapshot(source: Source) -> Snapshot:
-    """All of a file. Raises NoUsableInput where it cannot be read."""
+    """A whole snapshot file. Raises NoUsableInput where it cannot be read."""
     try:
         content = load_shared(read_small(source.path, source.member, MAX_BYTES))
         if not isinstance(content, dict):
-            raise ValueError("its root is no dict")
+            raise ValueError("its root is not a dict")
         return _Reading(source.label).snapshot(content)
     except (ValueError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: a PyTorch memory snapshot that cannot be read ({error})") from error
 
 
 class _Reading:
-    """The tables of one file that others refer to: stacks, and categories that it states."""
+    """The tables of one file that other entries refer to: stacks, and stated categories."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -77,7 +77,7 @@ class _Reading:
         self._told: dict[str, int] = {}
 
     def snapshot(self, content: dict[str, Any]) -> Snapshot:
-        """Raises ValueError where it holds more than a file can."""
+        """The snapshot. Raises ValueError where it holds more than a file can."""
         traces = content.get("device_traces")
         events = {at: self._events(trace) for at, trace in enumerate(traces if isinstance(traces, list) else [])}
         held = self._held(content.get("segments"))
@@ -107,12 +107,12 @@ class _Reading:
             address = one_int(event.get("device_free" if code == Action.OOM else "addr"))
             if size < 0 or address == NULL:
                 continue
-            stack, told = self._stack(event.get("frames")), self._category(event.get("category"))
-            rows.append((code, address, size, one_int(event.get("time_us")), stack, told))
+            stack, category = self._stack(event.get("frames")), self._category(event.get("category"))
+            rows.append((code, address, size, one_int(event.get("time_us")), stack, category))
         return rows
 
     def _held(self, segments: Any) -> dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]:
-        """By device: the blocks that are held, and the segments."""
+        """Held blocks and segments by device."""
         found: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = {}
         for segment in self._dicts(segments):
             address, size = one_int(segment.get("address")), one_int(segment.get("total_size"))
@@ -163,7 +163,7 @@ class _Reading:
 
 
 def _frames(block: dict[str, Any]) -> Any:
-    """Files of torch 1.13 to 2.0 keep the stack of a block in its history."""
+    """Frames of a block's stack, which files of torch 1.13 to 2.0 keep in its history."""
     history = block.get("history")
     if "frames" in block or not isinstance(history, list) or not history or not isinstance(history[0], dict):
         return block.get("frames")
@@ -180,7 +180,7 @@ def _columns(schema: Any, rows: list[tuple[int, ...]]) -> dict[str, Any]:
 
 
 def load_shared(content: bytes) -> Any:
-    """The value of a large pickle made of plain values only: a stack that a million events refer to is one list.
+    """The value of a large pickle of plain values; a stack shared by a million events is one list.
 
     Copying it as a tree (safe_pickle) would make each event its own stack. Instead what comes out is as it was written,
     and who reads it must look at each list once. What makes an object is counted before anything is made; what refers
@@ -201,7 +201,7 @@ def _check(content: bytes) -> None:
         op = content[at]
         made += 1
         if op in _CODE:
-            raise UnsafePickle("the pickle asks for a class or function: refused")
+            raise UnsafePickle("the pickle needs a class or function: refused")
         if op in _FIXED:
             at += 1 + _FIXED[op]
         elif op in _COUNTED:
@@ -212,7 +212,7 @@ def _check(content: bytes) -> None:
                 raise ValueError("a pickle that refers to more values than it holds")
             at, made = at + 5, made - 1
         elif op in _LINES:
-            raise ValueError("a pickle of protocol 0, which no snapshot is")
+            raise ValueError("a pickle of protocol 0, which no snapshot uses")
         else:
             raise ValueError("damaged pickle")
         if made > MAX_OBJECTS:

@@ -1,4 +1,4 @@
-"""A memory snapshot: the peak of each device by category and by line, and how it came to it."""
+"""A memory snapshot: the peak of each device by category and by line, and memory over time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _peak(told: DeviceMemory) -> Exhibit:
     unused = max(0, told.reserved_bytes - told.held_bytes)
     parts.append(Part("unused", "reserved and not held", "line", [unused / GIB]))
     unknown = (
-        f" Nothing tells what {format_share(told.unknown_bytes / told.held_bytes)} is for."
+        f" The purpose of {format_share(told.unknown_bytes / told.held_bytes)} is unknown."
         if (told.unknown_bytes and told.held_bytes)
         else ""
     )

@@ -1,4 +1,4 @@
-"""A snapshot to what is said of it: the peak of each device, what it is made of, and what the allocator cannot use."""
+"""Explanation of a snapshot: each device's peak, its composition, and memory the allocator cannot use."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SETTING = "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 
 
 def explain(snapshot: Snapshot) -> SnapshotMemory:
-    """Memory that each device held at its peak. A device that held nothing is left out."""
-    told = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
+    """Memory that each device held at its peak, without devices that held none."""
+    devices = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
     expandable = bool(snapshot.settings.get("expandable_segments")) or any(
         bool(history.segments["is_expandable"].any()) for history in snapshot.devices
     )
-    return SnapshotMemory(snapshot.path, tuple(told), expandable)
+    return SnapshotMemory(snapshot.path, tuple(devices), expandable)
 
 
 def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
@@ -81,15 +81,15 @@ def _purposes(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) ->
 def _shares(size: Array, purpose: Array) -> tuple[Share, ...]:
     found = []
     for category, (name, how) in categories.WORDS.items():
-        mine = purpose == category
-        if mine.any():
+        of_category = purpose == category
+        if of_category.any():
             known = category not in categories.UNKNOWN
-            found.append(Share(category, name, how, int(size[mine].sum()), int(mine.sum()), known))
+            found.append(Share(category, name, how, int(size[of_category].sum()), int(of_category.sum()), known))
     return tuple(sorted(found, key=lambda share: -share.size_bytes))
 
 
 def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) -> tuple[tuple[Line, ...], int]:
-    """The lines that hold most, and what no line is known of or what other lines hold."""
+    """The lines with most bytes, and the bytes of all other and unknown lines."""
     size, stack, purpose = replayed.blocks.size_bytes[live], replayed.stack[live], purpose[live]
     at = {row: categories.line_of(snapshot.stacks[row]) for row in np.unique(stack).tolist() if row != NO_STACK}
     held: dict[CodeFrame, list[int]] = {}
@@ -98,10 +98,10 @@ def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) 
             held.setdefault(frame, []).append(row)
     found = []
     for frame, rows in held.items():
-        mine = np.isin(stack, rows)
-        kinds = np.unique(purpose[mine].astype(str))
-        main = max(kinds.tolist(), key=lambda kind: int(size[mine & (purpose == kind)].sum()))
-        found.append(Line(frame, int(size[mine].sum()), int(mine.sum()), categories.WORDS[main][0]))
+        of_line = np.isin(stack, rows)
+        kinds = np.unique(purpose[of_line].astype(str))
+        main = max(kinds.tolist(), key=lambda kind: int(size[of_line & (purpose == kind)].sum()))
+        found.append(Line(frame, int(size[of_line].sum()), int(of_line.sum()), categories.WORDS[main][0]))
     found.sort(key=lambda line: -line.size_bytes)
     shown = tuple(found[:MOST_LINES])
     return shown, int(size.sum()) - sum(line.size_bytes for line in shown)
@@ -129,7 +129,7 @@ def _failures(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) ->
 
 
 def _times(history: DeviceHistory) -> tuple[Array, bool]:
-    """Since the first event, before it and after each; the events' numbers where one has no time."""
+    """Times from the first event, before it and after each; event numbers where an event has no time."""
     at = history.events["at_us"]
     if not len(at) or (at == NULL).any():
         return np.arange(len(at) + 1), False
@@ -138,7 +138,7 @@ def _times(history: DeviceHistory) -> tuple[Array, bool]:
 
 
 def _curve(at: Array, replayed: Replayed) -> MemoryCurve:
-    """At most CURVE_POINTS points, each the largest of those that it stands for: no peak is lost."""
+    """At most CURVE_POINTS points, each the largest of those it replaces, so that no peak is lost."""
     cuts = np.unique(np.linspace(0, len(at), CURVE_POINTS + 1).astype(np.int64))[:-1]
     curves = (np.maximum.reduceat(values, cuts) for values in (replayed.held_bytes, replayed.reserved_bytes))
     held, reserved = (tuple(values.tolist()) for values in curves)
@@ -156,7 +156,7 @@ def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
 
 
 def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tuple[str, ...]:
-    """Sentences; none where nothing is supported. `apart`: (trapped, empty) bytes at the peak, None if not known."""
+    """Advice, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if not known."""
     saved = next((failure for failure in failures if _would_fit(failure)), None)
     if saved is not None and saved.trapped_bytes is not None:
         return (
@@ -179,7 +179,7 @@ def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tu
 
 
 def _would_fit(failure: OutOfMemory) -> bool:
-    """True where what lay in pieces, joined with what the device had, is as much as was asked for."""
+    """True where the fragments, joined with the device's free memory, cover the failed request."""
     if failure.trapped_bytes is None:
         return False
     usable = failure.trapped_bytes - PAGE_BYTES + failure.device_free_bytes

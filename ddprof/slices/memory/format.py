@@ -1,5 +1,5 @@
-"""PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`): no steps, so no run to analyze; `ddprof memory` tells
-what their peak is made of.
+"""PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`). They have no steps, so `ddprof memory` analyzes them
+instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORDS = (b"segments", b"device_traces")
 
 
 def _refuse(source: Source) -> NoReturn:
-    """Raises NoUsableInput that says what to do with one instead."""
+    """Raise NoUsableInput that names the command to use instead."""
     why = "a PyTorch memory snapshot, which has no steps to analyze"
     raise NoUsableInput(f"{source.label}: {why}: `ddprof memory FILE` says what its peak is made of")
 

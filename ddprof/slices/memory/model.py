@@ -1,4 +1,4 @@
-"""Model of what is said of a memory snapshot."""
+"""Results on a memory snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ddprof.slices.memory.snapshot import CodeFrame
 
 @dataclass(frozen=True)
 class Share:
-    """Bytes held at the peak for one purpose, in how many blocks. `is_known`: something tells what they are for."""
+    """Bytes held at the peak for one purpose, and the number of blocks. `is_known`: the purpose is known."""
 
     category: str
     name: str
@@ -21,7 +21,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Line:
-    """Bytes held at the peak that one line allocated. `category`: the one of most of them."""
+    """Bytes that one line allocated and that were held at the peak. `category`: that of most of them."""
 
     frame: CodeFrame
     size_bytes: int
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """An allocation that failed: when, what it asked for, what the device still had, what was held and reserved."""
+    """A failed allocation: its time, the bytes requested, free on the device, held and reserved."""
 
     at_us: int | None
     asked_bytes: int
@@ -53,7 +53,7 @@ class MemoryCurve:
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """One device at its fullest. `at_us`: from the first event, None without times.
+    """One device at its peak. `at_us`: from the first event, None without times.
 
     `shares` and `lines` are largest first; the shares sum to `held_bytes`, `lines` and `lineless_bytes` too.
     `reserved_bytes` is at that moment, `most_reserved_bytes` at any. `trapped_bytes`: free pieces of segments in use at
@@ -79,13 +79,13 @@ class DeviceMemory:
 
     @property
     def unknown_bytes(self) -> int:
-        """Held at the peak, and nothing tells what for."""
+        """Bytes held at the peak for unknown purposes."""
         return sum(share.size_bytes for share in self.shares if not share.is_known)
 
 
 @dataclass(frozen=True)
 class SnapshotMemory:
-    """One file."""
+    """Memory of one snapshot file, device by device."""
 
     path: str
     devices: tuple[DeviceMemory, ...]

@@ -1,4 +1,4 @@
-"""One device's events replayed: what was held and reserved after each, and in which blocks and segments."""
+"""Replay of one device's events: bytes held and reserved after each, and their blocks and segments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BEFORE = -1  # `first` of a block that was there before the first event
 
 @dataclass(frozen=True)
 class Replayed:
-    """`blocks` with, for each, the row of the stack that allocated it and of the category the file states (-1: none).
+    """`blocks` with rows of the allocating stack and of the category in the file (-1: none).
 
     `held_bytes`, `reserved_bytes`: before the first event and after each, shape (events + 1,). `segments`: None where
-    they are expandable, whose pages come and go one by one. `adrift_bytes`: by how much what the events leave differs
-    from the blocks that the file states at its end.
+    they are expandable, whose pages come and go one by one. `adrift_bytes`: difference between the blocks left by the
+    events and those that the file states at its end.
     """
 
     blocks: Blocks
@@ -31,7 +31,7 @@ class Replayed:
 
 
 def replay(history: DeviceHistory) -> Replayed:
-    """Exact where all events since the first are there; frees without an allocation were held before it."""
+    """The replayed memory, exact where no event is lost; a free without an allocation is of a block held before."""
     events, count = history.events, len(history.events)
     action = events["action"]
     freeing = Action.FREE_COMPLETED if (action == Action.FREE_COMPLETED).any() else Action.FREE_REQUESTED
@@ -46,12 +46,12 @@ def replay(history: DeviceHistory) -> Replayed:
     born = blocks.first != BEFORE
     row = np.where(born, blocks.first, 0)
     columns = [events[name][row] if count else np.empty(0, np.int64) for name in ("stack", "told")]
-    stack, told = (np.where(born, column, NO_STACK) for column in columns)
+    stack, category = (np.where(born, column, NO_STACK) for column in columns)
     all_blocks = _with(blocks, untouched, count)
     return Replayed(
         all_blocks,
         np.concatenate((stack, untouched["stack"])),
-        np.concatenate((told, np.full(len(untouched), -1))),
+        np.concatenate((category, np.full(len(untouched), -1))),
         held_bytes(all_blocks, count),
         _reserved(history),
         _segments(history),
@@ -60,7 +60,7 @@ def replay(history: DeviceHistory) -> Replayed:
 
 
 def _with(blocks: Blocks, untouched: Table, count: int) -> Blocks:
-    """Also what no event names: there before the first and after the last."""
+    """The blocks, with those that no event names: present before the first event and after the last."""
     return Blocks(
         np.concatenate((blocks.address, untouched["address"])),
         np.concatenate((blocks.size_bytes, untouched["size_bytes"])),
@@ -71,7 +71,7 @@ def _with(blocks: Blocks, untouched: Table, count: int) -> Blocks:
 
 
 def _reserved(history: DeviceHistory) -> Array:
-    """From the segments at the end backwards."""
+    """Reserved bytes after each event, from the segments at the end backwards."""
     action, size = history.events["action"], history.events["size_bytes"]
     more = np.isin(action, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP))
     less = np.isin(action, (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP))
@@ -93,8 +93,8 @@ def _segments(history: DeviceHistory) -> Blocks | None:
 
 
 def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
-    """Bytes that is reserved and not held after an event: (in segments of which something is held, in segments that are
-    empty). Both with what the allocator rounds up. None where segments are not known.
+    """Bytes reserved but not held after an event: (in partly used segments, in empty ones), including rounding. None
+    where segments are unknown.
     """
     segments = replayed.segments
     if segments is None:
@@ -117,8 +117,8 @@ def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
 class Blocks:
     """Blocks as columns of equal length: held after event `first` and until event `last` (which frees it).
 
-    `first` is BEFORE for what was there already; `last` is the number of events for what is never freed. `lost`: frees
-    of an address that nothing held, and allocations at one that was held: events that the recording is missing.
+    `first` is BEFORE for earlier blocks; `last` is the number of events for blocks never freed. `lost`: frees of free
+    addresses and allocations of held ones, due to missing events.
     """
 
     address: Array
@@ -128,14 +128,14 @@ class Blocks:
     lost: int = 0
 
     def at(self, event: int) -> Array:
-        """Flags of blocks that are held after this event; bool."""
+        """Mask of blocks held after this event."""
         return np.asarray((self.first <= event) & (self.last > event))
 
 
 def pair(address: Array, size_bytes: Array, is_alloc: Array, order: Array, count: int) -> Blocks:
-    """The blocks of some events. `order`: the number of each event, rising; `count`: of all events there are.
+    """The blocks of some events. `order`: ascending number of each event; `count`: of all events.
 
-    `size_bytes` is positive for frees too. The first event of an address being a free, its block was there before.
+    `size_bytes` is positive for frees too. A block existed before if the first event of its address is a free.
     """
     by_address = np.lexsort((order, address))
     address, size, alloc, number = (column[by_address] for column in (address, size_bytes, is_alloc, order))

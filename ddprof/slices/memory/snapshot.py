@@ -1,7 +1,6 @@
-"""Record of what PyTorch's caching allocator recorded (`torch.cuda.memory._dump_snapshot`), as columns.
+"""A snapshot of PyTorch's caching allocator (`torch.cuda.memory._dump_snapshot`) as columns.
 
-Sizes of blocks are the bytes that were asked for, as the allocator's events state them; what it rounds up to is part of
-what is reserved and not held.
+Sizes of blocks are the requested bytes, as in the allocator's events; rounding counts as reserved but not held.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ddprof.tables import Column, Schema, Table
 
 
 class Action(enum.IntEnum):
-    """Record of what the allocator did."""
+    """Action of the allocator."""
 
     OTHER = 0
     ALLOC = 1
@@ -72,7 +71,7 @@ class CodeFrame:
 
 @dataclass(frozen=True)
 class DeviceHistory:
-    """One device: the allocator's events in order, and what it held and reserved after the last one."""
+    """One device: the allocator's events in order, and the bytes held and reserved after the last."""
 
     device: int
     events: Table
@@ -82,7 +81,7 @@ class DeviceHistory:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One file. `stacks`: innermost frame first. `settings`: of the allocator, as recorded."""
+    """One snapshot file. `stacks`: innermost frame first. `settings`: of the allocator, as recorded."""
 
     path: str
     devices: tuple[DeviceHistory, ...]

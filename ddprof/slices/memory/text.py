@@ -1,5 +1,4 @@
-"""Words on what is said of snapshots as text: a sentence per device, what its peak is made of, the lines that hold
-most."""
+"""Snapshots as text: a sentence per device, its peak's composition, the largest lines."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ SHOWN_LINES = 8
 
 
 def render_memory(files: Sequence[SnapshotMemory]) -> str:
-    """Plain characters, ending in a newline."""
+    """The memory report as plain characters, ending in a newline."""
     lines: list[str] = []
     for file in files:
         lines += [f"Memory snapshot {file.path}", ""]
@@ -33,7 +32,7 @@ def _device(told: DeviceMemory) -> Iterator[str]:
     rows = [(s.name, format_bytes(s.size_bytes), _share(s.size_bytes, told), s.how) for s in told.shares]
     yield from _table((("what", "at the peak", "share", "how it is told"), *rows))
     if told.unknown_bytes:
-        yield f"Nothing tells what {_share(told.unknown_bytes, told)} of it is for."
+        yield f"The purpose of {_share(told.unknown_bytes, told)} of it is unknown."
     if told.lines:
         yield ""
         rows = [
@@ -63,7 +62,7 @@ def sentence(told: DeviceMemory) -> str:
 
 
 def fragmentation_words(told: DeviceMemory) -> str:
-    """Words on what is reserved and not held at the peak."""
+    """Memory reserved but not held at the peak, in words."""
     if told.trapped_bytes is None or told.empty_bytes is None:
         return f"Reserved and not held at the peak: {format_bytes(max(0, told.reserved_bytes - told.held_bytes))}."
     return (
@@ -74,7 +73,7 @@ def fragmentation_words(told: DeviceMemory) -> str:
 
 
 def failure_words(failure: OutOfMemory) -> str:
-    """One allocation that failed."""
+    """Sentence on one failed allocation."""
     when = "" if failure.at_us is None else f" after {format_us(failure.at_us)}"
     where = "" if failure.frame is None else f" at {frame_words(failure.frame)}"
     return (
@@ -85,7 +84,7 @@ def failure_words(failure: OutOfMemory) -> str:
 
 
 def frame_words(frame: CodeFrame) -> str:
-    """File without its folders, line and function; autograd's node alone."""
+    """File name, line and function of a frame; for autograd its node alone."""
     if not frame.file:
         return f"{frame.function} (autograd)"
     name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]

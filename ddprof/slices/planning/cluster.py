@@ -1,4 +1,4 @@
-"""Devices and links as a plan assumes them, and what a collective costs on them."""
+"""Devices and links that a plan assumes, and the cost of collectives on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATENCY_S, HOP_LATENCY_S = 20e-6, 10e-6  # a call in a node, and each doubling o
 
 @dataclass(frozen=True)
 class Cluster:
-    """One kind of device in nodes. Rates are bytes or operations per second, one direction, as specified."""
+    """Nodes of one kind of device. Rates are bytes or operations per second, one direction, as specified."""
 
     gpu: str
     flops: float
@@ -25,7 +25,7 @@ class Cluster:
     per_node: int
 
     def rate(self, members: int, members_per_node: int) -> float:
-        """Bytes per second at which a member of a ring sends, per device.
+        """Send rate of a ring's member, bytes per second and device.
 
         A group across nodes shares the node's ports with the groups of the other devices there: each gets its share.
         """
@@ -35,7 +35,7 @@ class Cluster:
         return min(self.link_bytes_per_s, share) * LINK_EFFICIENCY
 
     def gather_s(self, size_bytes: float, members: int, members_per_node: int) -> float:
-        """All-gather or reduce-scatter of `size_bytes` in all: (n - 1) / n of it passes each member."""
+        """Time (s) of an all-gather or reduce-scatter of `size_bytes` in all: (n - 1) / n of it passes each member."""
         if members < 2 or size_bytes <= 0:
             return 0.0
         nodes = max(1.0, members / members_per_node)
@@ -43,7 +43,7 @@ class Cluster:
         return latency + (members - 1) / members * size_bytes / self.rate(members, members_per_node)
 
     def reduce_s(self, size_bytes: float, members: int, members_per_node: int) -> float:
-        """All-reduce: a reduce-scatter and an all-gather."""
+        """Time (s) of an all-reduce: a reduce-scatter and an all-gather."""
         return 2.0 * self.gather_s(size_bytes, members, members_per_node)
 
 

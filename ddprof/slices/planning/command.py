@@ -1,4 +1,4 @@
-"""`ddprof plan`: the best value of a setting, with the curve it was read from, and the best layout over devices."""
+"""`ddprof plan`: the best value of a setting with its curve, and the best layout over devices."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ddprof.analyzers.settings.present import Present
 
 _KINDS = {
-    "cpu": "bound by the CPU (decoding, transforms): more workers help as far as there are cores",
+    "cpu": "bound by the CPU (decoding, transforms): more workers help up to the number of cores",
     "wait": "mostly waiting (storage, network): more workers help beyond the cores too",
-    "collate": "mostly putting samples together: collate in fewer copies, or batch in the data set",
+    "collate": "mostly collating: collate in fewer copies, or batch in the data set",
     "mixed": "part CPU, part waiting",
 }
 _SOURCES = {
@@ -54,7 +54,7 @@ def command() -> None:
 
 
 def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
-    """Options that every command here takes: a run, what its recording does not say, and the form of the answer."""
+    """Decorate a command with the common options: a run, values its recording lacks, and the output format."""
     now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
     fixes_option = click.option("--fixes", type=click.Path(path_type=Path), help=FIXES_HELP)
     return click.argument("run")(now_option(fixes_option(format_option(reading_options(command)))))
@@ -75,7 +75,7 @@ def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readi
 @command.command("loader")
 @_of_a_run
 def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
-    """Plan num_workers and prefetch_factor from what a batch costs."""
+    """Plan num_workers and prefetch_factor from the cost of a batch."""
     from ddprof.analyzers.settings.loader import plan_loader
 
     loaded, present = _loaded(run, now, reading)
@@ -85,7 +85,7 @@ def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readin
 
 
 def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | float | int | str], same: bool) -> None:
-    """The advice as FIXES.toml, for the lines that make what it is of. Raises UsageError where it is none to apply."""
+    """Write the advice as FIXES.toml for the lines that create its objects. Raises UsageError where it has none."""
     from ddprof.analyzers.fix_lines import lines_for
     from ddprof.settings.fixes_file import write_fixes
     from ddprof.settings.wanted import WantedFix
@@ -137,9 +137,9 @@ def loader_text(plan: LoaderPlan) -> list[str]:
     """The plan in words."""
     same = plan.workers.now == plan.advised_workers
     advice = f"keep num_workers={plan.advised_workers}" if same else f"num_workers={plan.advised_workers}"
-    kind = _KINDS[plan.kind] if plan.kind else "whether it computes or waits was not recorded"
+    kind = _KINDS[plan.kind] if plan.kind else "computing or waiting: not recorded"
     if plan.turn_us:
-        kind = "waiting for the other workers' turns is not counted"
+        kind = "waiting for other workers is not counted"
     share = "" if plan.cpu_share is None else f", {format_share(plan.cpu_share)} of it on the CPU"
     lines = [
         f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
@@ -154,8 +154,8 @@ def loader_text(plan: LoaderPlan) -> list[str]:
     ]
     if plan.turn_us:
         lines.append(
-            "workers fetch one after the other (a lock, or one file or connection): a rank gets a batch every "
-            f"{format_us(plan.turn_us)}, and more of them win nothing until that goes"
+            "workers fetch one at a time (a lock, or one file or connection): a rank gets a batch every "
+            f"{format_us(plan.turn_us)}, and more workers gain nothing until that is fixed"
         )
     if plan.cores is None:
         lines.append("the number of cores is not recorded: state it with --now cores=N to bound the plan")
@@ -173,7 +173,7 @@ def _change(before_us: float, after_us: float) -> str:
 
 
 def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]:
-    """One line per value: the predicted step, a bar, and what is special about the value."""
+    """One line per value: the predicted step, a bar, and a remark."""
     if not curve.points:
         return []
     most = min(max(point.step_us for point in curve.points), _CLIPPED * curve.best.step_us)
@@ -195,7 +195,7 @@ def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]
 
 
 def _flat_words(curve: SettingCurve) -> str:
-    """The values as good as the best: a range where they follow one another, else a list."""
+    """The values as good as the best: consecutive ones as a range, others as a list."""
     flat = [point.value for point in curve.flat]
     at = [i for i, point in enumerate(curve.points) if point.value in flat]
     if len(flat) > 2 and at[-1] - at[0] == len(at) - 1:

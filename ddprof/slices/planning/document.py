@@ -1,4 +1,4 @@
-"""A plan as a JSON document, and how it is asked for."""
+"""A plan as a JSON document, and its command-line option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Plan = TypeVar("Plan")
 
 
 def print_plan(schema: str, label: str, plan: Plan, form: str, text: Callable[[Plan], list[str]]) -> None:
-    """A plan on stdout: as JSON where `form` says so, else in the lines that `text` makes of it."""
+    """Print a plan as JSON, or as the lines of `text`, by `form`."""
     tell(as_json(schema, label, plan) if form == "json" else "\n".join(text(plan)))
 
 

@@ -1,8 +1,9 @@
-"""One way to lay a model over devices: whether it fits, how long a step takes, and what of it is not computing.
+"""A layout of a model over devices: its memory, its step time, and the part without compute.
 
-Assumptions, all named: products run at `efficiency` of the peak; what is neither product nor fused attention reads and
-writes each activation `PASSES` times; tensor-parallel collectives hide behind nothing, FSDP's behind the neighbouring
-layer, gradient reduction behind the last microbatch's backward; pipelines run 1F1B with interleaved chunks.
+Assumptions, all named: matrix products run at `efficiency` of the peak; other work than these and fused attention reads
+and writes each activation `PASSES` times; tensor-parallel collectives are exposed, FSDP's hidden behind the
+neighbouring layer, gradient reduction behind the last microbatch's backward; pipelines run 1F1B with interleaved
+chunks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """DDP, ZeRO-1, FSDP, HSDP, with the degrees."""
+        """Name of the sharding (DDP, ZeRO-1, FSDP, HSDP) with the degrees."""
         kinds = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "FSDP / ZeRO-3"}
         kind = "HSDP" if self.sharding == "zero3" and self.shard < self.data else kinds[self.sharding]
         parts = [f"TP {self.tensor}"] * (self.tensor > 1) + [f"PP {self.pipeline}"] * (self.pipeline > 1)
@@ -64,26 +65,26 @@ class Estimate:
 
     @property
     def memory_bytes(self) -> float:
-        """State and activations."""
+        """Bytes of state and activations."""
         return self.state_bytes + self.activation_bytes
 
 
 def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: float = EFFICIENCY) -> Estimate:
-    """The cost of a layout for `batch` sequences a step. Every sum is over one device."""
+    """The cost of a layout for `batch` sequences a step. Every sum is per device."""
     model = layout.tensor * layout.pipeline
     microbatches = max(1, batch // (layout.data * layout.micro))
     stage_layers = shape.layers / layout.pipeline
-    mine = shape.params / model
-    state = state_bytes(mine, layout.sharding, layout.shard, shape.optimizer_bytes)
+    params = shape.params / model
+    state = state_bytes(params, layout.sharding, layout.shard, shape.optimizer_bytes)
     if layout.sharding == "zero3":
-        state += 2 * 2.0 * mine / stage_layers  # two units gathered at a time
+        state += 2 * 2.0 * params / stage_layers  # two units gathered at a time
     activation = _activation_bytes(shape, layout, stage_layers, microbatches)
     compute_s = _compute_s(shape, on, layout, microbatches, efficiency)
     tensor_s = _tensor_s(shape, on, layout, stage_layers) * microbatches
     sends_s = _sends_s(shape, on, layout) * microbatches
-    data_s = _data_s(on, layout, mine, stage_layers, microbatches, compute_s + tensor_s)
+    data_s = _data_s(on, layout, params, stage_layers, microbatches, compute_s + tensor_s)
     bubble_s = (compute_s + tensor_s + sends_s) * (layout.pipeline - 1) / (microbatches * layout.chunks)
-    owned = mine / (layout.shard if layout.sharding != "ddp" else 1)
+    owned = params / (layout.shard if layout.sharding != "ddp" else 1)
     optimizer_s = owned * (2 * shape.optimizer_bytes + 4) / (on.memory_bytes_per_s * 0.8)
     step_s = compute_s + tensor_s + sends_s + bubble_s + data_s + optimizer_s
     peak = on.flops * layout.data * model * step_s
@@ -104,7 +105,7 @@ def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: 
 
 
 def _activation_bytes(shape: Shape, layout: Layout, stage_layers: float, microbatches: int) -> float:
-    """The first stage holds as many microbatches as there are stages (1F1B), chunks add (p - 1) / (p v) of that."""
+    """Activations on the first stage, bytes: one microbatch per stage (1F1B), and (p - 1) / (p v) more with chunks."""
     held = min(layout.pipeline, microbatches)
     extra = 1 + (layout.pipeline - 1) / (layout.pipeline * layout.chunks) if layout.chunks > 1 else 1.0
     kept = shape.layer_activation_bytes(layout.micro, layout.tensor, layout.recompute) * stage_layers * held * extra
@@ -125,14 +126,14 @@ def _compute_s(shape: Shape, on: Cluster, layout: Layout, microbatches: int, eff
 
 
 def _tensor_s(shape: Shape, on: Cluster, layout: Layout, stage_layers: float) -> float:
-    """Two all-reduces a layer in forward and two in backward; recomputing makes forward's again."""
+    """Tensor parallelism, s: two all-reduces a layer in forward and two in backward; recomputing repeats forward's."""
     size = 2.0 * shape.seq * layout.micro * shape.hidden
     calls = 6.0 if layout.recompute == "full" else 4.0
     return calls * stage_layers * on.reduce_s(size, layout.tensor, on.per_node)
 
 
 def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
-    """Activations to the next stage and gradients back, each tensor rank its part, once per chunk; half is hidden."""
+    """Pipeline messages, s: activations forward and gradients back, per chunk, split by tensor ranks; half hidden."""
     if layout.pipeline == 1:
         return 0.0
     size = 2.0 * shape.seq * layout.micro * shape.hidden / layout.tensor
@@ -141,13 +142,12 @@ def _sends_s(shape: Shape, on: Cluster, layout: Layout) -> float:
 
 
 def _behind(transfer_s: float, backward_s: float, layers: float) -> float:
-    """Part that shows of a transfer that runs layer by layer behind the backward pass: the last layer's, or the
-    excess."""
+    """Exposed part of a transfer that runs layer by layer beside the backward pass: the last layer's, or the excess."""
     return max(transfer_s / max(layers, 1.0), transfer_s - backward_s)
 
 
 def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
-    """Time that data-parallel communication adds: gradients behind the last backward, FSDP's gathers layer by layer."""
+    """Exposed data-parallel communication, s: gradients after the last backward, FSDP's gathers layer by layer."""
     if layout.data == 1:
         return 0.0
     near = max(1, on.per_node // layout.tensor)

@@ -1,4 +1,4 @@
-"""`ddprof plan sharding` and `ddprof plan scale`: how to lay a model over devices, from a run or its shape alone."""
+"""`ddprof plan sharding` and `ddprof plan scale`: layouts of a model over devices, from a run or its shape alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words on what plans of layouts say: the best one in a sentence, all as a table, and what was assumed."""
+"""Plans of layouts as text: the best one in a sentence, all in a table, and the assumptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # `ddprof plan --help` needs no replay
 
 
 def estimate_text(shape: Shape, on: Cluster, world: int, batch: int, kinds: list[Estimate]) -> list[str]:
-    """The best layout in a sentence, the best of every kind as a table, and what was assumed."""
+    """The best layout in a sentence, the best of every kind as a table, and the assumptions."""
     best = kinds[0] if kinds else None
     lines = [f"{shape.params / 1e9:.4g}B parameters on {world} x {on.gpu}, {batch} sequences of {shape.seq} a step", ""]
     if best is None or not best.fits:
@@ -55,7 +55,7 @@ def estimate_text(shape: Shape, on: Cluster, world: int, batch: int, kinds: list
 
 
 def sharding_text(plan: ShardingPlan) -> list[str]:
-    """The options as a table, then what they were computed from."""
+    """The options as a table, then their inputs."""
     lines = [
         f"{plan.params / 1e6:.4g} M parameters over {plan.ranks} ranks; the run takes {format_us(plan.step_us)} per "
         f"step, {format_us(plan.compute_us)} without communication",

@@ -1,4 +1,4 @@
-"""A data-parallel run at other world sizes: each rank keeps its batch, communication and chance grow.
+"""A data-parallel run at other world sizes: each rank keeps its batch; communication and the effect of jitter grow.
 
 The ring's share grows as (n - 1) / n, its latency with the number of members, its rate falls where the group leaves the
 node; the slowest of N ranks is later by sigma sqrt(2 ln N) (normal steps), of which the run's own N is in its step.
@@ -47,7 +47,7 @@ class ScalePlan:
 
 
 def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_factor: float) -> ScalePlan:
-    """The plan. `node_factor`: how many times slower than the run's own links the network between nodes is (>= 1).
+    """The plan. `node_factor`: slowdown of the network between nodes against the run's own links (>= 1).
 
     Raises NoUsableInput where the run has no data-parallel communication to scale.
     """
@@ -92,7 +92,7 @@ def _expected_maximum(count: int) -> float:
 
 
 def _jitter_us(prices: Pricer) -> float:
-    """Standard deviation over steps of what one rank computes, without what all ranks share; median over ranks."""
+    """Standard deviation over steps of a rank's compute beyond the ranks' common variation; median over ranks."""
     slowdown = prices.measures.work
     own = slowdown.per_step * (slowdown.time_us / np.maximum(np.nanmean(slowdown.per_step, axis=1), 1e-9))[:, None]
     if own.shape[1] < 3 or not np.isfinite(own).all():

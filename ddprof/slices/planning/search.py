@@ -11,11 +11,11 @@ from ddprof.slices.planning.shape import RECOMPUTE, Shape
 
 MICRO = (1, 2, 4, 8)
 CHUNKS = (1, 2, 3, 4)
-MAX_STAGES = 64
+MAX_STAGES = 64  # of a pipeline
 
 
 def layouts(shape: Shape, on: Cluster, world: int, batch: int) -> Iterator[Layout]:
-    """Degrees that divide the model, the batch and the devices; tensor ranks stay in a node."""
+    """Layouts whose degrees divide the model, the batch and the devices; tensor ranks stay in a node."""
     for tensor in (t for t in (1, 2, 4, 8, 16) if t <= on.per_node and world % t == 0 and shape.hidden % t == 0):
         for pipeline in (p for p in range(1, MAX_STAGES + 1) if (world // tensor) % p == 0 and shape.layers % p == 0):
             data = world // tensor // pipeline
@@ -27,7 +27,7 @@ def layouts(shape: Shape, on: Cluster, world: int, batch: int) -> Iterator[Layou
 
 
 def _chunks(shape: Shape, pipeline: int, microbatches: int) -> list[int]:
-    """Interleaving needs whole layers per chunk and microbatches in multiples of the stages."""
+    """Chunks per stage: interleaving needs whole layers per chunk and microbatches in multiples of the stages."""
     if pipeline == 1:
         return [1]
     return [c for c in CHUNKS if c == 1 or (shape.layers % (pipeline * c) == 0 and microbatches % pipeline == 0)]
@@ -46,7 +46,7 @@ def _shardings(on: Cluster, data: int, tensor: int, pipeline: int) -> list[tuple
 
 
 def search(shape: Shape, on: Cluster, world: int, batch: int, efficiency: float = EFFICIENCY) -> list[Estimate]:
-    """Every layout's estimate: those that fit first, the fastest first. Raises NoUsableInput where none divides."""
+    """Every layout's estimate: fitting ones first, the fastest first. Raises NoUsableInput where none divides."""
     found = [estimate(shape, on, layout, batch, efficiency) for layout in layouts(shape, on, world, batch)]
     if not found:
         raise NoUsableInput(

@@ -18,7 +18,7 @@ RECOMPUTE = ("none", "selective", "full")
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder: `params` counts everything; `seq` tokens a sequence; fused attention keeps no score matrix."""
+    """A decoder: `params` is the total; `seq` tokens a sequence; fused attention stores no score matrix."""
 
     params: float
     layers: int
@@ -30,25 +30,25 @@ class Shape:
     optimizer_bytes: float = ADAM_BYTES
 
     def forward_flops(self) -> float:
-        """FLOPs of one sequence: the products of every layer, attention's own, and the output layer."""
+        """FLOPs of one sequence: matrix products of every layer, attention, and the output layer."""
         tokens, h = float(self.seq), float(self.hidden)
         blocks = 2.0 * (self.params - self.vocab * h)  # 2 per parameter and token
         attention = 4.0 * self.layers * self.seq * h
         return tokens * (blocks + attention + 2.0 * self.vocab * h)
 
     def model_flops(self) -> float:
-        """FLOPs of one sequence, forward and backward, nothing counted twice: what MFU is measured by."""
+        """FLOPs of one sequence, forward and backward, without recomputation: the basis of MFU."""
         return 3.0 * self.forward_flops()
 
     def executed_flops(self, recompute: str) -> float:
-        """With what is computed again in backward: all of forward, or (selective) only attention's scores."""
+        """FLOPs including recomputation in backward: all of forward, or (selective) only attention's scores."""
         if recompute == "full":
             return 4.0 * self.forward_flops()
         again = 4.0 * self.layers * self.seq * float(self.seq) * self.hidden if recompute == "selective" else 0.0
         return self.model_flops() + again
 
     def layer_activation_bytes(self, micro: int, tensor: int, recompute: str) -> float:
-        """Kept by one layer for one microbatch of `micro` sequences, per rank; sequence parallel with tensor ranks."""
+        """Activation bytes of one layer per rank and microbatch of `micro` sequences; tensor ranks split sequences."""
         base = float(self.seq) * micro * self.hidden
         if recompute == "full":
             return 2.0 * base / tensor
@@ -59,7 +59,7 @@ class Shape:
 
 
 def state_bytes(params: float, sharding: str, ranks: int, optimizer_bytes: float = ADAM_BYTES) -> float:
-    """Parameters, gradients and optimizer state per rank under "ddp", "zero1", "zero2", "zero3" (= FSDP).
+    """Bytes of parameters, gradients and optimizer state per rank under "ddp", "zero1", "zero2", "zero3" (= FSDP).
 
     ZeRO's Psi x (2 + 2 + K), each part divided by `ranks` where the stage shards it.
     """

@@ -28,10 +28,10 @@ from ddprof.units import MIB
 
 UNKNOWN_ELEMENT_BYTES = 4  # float32, which parameters are unless someone asks for another type
 STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "RMSprop": 1, "Adagrad": 1, "SGD": 1, "Lion": 1}
-DEFAULT_STATES = 2
+DEFAULT_STATES = 2  # per parameter: an unknown optimizer is taken for Adam
 UNIT_BYTES = 100 * MIB  # of parameters per FSDP unit where the run has none: a large layer
-FORWARD_SHARE = 1 / 3
-BAND = 0.2
+FORWARD_SHARE = 1 / 3  # of compute: backward does two matrix products for each of forward
+BAND = 0.2  # of the exposed communication, either side
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Option:
 
 @dataclass(frozen=True)
 class ShardingPlan:
-    """The options, and what they were computed from."""
+    """The options, and their inputs."""
 
     options: tuple[Option, ...]
     params: float
@@ -67,7 +67,7 @@ class ShardingPlan:
 
 @dataclass(frozen=True)
 class Compression:
-    """When 16-bit or PowerSGD gradients pay: only if packing takes less than what is no longer exposed (us a step)."""
+    """Break-even of 16-bit or PowerSGD gradients: packing must take less than the exposed time saved (us per step)."""
 
     exposed_us: float
     half_saves_us: float
@@ -130,10 +130,10 @@ def _model(measures: Measures) -> tuple[int, float, float]:
 
 
 def _communicated_bytes(measures: Measures, op: str) -> float:
-    """Bytes per element of what an operation moves, by most of its calls on the first rank."""
+    """Bytes per element in most calls of an operation on the first rank."""
     facts = measures.job.ranks[0]
-    mine = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
-    names = [facts.strings[int(code)].lower() for code in mine if 0 <= int(code) < len(facts.strings)]
+    dtypes = facts.comms["dtype"][facts.comms["op"] == OP_CODE[op]]
+    names = [facts.strings[int(code)].lower() for code in dtypes if 0 <= int(code) < len(facts.strings)]
     most = max(set(names), key=names.count, default="")
     return _width(most)
 
@@ -143,7 +143,7 @@ def _width(dtype: str) -> float:
 
 
 def _cost(measures: Measures) -> TransferCurve:
-    """Time that an all-reduce costs by size: measured, or twice a reduce-scatter's."""
+    """Cost of an all-reduce by size: measured, or twice a reduce-scatter's."""
     found = gradient_curve(measures)
     if found is not None:
         return found
@@ -185,7 +185,7 @@ def _formulas(element: float, optimizer: float, ranks: int) -> list[tuple[str, s
 def _memory(
     measures: Measures, params: float, element: float, optimizer: float, ranks: int, now: str
 ) -> tuple[float | None, float | None]:
-    """Memory of a device, and what the run holds beside its state at its peak; None where not recorded."""
+    """Memory of a device, and the part that the run holds beside its state at the peak; None where not recorded."""
     seen = [f.memory for f in measures.job.ranks if f.memory.get("peak_allocated_bytes")]
     total = measures.settings.device.total_memory_bytes
     total = total or next((m["total_bytes"] for m in seen if m.get("total_bytes")), None)
@@ -196,7 +196,7 @@ def _memory(
 
 
 def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute_us: float) -> float:
-    """Gradients reduced in DDP's default buckets: by the run's own gradient times, else at an even rate."""
+    """Exposed gradient reduction in DDP's default buckets: by the run's own gradient times, else at an even rate."""
     if gradient_traffic(prices.measures) is not None and reductions(prices.graph, prices.measures):
         buckets = (DEFAULT_BUCKET_MIB * MIB, DEFAULT_FIRST_BUCKET_MIB * MIB)
         return max(0.0, prices.step_us((Change("rebucket", (), buckets),)) - compute_us)
@@ -208,7 +208,7 @@ def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute
 def _layered_us(
     gather: Callable[[float], float], size: float, units: int, compute_us: float, back: bool, gathers: bool = True
 ) -> float:
-    """Exposed time of one pass, unit by unit: the first (or last) one, and what its neighbour's compute cannot hide."""
+    """Exposed time of one pass: all of the first (or last) unit, and what compute cannot hide of the others."""
     moved = gather(size / units) * ((1 if gathers else 0) + (1 if back else 0))
     share = (1 - FORWARD_SHARE) if back else FORWARD_SHARE
     return gather(size / units) + (units - 1) * max(0.0, moved - compute_us * share / units)

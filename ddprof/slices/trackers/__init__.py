@@ -1,4 +1,4 @@
-"""Verdicts in the experiment trackers that a team already uses: wandb, MLflow, TensorBoard, Comet.
+"""Verdicts in a team's experiment trackers: wandb, MLflow, TensorBoard, Comet.
 
 Each by its own library, imported when it is written to: never by `import ddprof`, never in a training process.
 """

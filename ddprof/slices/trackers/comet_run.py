@@ -47,14 +47,14 @@ class CometRun:
 
     @property
     def link(self) -> str:
-        """The experiment's page; of an offline one its key and the folder of its archive."""
+        """The experiment's page; for an offline one its key and its archive's folder."""
         folder = getattr(self._experiment, "offline_directory", None)
         if folder is not None:
             return f"{os.path.join(folder, self._experiment.id)}*.zip (comet upload sends it)"
         return str(self._experiment.url or "")
 
     def log(self, content: Content, step: int) -> None:
-        """Numbers as metrics, sentences as others, the report as an asset and the report in short as text."""
+        """Log numbers as metrics, sentences as others, the report as an asset and its summary as text."""
         for key, value in content.numbers.items():
             self._experiment.log_metric(key, value, step=step)
         for key, text in content.words.items():
@@ -65,5 +65,5 @@ class CometRun:
             self._experiment.log_asset(str(content.html), file_name="ddprof-report.html")
 
     def close(self) -> None:
-        """Upload what is left, or write the archive."""
+        """Upload the rest, or write the archive."""
         self._experiment.end()

@@ -1,4 +1,4 @@
-"""Summary that a tracker is told of a run: numbers under the same names in each of them, and a few sentences.
+"""Summary of a run for trackers: numbers with equal names in all of them, and a few sentences.
 
 Shares are of the step, 0 to 1; times are milliseconds, as `_ms` says.
 """
@@ -23,7 +23,7 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True)
 class Content:
-    """One thing to log. `html` is the report as a file; `markdown` the same in short."""
+    """One thing to log. `html` is the report as a file; `markdown` its summary."""
 
     numbers: Mapping[str, float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Content:
 
 
 def of_report(report: Report, html: Path | None, folder: str = "") -> Content:
-    """The verdict of an analyzed run. `folder`: where the run lies, for the way back from the tracker to ddprof."""
+    """The verdict of an analyzed run. `folder`: the run's folder, for the way back from the tracker to ddprof."""
     wall_us = report.steps.wall_us
     job = report.ledger.job
     job_wall_us = job.get("wall_us", 0.0)
@@ -52,7 +52,7 @@ def of_report(report: Report, html: Path | None, folder: str = "") -> Content:
 
 
 def of_running(ranks: Sequence[LiveRank]) -> Content:
-    """A job that still runs, by the step timers of its ranks: medians of their recent steps outside trace windows."""
+    """A running job, by the step timers of its ranks: medians of their recent steps outside trace windows."""
     steps_ms = {rank.rank: rank.median_ns() / 1e6 for rank in ranks if rank.steps}
     if not steps_ms:
         return Content()
@@ -66,7 +66,7 @@ def of_running(ranks: Sequence[LiveRank]) -> Content:
 
 
 def rank_steps(prefix: str, steps_ms: Mapping[int, float]) -> dict[str, float]:
-    """Step time per rank; of more than MOST_RANKS ranks the fastest and the slowest, with their numbers."""
+    """Step time per rank; for more than MOST_RANKS ranks only the fastest and the slowest, with their numbers."""
     if not steps_ms:
         return {}
     if len(steps_ms) <= MOST_RANKS:

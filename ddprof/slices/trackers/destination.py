@@ -1,4 +1,4 @@
-"""Trackers as where `ddprof report --to` and `ddprof run --log-to` send a run."""
+"""Trackers as destinations of `ddprof report --to` and `ddprof run --log-to`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _sender(option: str, names: Sequence[str]) -> Send:
 
 
 def _run_name(path: str | None, report: Report) -> str:
-    """The folder that `ddprof run` made, where it is one; else what the report calls itself."""
+    """Name of the folder made by `ddprof run`; else the report's own name."""
     folder = Path(path).resolve() if path is not None else None
     if folder is not None and (folder / MANIFEST).is_file():
         return folder.name

@@ -1,4 +1,4 @@
-"""The process that writes a run to experiment trackers while it goes on, and its verdict at the end.
+"""The process that logs a running job to experiment trackers, and its verdict at the end.
 
 `ddprof run --log-to` starts it beside the job, with the step rings to read and a pipe as stdin that closes when the job
 has ended. It is a process of its own so that neither a tracker's threads nor its server can hold up the launcher's

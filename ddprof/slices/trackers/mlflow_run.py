@@ -39,14 +39,14 @@ class MlflowRun:
 
     @property
     def link(self) -> str:
-        """The run's page on a server; else where the client keeps it."""
+        """The run's page on a server, else the client's storage."""
         uri = str(self._client.tracking_uri).rstrip("/")
         if uri.startswith(("http://", "https://")):
             return f"{uri}/#/experiments/{self._experiment}/runs/{self._id}"
         return f"run {self._id} in {uri}"
 
     def log(self, content: Content, step: int) -> None:
-        """Numbers as metrics, sentences as tags, the report as an artifact."""
+        """Log numbers as metrics, sentences as tags, the report as an artifact."""
         now_ms = int(time.time() * 1e3)
         metrics = [Metric(key, value, now_ms, step) for key, value in content.numbers.items()]
         for first in range(0, len(metrics), _MOST_METRICS):

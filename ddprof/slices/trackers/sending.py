@@ -1,7 +1,6 @@
-"""Trackers behind one guard: a library that fails, or a server that is not there, costs one line that says so.
+"""Trackers behind one guard: a failing library or an unreachable server costs one line.
 
-A tracker's library raises what the libraries below it do, and some end the process: nothing of that may end a command
-that has more to do, or take another tracker with it.
+Tracker libraries raise anything, and some end the process; neither may end the command or affect another tracker.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ _OPENERS = {
 
 
 class TrackedRun(Protocol):
-    """A run of an experiment tracker that is open for writing. Its methods raise what the tracker's library does."""
+    """A run of an experiment tracker, open for writing. Its methods raise what the tracker's library raises."""
 
     @property
     def link(self) -> str:
-        """Words on where a person looks at it: a URL, or the folder that it was written to."""
+        """Place to look at it: a URL, or the folder that it was written to."""
 
     def log(self, content: Content, step: int) -> None:
-        """Write it, as of this training step."""
+        """Log the content at this training step."""
 
     def close(self) -> None:
         """Wait until everything is written. A run that the training script opened stays open."""
 
 
 class Sending:
-    """The trackers that a command writes to. What fails is said once; that tracker is then left alone."""
+    """The trackers that a command writes to. A failure is reported once; that tracker is then skipped."""
 
     def __init__(self, targets: Sequence[Target], name: str, say: Say, live: bool = False) -> None:
         self._say = say
@@ -55,12 +54,12 @@ class Sending:
                 self._open[target.tracker] = opened
 
     def log(self, content: Content, step: int = 0) -> None:
-        """To every tracker that still takes it."""
+        """Log to every tracker that still works."""
         for name, run in list(self._open.items()):
             self._attempt(name, partial(run.log, content, step))
 
     def close(self) -> None:
-        """Write what is left and say where it can be seen."""
+        """Write the rest and print where it can be seen."""
         for name, run in list(self._open.items()):
             link = self._attempt(name, partial(_closed, run))
             if link is not None:

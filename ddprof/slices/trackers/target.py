@@ -1,4 +1,4 @@
-"""Destination: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`, as options name it."""
+"""Destinations as options name them: `wandb`, `mlflow:EXPERIMENT`, `tensorboard:FOLDER`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYNTAX = "|".join(TRACKERS) + "[:PLACE]"
 
 @dataclass(frozen=True)
 class Target:
-    """A tracker, and the project, experiment or folder in it; "" where its own settings or the default choose."""
+    """A tracker, and the project, experiment or folder in it; "" leaves the choice to the tracker's own settings."""
 
     tracker: str
     place: str = ""

@@ -23,7 +23,7 @@ DEFAULT_FOLDER = "runs"
 
 
 class TensorboardRun:
-    """A folder of TensorBoard, named like the run."""
+    """A TensorBoard folder, named like the run."""
 
     def __init__(self, name: str, place: str, live: bool) -> None:
         parent = place or os.environ.get("AIP_TENSORBOARD_LOG_DIR") or DEFAULT_FOLDER
@@ -36,7 +36,7 @@ class TensorboardRun:
         return f"{self._folder} (tensorboard --logdir {os.path.dirname(self._folder)})"
 
     def log(self, content: Content, step: int) -> None:
-        """Numbers as scalars, sentences and the report in short as text, the report itself as a file beside them."""
+        """Log numbers as scalars, sentences and the report's summary as text, the report as a file beside them."""
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in content.numbers.items()]
         words = {**content.words, **({"ddprof/report": content.markdown} if content.markdown else {})}
         values += [_text(tag, text) for tag, text in words.items()]
@@ -47,7 +47,7 @@ class TensorboardRun:
         self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         self._writer.close()
 
 

@@ -38,13 +38,13 @@ class WandbRun:
 
     @property
     def link(self) -> str:
-        """The run's page; of an offline run its folder, which `wandb sync` uploads."""
+        """The run's page; for an offline run its folder, which `wandb sync` uploads."""
         if self._run.settings.mode in ("offline", "dryrun"):
             return f"{self._run.settings.sync_dir} (wandb sync uploads it)"
         return str(self._run.url or "")
 
     def log(self, content: Content, step: int) -> None:
-        """Numbers as history and summary, sentences as summary, the report as an artifact."""
+        """Log numbers as history and summary, sentences as summary, the report as an artifact."""
         if content.numbers:
             self._run.log({**content.numbers, "ddprof/training_step": step})
         for key, text in content.words.items():
@@ -57,8 +57,8 @@ class WandbRun:
     def close(self) -> None:
         """Finish writing; in shared mode the run goes on.
 
-        What `finish` returns before is written by the library's own process: its end is awaited, so that the files of
-        an offline run are whole once they are told of. Another run that this process has open keeps it.
+        The library's own process still writes after `finish`; its end is awaited, so that files of an offline run are
+        complete. Another open run of this process keeps it alive.
         """
         self._run.finish()
         if wandb.run is None:
@@ -66,8 +66,7 @@ class WandbRun:
 
 
 def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of the library for a writer that is not the training script: its console, code, packages and
-    machine are no part of the experiment."""
+    """Library settings for a writer other than the training script, without console, code, packages and machine."""
     quiet: dict[str, Any] = {"silent": True, "console": "off", "disable_git": True, "save_code": False}
     quiet |= {"x_disable_stats": True, "x_disable_meta": True, "x_save_requirements": False}
     if not shared or environment.get("WANDB_MODE", "online") != "online":
@@ -76,5 +75,5 @@ def settings(shared: bool, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def artifact_name(name: str) -> str:
-    """W&B takes letters, digits and `-_.` in names of artifacts."""
+    """An artifact name in W&B's letters, digits and `-_.`."""
     return re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII)[:100] or "run"

@@ -1,4 +1,4 @@
-"""Text logs of training jobs: their lines, what they show and what they cannot, model to answer of `ddprof analyze`."""
+"""Text logs of training jobs: reading, findings, and the answer of `ddprof analyze`."""
 
 from ddprof.slice import Slice
 

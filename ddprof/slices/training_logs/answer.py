@@ -69,7 +69,7 @@ def _next(report: LogReport) -> list[str]:
 
 
 def _redacted(report: LogReport, key: bytes | None) -> LogReport:
-    """Timers and operations are names of the frameworks; the file's is the user's."""
+    """The reading with the file's name hidden; timers and operations are names of the frameworks."""
     if key is None:
         return report
     from ddprof.report.redaction.redact import redacted_data

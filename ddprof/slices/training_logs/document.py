@@ -1,4 +1,4 @@
-"""The reading of logs -> a JSON document (schema "ddprof.training_log/1"). Times are microseconds, missing is null."""
+"""The reading of logs as a JSON document (schema "ddprof.training_log/1"). Times are microseconds, missing is null."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logs_document(reports: Sequence[LogReport]) -> dict[str, Any]:
 
 
 def _us(ms: float) -> float:
-    """Logs write milliseconds with two decimals, means have a few more."""
+    """Rounded microseconds: logs write milliseconds with two decimals, means have a few more."""
     return round(ms * 1e3, 3)
 
 

@@ -1,5 +1,6 @@
-"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning): numbers, and no events;
-`ddprof analyze` reads them alone, and beside traces says how long iterations took in the whole run."""
+"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning). `ddprof analyze` reads
+them alone; beside traces they give the iteration times of the whole run.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _FAILED, _OF_TRAINING = (
 
 
 def _refuse(source: Source) -> NoReturn:
-    """Raises NoUsableInput: there is nothing in it that lies on a timeline."""
+    """Raise NoUsableInput: a text log has no timeline."""
     raise NoUsableInput(
         f"{source.label}: a training log, which holds no events: `ddprof analyze` tells what its lines say, and "
         "`ddprof run` records why"
@@ -42,7 +43,7 @@ def _refuse(source: Source) -> NoReturn:
 
 
 def _recognise(sample: Sample) -> bool:
-    """Not JSON, in whose texts such lines may lie; the Trainer's lines are dicts as Python prints them."""
+    """True for text other than JSON, whose strings may hold such lines; the Trainer prints Python dicts."""
     is_json = (sample.is_object and not sample.text.startswith(b"{'")) or (sample.is_list and sample.has_events)
     return not is_json and b"\0" not in sample.head[:4096] and _is_of_training(sample.text)
 

@@ -1,4 +1,4 @@
-"""Record of what the text log of a training job says: iterations, timers, communication, and what follows from them.
+"""The text log of a training job: iterations, timers, communication, and findings.
 
 Times are milliseconds as the logs write them, sizes bytes, rates gigabits per second. Missing is None.
 """
@@ -12,7 +12,7 @@ DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
 
 @dataclass(frozen=True)
 class LoggedIteration:
-    """One line about iterations: the time of one, the mean since the last such line where `every` is above 1."""
+    """One line about iterations: the time of one, or with `every` above 1 the mean since the last such line."""
 
     number: int
     mean_ms: float
@@ -59,8 +59,7 @@ class LoggedCalls:
 
 @dataclass(frozen=True)
 class LoggedStraggling:
-    """Straggling of the calls of one operation and size: the shortest time of any rank, and what this rank took beyond
-    it."""
+    """Stragglers in calls of one operation and size: the shortest time of any rank, and this rank's excess."""
 
     op: str
     size_bytes: int
@@ -73,8 +72,8 @@ class LoggedStraggling:
 class TrainingLog:
     """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them.
 
-    `means`: (iteration, ms printed, ms by the clock) where what was printed is no time of that iteration. `error`: what
-    the log ends in, after its last iteration; empty where that is nothing.
+    `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `error`: the error
+    after the last iteration; "" without one.
     """
 
     label: str
@@ -91,8 +90,7 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class IterationSummary:
-    """Record of how long an iteration takes: the lines that count (without the first of each start), and how they
-    spread."""
+    """Time of an iteration: the number of lines used (without the first of each start), and their spread."""
 
     lines: int
     counted: int
@@ -113,7 +111,7 @@ class IterationSummary:
 
 @dataclass(frozen=True)
 class TimerRow:
-    """One timer, typical of an iteration: `depth` 0 is no part of another, and only such rows can be added up.
+    """One timer in a typical iteration. Only rows of `depth` 0, which are part of no other, can be added up.
 
     `share`: of the iteration or, where the log states no time of one, of the outermost timers.
     """
@@ -144,8 +142,7 @@ class CallRow:
 
 @dataclass(frozen=True)
 class LogFinding:
-    """Record of what the lines of a log show. `share`: of the iteration or of what `summary` names; `page`: what
-    explains it."""
+    """A finding from a log's lines. `share`: of the iteration or of what `summary` names; `page`: its explanation."""
 
     id: str
     severity: str  # "critical" | "warning" | "info"
@@ -158,7 +155,7 @@ class LogFinding:
 
 @dataclass(frozen=True)
 class LogReport:
-    """The reading of one log: sentence, tables, findings, what could not be judged and why."""
+    """The reading of one log: sentence, tables, findings, and the checks that were not possible with their reasons."""
 
     log: TrainingLog
     sentence: str

@@ -23,7 +23,7 @@ def render_log(report: LogReport, next_commands: Sequence[str] = (), width: int 
         list(_iterations(report.iterations)),
         list(_timers(report.timers)),
         list(_calls(report.calls)),
-        [line for said in report.abstained for line in textwrap.wrap(f"Not judged. {said}", width)],
+        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", width)],
         textwrap.wrap(report.limits, width),
         [f"Next: {command}" for command in next_commands],
     ]
@@ -31,7 +31,7 @@ def render_log(report: LogReport, next_commands: Sequence[str] = (), width: int 
 
 
 def markdown_log(report: LogReport, next_commands: Sequence[str] = ()) -> str:
-    """The report as one block of Markdown, which nothing in the log can break out of."""
+    """The report as one block of Markdown, which no text in the log can break out of."""
     return f"```text\n{render_log(report, next_commands).replace('```', '???')}```\n"
 
 
@@ -42,8 +42,8 @@ def _by(report: LogReport) -> str:
 def _findings(findings: Sequence[LogFinding], width: int) -> Iterator[str]:
     for finding in findings:
         yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", width, subsequent_indent="  ")
-        for told in finding.evidence:
-            yield from textwrap.wrap(told, width, initial_indent="    ", subsequent_indent="    ")
+        for sentence in finding.evidence:
+            yield from textwrap.wrap(sentence, width, initial_indent="    ", subsequent_indent="    ")
 
 
 def _iterations(summary: IterationSummary | None) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _calls(rows: Sequence[CallRow]) -> Iterator[str]:
 
 
 def _table(cells: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The first column to the left, numbers to the right; one of numbers alone is all to the right."""
+    """A table, its first column left-aligned, numbers right-aligned; one of numbers alone is right-aligned."""
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         first = row[0].ljust(widths[0])

@@ -1,4 +1,4 @@
-"""Candidates for a trial: the fixes of a report that can be applied, and other values of the same settings."""
+"""Candidates for a trial: the applicable fixes of a report, and other values of their settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BESIDE = ("reshard_after_forward",)  # that of a finding may be of another of i
 
 @dataclass(frozen=True)
 class FoundCandidates:
-    """`candidates`: the largest predicted gain first; `left_out`: fixes that are not tried, with the reason.
+    """`candidates`: the largest predicted gain first; `left_out`: untried fixes, with the reason.
 
     `is_doubtful`: the recording was such that findings were withdrawn (the machine was busy); they are in `left_out`.
     """
@@ -53,7 +53,7 @@ def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> F
 
 
 def _variants(fix: WantedFix, run: LoadedRun) -> Iterator[WantedFix]:
-    """The fix as it is, and with half and twice of the value that it sets."""
+    """The fix itself, and with half and twice its value."""
     yield fix
     name = next((name for name in _LADDERS if name in fix.values), None)
     if name is None:
@@ -95,7 +95,7 @@ def _candidate(fix: WantedFix, suggested: WantedFix, finding: Finding, number: i
 
 
 def _of_finding(report: Report, finding: Finding) -> Predicted:
-    """The finding's price; of a step without the profiler, which the trials are, where it has one."""
+    """The finding's price, in a step without the profiler (as in the trials) where it has one."""
     step_us, price = report.steps.wall_us, finding.recoverable_us
     if finding.unprofiled_us is not None and report.steps.unprofiled_us is not None:
         step_us, price = report.steps.unprofiled_us, finding.unprofiled_us
@@ -104,13 +104,13 @@ def _of_finding(report: Report, finding: Finding) -> Predicted:
 
 def _replayed(run: LoadedRun, name: str, value: Value) -> Predicted | None:
     try:
-        told = predict(run.pricer, [Setting(name, str(value))], present(run.measures, {}))
+        prediction = predict(run.pricer, [Setting(name, str(value))], present(run.measures, {}))
     except DdprofError:
         return None  # this run cannot tell: the finding's price stands
-    before_us = told.before_us
+    before_us = prediction.before_us
     return Predicted(
-        told.gain_us / before_us,
-        (before_us - told.high_us) / before_us,
-        (before_us - told.low_us) / before_us,
+        prediction.gain_us / before_us,
+        (before_us - prediction.high_us) / before_us,
+        (before_us - prediction.low_us) / before_us,
         "replay",
     )

@@ -1,4 +1,4 @@
-"""Files that tuning leaves behind: FIXES.toml, the patch, and its predictions with what came of them."""
+"""Files that tuning writes: FIXES.toml, the patch, and its predictions with their outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DECIDED = (KEPT, WON, LOST)
 
 @dataclass(frozen=True)
 class Handover:
-    """`diff`: "" where no line can be edited; `by_hand`: settings that are not in it, with the reason."""
+    """`diff`: "" where no line can be edited; `by_hand`: settings missing from it, with the reason."""
 
     fixes: Path | None = None
     diff: str = ""
@@ -60,7 +60,7 @@ def hand_over(result: TuningAnswer, state: TuneState, folder: Path) -> Handover:
 
 
 def records(result: TuningAnswer, state: TuneState, folder: Path, compute_us: float) -> list[Record]:
-    """Each prediction that was put to the test alone, with the step that was measured."""
+    """Each prediction that was tested by itself, with the measured step."""
     step_us = result.step_us
     if step_us is None:
         return []
@@ -68,8 +68,9 @@ def records(result: TuningAnswer, state: TuneState, folder: Path, compute_us: fl
 
 
 def _is_tested(tried: Tried) -> bool:
-    """Decided, losers that two pairs of runs were enough for among them: without these a prediction that is far too
-    high would never count. One that is still open says nothing about its prediction."""
+    """True for decided settings, including losers after two pairs, without which far too high predictions would never
+    count. An open setting does not test its prediction.
+    """
     return tried.state in _DECIDED and tried.predicted is not None and tried.measured is not None
 
 
@@ -101,8 +102,7 @@ def _record(tried: Tried, state: TuneState, folder: Path, step_us: float, comput
 
 
 def keep(found: Sequence[Record], folder: Path) -> None:
-    """Add records to the user's file and to the folder's; those that are there already are not added again. Raises
-    UsageError."""
+    """Add new records to the user's file and to the folder's. Raises UsageError."""
     for path in (folder / calibration.FILE, calibration.user_file()):
         there = {record.key for record in calibration.read(path)}
         for record in found:

@@ -1,5 +1,6 @@
-"""Every run in order, written down as it ends. Who resumes asks for the same runs in the same order, and gets those
-that were made; the first one that is not there is run."""
+"""Journal of all runs in order, written as they end. On resume the same runs are requested in the same order and
+returned from it; the first missing one is run.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +23,23 @@ _START_UP_S = 60.0  # settings may start more processes
 
 
 class TrialWatcher(Protocol):
-    """Is told how tuning goes on."""
+    """Receives tuning's progress."""
 
     def began(self, label: str, number: int, left_s: float) -> None:
         """A run begins."""
 
     def tick(self) -> None:
-        """It goes on; called twice a second."""
+        """Called twice a second while a run goes on."""
 
     def ended(self, trial: Trial, is_new: bool) -> None:
-        """It has ended, or had been made before."""
+        """A run has ended, or was in the journal."""
 
 
 Runner = Callable[[TrialOrder, Callable[[], None]], Trial]
 
 
 class TrialJournal:
-    """The state in its folder, and the way to one more run."""
+    """The state in its folder, and the means to make one more run."""
 
     def __init__(self, folder: Path, state: TuneState, runner: Runner, watcher: TrialWatcher) -> None:
         self.folder = folder
@@ -48,11 +49,11 @@ class TrialJournal:
         self._asked = 0
 
     def baseline(self, label: str = BASELINE, window: Window | None = None, plan: RunPlan | None = None) -> Trial:
-        """A run of the command as it is."""
+        """Run the unchanged command."""
         return self._run(label, (), window, plan)
 
     def trial(self, settings: Sequence[TrialCandidate]) -> Trial:
-        """A run with these candidates applied; the command as it is without any."""
+        """Run the command with these candidates applied; unchanged without any."""
         return self._run(label_of(settings), tuple(settings), None, None)
 
     def _run(
@@ -88,25 +89,26 @@ class TrialJournal:
 
     @property
     def made(self) -> list[Trial]:
-        """The runs that were asked for so far."""
+        """The runs requested so far."""
         return self.state.trials[: self._asked]
 
     @property
     def left_s(self) -> float:
-        """Time that is left of the budget. Counted in the runs that were asked for, and of the budget that held then:
-        so whoever resumes, with another budget too, decides alike up to the last run that was made."""
+        """Remaining budget, counted in requested runs and the budget valid then, so that a resumed tuning, even with
+        another budget, decides alike up to the last run made.
+        """
         known = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
         budget_s = self.state.options.budget_s if known is None else known
         return budget_s - sum(trial.took_s for trial in self.made)
 
     @property
     def usual_s(self) -> float:
-        """Time that a run takes: the median, of the diagnosis where there is no other."""
+        """Median time of a run; of the diagnosis where there is no other."""
         timed = [trial.took_s for trial in self.made if trial.label != DIAGNOSIS and not trial.failed]
         return median(timed or [trial.took_s for trial in self.made] or [0.0])
 
     def affords(self, runs: int) -> bool:
-        """True where so many more runs fit into the budget."""
+        """True where this many more runs fit the budget."""
         return self.left_s >= runs * self.usual_s
 
     def save(self) -> None:
@@ -122,12 +124,12 @@ class TrialJournal:
 
 
 def label_of(settings: Sequence[TrialCandidate]) -> str:
-    """Words on what a run with these settings is called."""
+    """Name of a run with these settings."""
     return " + ".join(candidate.name for candidate in settings) or BASELINE
 
 
 def _fresh(order: TrialOrder) -> TrialOrder:
-    """This trial in a folder that is not there: an interrupted run may have left one."""
+    """The order with a new folder, as an interrupted run may have left one."""
     folder, attempt = order.folder, 1
     while folder.exists():
         attempt += 1

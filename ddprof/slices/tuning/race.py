@@ -1,4 +1,4 @@
-"""Candidates against one base, in rounds: who has clearly lost is not run again, so time goes where it is undecided."""
+"""A race of candidates against one base, in rounds: clear losers drop out, so that time goes to the undecided."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BLOCK = 3  # candidates that share one run of the base, which is then at most t
 
 @dataclass
 class Entry:
-    """Settings that are tried on top of a base. `logs`: by round, log(step with / step of the base beside it)."""
+    """Settings tried on top of a base. `logs`: by round, log(step with / step of the base beside it)."""
 
     settings: tuple[TrialCandidate, ...]
     error: float = ERROR
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def candidate(self) -> TrialCandidate:
-        """The one that is added to the base."""
+        """The candidate that is added to the base."""
         return self.settings[-1]
 
     @property
@@ -52,12 +52,12 @@ class Entry:
 
     @property
     def gain(self) -> Gain | None:
-        """Saving of the base's step."""
+        """Saving as a share of the base's step."""
         return gain(self.pairs, self.error)
 
 
 class Race:
-    """Entries of one base, run in rounds on one journal."""
+    """A race of entries against one base, in rounds on one journal."""
 
     def __init__(
         self, journal: TrialJournal, base: Sequence[TrialCandidate], entries: Sequence[Entry], allow_numerics: bool
@@ -71,14 +71,14 @@ class Race:
         self._base_failed = ""
 
     def run(self, reserve: int = 0) -> None:
-        """Until everything is decided, or the budget but for `reserve` runs is spent."""
+        """Run pairs until everything is decided, or the budget is spent except `reserve` runs."""
         while self.open and not self.base_failed:
             if not self._one_round(self.open, reserve):
                 return
             self._judge()
 
     def refine(self, entry: Entry) -> None:
-        """More pairs of a winner until its gain is known as closely as findings are told, or the budget is spent."""
+        """Run more pairs of a winner until its gain is as exact as findings report it, or the budget is spent."""
         while entry.state == WON and len(entry.logs) < MOST_PAIRS and not self.base_failed:
             half = half_width(entry.pairs, entry.error)
             if half is not None and half <= LEAST_GAIN:
@@ -90,17 +90,18 @@ class Race:
 
     @property
     def base_failed(self) -> str:
-        """Why the base cannot be run any more; "" where it can."""
+        """Why the base fails by now; "" where it runs."""
         return self._base_failed if self._base_failures >= _MOST_BASE_FAILURES else ""
 
     @property
     def open(self) -> list[Entry]:
-        """Those that are undecided."""
+        """Undecided entries."""
         return [entry for entry in self.entries if entry.state == OPEN]
 
     def _one_round(self, entries: Sequence[Entry], reserve: int) -> bool:
-        """One run of each, in blocks around a run of the base; odd rounds the other way round. Where the budget is
-        short, of those alone that are ahead. False where it allows for none."""
+        """Run each entry once, in blocks around a run of the base, odd rounds in reverse order. A short budget runs
+        only those ahead. False where it allows none.
+        """
         entries = self._within_budget(entries, reserve)
         number, self._round = self._round, self._round + 1
         for start in range(0, len(entries), _BLOCK):
@@ -110,7 +111,7 @@ class Race:
         return bool(entries)
 
     def _within_budget(self, entries: Sequence[Entry], reserve: int) -> Sequence[Entry]:
-        """Those of which two more rounds can be paid, or else one round of the first."""
+        """Entries for which two more rounds are affordable, or else the first for one round."""
         if not self.journal.affords(2 + reserve):
             return ()
         ahead = sorted(entries, key=_ahead)
@@ -163,7 +164,7 @@ _MOST_BASE_FAILURES = 2  # a command that fails by itself cannot be tuned
 
 
 def runs_of(entries: int) -> int:
-    """Runs of one round: of each entry, and of the base for each block of them."""
+    """Number of runs in one round: of each entry, and of the base for each block of them."""
     return entries + -(-entries // _BLOCK)
 
 
@@ -183,8 +184,9 @@ def _why_lost(entry: Entry) -> str:
 
 
 def _is_clearly_better(rival: Entry, entry: Entry) -> bool:
-    """True where the rival, another value of the same setting, was faster in every common round, two at least, and on
-    the whole by more than findings are told for; or where it has won, and this one is no faster."""
+    """True where the rival, another value of the setting, was faster in each of at least two common rounds and by a
+    reportable gain overall; or where it has won and this one is no faster.
+    """
     if rival is entry or rival.candidate.group != entry.candidate.group or rival.state not in (OPEN, WON):
         return False
     both = sorted(set(rival.logs) & set(entry.logs))

@@ -1,4 +1,4 @@
-"""From a search that has ended to its answer."""
+"""The answer of a finished search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddprof.trials.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
 
 
 def result(journal: TrialJournal, found: Search) -> TuningAnswer:
-    """Result of a search that has ended."""
+    """Result of a finished search."""
     chosen = found.chosen.settings if found.chosen is not None else ()
     baselines = [made for made in journal.made if not made.settings and made.label != DIAGNOSIS]
     steps_us = [made.step_us for made in baselines if made.step_us is not None]
@@ -90,6 +90,6 @@ def _memory(trials: Sequence[Trial]) -> Memory | None:
 
 
 def _smallest(entries: Sequence[Entry]) -> float | None:
-    """Smallest gain of the comparison that could see least, and did not end with a winner."""
+    """Smallest detectable gain of the least sensitive comparison without a winner."""
     known = [smallest_seen(entry.pairs, entry.error) for entry in entries if outcome(entry.pairs, entry.error) != WON]
     return max((share for share in known if share is not None), default=None)

@@ -1,5 +1,4 @@
-"""The search: a diagnosis, a race of its candidates, combinations of the winners, and the chosen set against the
-command as it is."""
+"""The search: diagnosis, a race of its candidates, winners combined, the chosen set against the command itself."""
 
 from __future__ import annotations
 
@@ -19,16 +18,15 @@ from ddprof.trials.model import DIAGNOSIS, RunPlan, Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LOOKS, LOST, OPEN, WON
 
 WARM_UP = 10  # steps left out at the start of each run: allocation, compilation, DDP's buckets laid out anew
-_MOST_WARM_UP = 64
+_MOST_WARM_UP = 64  # steps, however much loaders fetch ahead
 _TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a short job
-_WINDOW_STEPS = 10
-_SKIP = 5
+_WINDOW_STEPS = 10  # of the diagnosis
+_SKIP = 5  # steps before its window
 
 
 @dataclass
 class Search:
-    """Record of how it went. `chosen`: the entry of the settings to keep, on top of the command as it is; None without
-    any."""
+    """State of a search. `chosen`: the entry of settings to keep, on top of the given command; None without any."""
 
     tried: list[Entry] = field(default_factory=list)
     added: list[Entry] = field(default_factory=list)  # on top of the best one
@@ -46,7 +44,7 @@ class Search:
 
 
 def diagnose(journal: TrialJournal) -> Path:
-    """The first run, traced. Returns its run folder. Raises NoUsableInput where it tells nothing."""
+    """Make the first run, traced; return its run folder. Raises NoUsableInput where it gives no findings."""
     steps = journal.state.options.steps
     plan = RunPlan(WARM_UP, steps)
     window = Window(min(_SKIP, WARM_UP), min(_WINDOW_STEPS, steps))
@@ -63,8 +61,9 @@ def diagnose(journal: TrialJournal) -> Path:
 
 
 def shortened(made: Trial) -> RunPlan:
-    """The plan for a job that ends by itself before the planned steps: one step less than it makes, so that its runs
-    are ended alike. Raises NoUsableInput where too few are left."""
+    """The plan for a job that ends by itself before the planned steps: one step fewer than it makes, so that all its
+    runs are ended alike. Raises NoUsableInput where too few remain.
+    """
     warm_up = min(WARM_UP, made.steps // 3)
     timed = made.steps - 1 - warm_up
     if timed < LEAST_STEPS:
@@ -73,7 +72,7 @@ def shortened(made: Trial) -> RunPlan:
 
 
 def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan:
-    """The plan with the steps left out that loaders feed from what they fetched while the job started."""
+    """The plan without the steps that loaders feed from batches fetched during the start."""
     deepest = 0
     for candidate in candidates:
         workers, each = candidate.values.get("num_workers", 0), candidate.values.get("prefetch_factor", 2)
@@ -86,7 +85,7 @@ def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan
 
 
 def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Search:
-    """Everything after the diagnosis, within the budget."""
+    """Run everything after the diagnosis, within the budget."""
     found = Search(is_doubtful=journal.state.is_doubtful)
     allow = journal.state.options.allow_numerics
     groups = {candidate.group for candidate in candidates}
@@ -130,7 +129,7 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
 
 
 def _is_borne_out(winner: Entry) -> bool:
-    """True where a winner is certain by all of its pairs, those that refined its gain too. One that is not is open."""
+    """True where a winner remains certain over all of its pairs, including those that refined its gain."""
     if winner.state != WON:
         return False
     if winner.gain is not None and winner.gain.low is not None and winner.gain.low > 0:
@@ -142,8 +141,9 @@ def _is_borne_out(winner: Entry) -> bool:
 def affordable(
     journal: TrialJournal, candidates: Sequence[TrialCandidate], reserve: int
 ) -> tuple[list[TrialCandidate], list[TrialCandidate]]:
-    """The candidates that the budget takes to the first look of the test, at least one, and the others: what the
-    findings suggest first, each by predicted gain."""
+    """Candidates that the budget carries to the first look of the test, at least one, and the rest: suggestions of
+    findings first, each by predicted gain.
+    """
     ranked = sorted(candidates, key=lambda candidate: (candidate.is_variant, -candidate.predicted.share))
     runs = int(journal.left_s / journal.usual_s) if journal.usual_s else len(ranked) * 99
     count = len(ranked)
@@ -153,8 +153,7 @@ def affordable(
 
 
 def best_of_groups(entries: Sequence[Entry]) -> list[Entry]:
-    """The winner of each group, the largest gain first. Of winners that differ by less than matters the smaller value:
-    it costs less memory."""
+    """The winner of each group, the largest gain first; of practically equal ones the smaller value (less memory)."""
     best: dict[str, Entry] = {}
     for entry in (entry for entry in entries if entry.state == WON):
         group = entry.candidate.group
@@ -180,8 +179,7 @@ def _share(entry: Entry) -> float:
 
 
 def _further(first: Entry, winners: Sequence[Entry], tried: Sequence[Entry]) -> list[Entry]:
-    """Entries that may gain beside the best one: the other winners, then what lost alone, as its bottleneck may have
-    been hidden behind the first one; each by its predicted gain."""
+    """Entries that may gain on top of the best, by predicted gain: winners, then losers with a hidden bottleneck."""
 
     def predicted(entry: Entry) -> float:
         return -entry.candidate.predicted.share

@@ -19,7 +19,7 @@ from ddprof.trials.document import write_document
 
 
 def prepare(journal: TrialJournal) -> None:
-    """The diagnosis and its candidates: from here on the state has a plan. Raises NoUsableInput."""
+    """Make the diagnosis and its candidates, with which the state has a plan. Raises NoUsableInput."""
     state = journal.state
     folder = search.diagnose(journal)
     if state.candidates is not None:
@@ -34,7 +34,7 @@ def prepare(journal: TrialJournal) -> None:
 
 
 def conclude(journal: TrialJournal, record: bool = True) -> tuple[TuningAnswer, Handover]:
-    """Search, and leave the answer in the folder. `record`: add to the calibration files. Raises DdprofError."""
+    """Search, and write the answer to the folder. `record`: add to the calibration files. Raises DdprofError."""
     state = journal.state
     found = result(journal, search.search(journal, state.candidates or ()))
     left = handover.hand_over(found, state, journal.folder)

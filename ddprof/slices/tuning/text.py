@@ -1,4 +1,4 @@
-"""The plan and the answer in words."""
+"""The plan and the answer of a tuning as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ASKED = 0.10  # gain, share of the step, whose price is told before anything is
 
 
 def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float, left_s: float) -> list[str]:
-    """Lines on what is going to be run, with the predicted gains."""
+    """The planned runs with predicted gains, in lines."""
     lines = [f"{len(candidates)} candidate{'s' * (len(candidates) != 1)}, by predicted gain:"]
     for candidate in candidates:
         lines += _labelled("-", f"{candidate.name}: {predicted_words(candidate.predicted)} ({candidate.finding})")
@@ -42,7 +42,7 @@ def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float,
 
 
 def _needed(candidates: int, run_s: float, left_s: float) -> str:
-    """Number of runs that a gain takes, and how many are paid for."""
+    """Number of runs that a gain needs, and the number within the budget."""
     needs = [
         f"{pairs} pairs ({2 * pairs * run_s:.0f} s) where they differ by "
         f"{format_share(scatter_borne(_ASKED, pairs, ERROR / candidates))}"
@@ -57,7 +57,7 @@ def _needed(candidates: int, run_s: float, left_s: float) -> str:
 
 
 def result_text(result: TuningAnswer, handover: Handover) -> list[str]:
-    """The answer: what to keep, what it gains, what was tried."""
+    """The answer in lines: what to keep, its gain, what was tried."""
     lines = [*wrap(tuning_headline(result), WIDTH), ""]
     if result.verdict == KEEP:
         for candidate in result.chosen:

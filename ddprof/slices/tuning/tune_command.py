@@ -47,7 +47,7 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--budget", callback=_seconds, default="10m", show_default=True, help="Time for all runs together.")
 @click.option("--steps", default=40, show_default=True, type=click.IntRange(10), help="Timed steps of each run.")
 @click.option("--only", multiple=True, metavar="SETTING", help="Try only this setting (num_workers, ...). Repeatable.")
-@click.option("--yes", is_flag=True, help="Do not ask before the command is run.")
+@click.option("--yes", is_flag=True, help="Run the command without asking.")
 @click.option(
     "--dry-run", is_flag=True, help="End after the diagnosis: show what would be tried, with predicted gains."
 )
@@ -96,9 +96,9 @@ def command(
     if resume is not None:
         folder, state = resume, read_state(resume)
         if (resume / FILE).stat().st_uid not in (os.getuid(), 0):
-            raise UsageError(f"--resume {resume}: another user's: the command in it is not run")
+            raise UsageError(f"--resume {resume}: owned by another user: its command is not run")
         if Path(state.cwd) != Path.cwd():
-            raise UsageError(f"--resume {resume}: started in {state.cwd}: go there first")
+            raise UsageError(f"--resume {resume}: started in {state.cwd}: run it from there")
         state.options = state.options.with_command(_command_of(resume, state, command_line))
         stated = ctx.get_parameter_source("budget")
         if stated is not None and stated.name == "COMMANDLINE":
@@ -111,11 +111,11 @@ def command(
 
 
 def _command_of(resume: Path, state: TuneState, given: tuple[str, ...]) -> tuple[str, ...]:
-    """The command to go on with: the written one or, where its secrets were not written, the given one."""
+    """The command to continue with: the stored one or, where its secrets were not stored, the given one."""
     if given and masked_words(given) != list(state.options.command):
-        raise UsageError(f"--resume {resume}: its command is another: {shlex.join(state.options.command)}")
+        raise UsageError(f"--resume {resume}: its command differs: {shlex.join(state.options.command)}")
     if not given and any(MASK in word for word in state.options.command):
-        raise UsageError(f"--resume {resume}: secrets of its command are not written there: add -- COMMAND")
+        raise UsageError(f"--resume {resume}: the secrets of its command are not stored: add -- COMMAND")
     return given or state.options.command
 
 
@@ -141,14 +141,14 @@ def _started(out: Path, options: object) -> tuple[Path, TuneState]:
 
 
 def _ask(state: TuneState, yes: bool) -> None:
-    """Say what is going to be run, and wait for a yes."""
+    """Print the planned runs, and wait for a yes."""
     words = shlex.join(state.options.command)
     minutes = state.options.budget_s / 60
     say(f"this runs the command many times, for {minutes:.3g} min at most, and ends each run after some steps: {words}")
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("tune: nobody is there to be asked; --yes runs the command")
+        raise UsageError("tune: no terminal to confirm; --yes runs the command")
     if not click.confirm("Go on?", err=True):
         raise click.Abort
 
@@ -197,7 +197,7 @@ def _dry(journal: TrialJournal) -> None:
 
 @contextmanager
 def _interruptible(folder: Path) -> Iterator[None]:
-    """SIGTERM and SIGHUP end tuning as Ctrl-C does: the run that is under way is ended with all its processes."""
+    """Make SIGTERM and SIGHUP end tuning as Ctrl-C does: the current run is ended with all its processes."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -227,7 +227,7 @@ class TuneView:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """The line at the bottom, where somebody watches."""
+        """Show a status line at the bottom of a terminal."""
         if not self._console.is_terminal:
             yield
             return
@@ -244,7 +244,7 @@ class TuneView:
         self.tick()
 
     def tick(self) -> None:
-        """Draw the line anew."""
+        """Redraw the line."""
         if self._live is not None and self._running is not None:
             label, number, began_s = self._running
             passed_s = time.monotonic() - began_s
@@ -253,13 +253,13 @@ class TuneView:
             self._live.update(Text(clean(line), style="bold", overflow="ellipsis", no_wrap=True), refresh=True)
 
     def ended(self, trial: Trial, is_new: bool) -> None:
-        """A line for the run."""
-        told = trial.failed or (format_us(trial.step_us) + " per step" if trial.step_us is not None else "not timed")
+        """Print a line for the run."""
+        outcome = trial.failed or (format_us(trial.step_us) + " per step" if trial.step_us is not None else "not timed")
         if trial.label == DIAGNOSIS and not trial.failed:
-            told = f"traced, {trial.steps} steps"
+            outcome = f"traced, {trial.steps} steps"
         made = f"{trial.took_s:.0f} s" if is_new else "made before"
         note = f"; {trial.note}" if trial.note else ""
-        self._console.print(Text(clean(f"ddprof: {trial.label}: {told} ({made}){note}")), soft_wrap=True)
+        self._console.print(Text(clean(f"ddprof: {trial.label}: {outcome} ({made}){note}")), soft_wrap=True)
         self._running = None
         if trial.step_us is None or trial.label == DIAGNOSIS:
             return

@@ -1,8 +1,8 @@
 """XPlane profiles (`*.xplane.pb`) of JAX, TensorFlow and torch_xla: planes of hosts and devices, lines of spans.
 
-Of a GPU its streams are work, of a TPU the lines "XLA Ops" and "Async XLA Ops"; other lines of a device tell the same
-once more, by module, step or name scope. Steps are marks with a number on the host, as StepTraceAnnotation of
-jax.profiler makes them, else the device's line "Steps". A file holds one process; each of its devices is a part.
+Work is on a GPU's streams, and on a TPU's lines "XLA Ops" and "Async XLA Ops"; other lines of a device repeat it by
+module, step or name scope. Steps are marks with a number on the host, as StepTraceAnnotation of jax.profiler makes
+them, else the device's line "Steps". A file holds one process; each of its devices is a part.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _SIZE = re.compile(rb"(?:^|[ ,])size:(\d{1,18})")
 
 
 def _parts(source: Source) -> list[str]:
-    """The devices of a process, its host where it has none. Raises NoUsableInput where no plane is whole."""
+    """The devices of a process, or its host where it has none. Raises NoUsableInput where no plane is complete."""
     planes, _ = _planes(source)
     return [plane.name for plane in _devices(planes)] or [_NO_DEVICE]
 
 
 def _read(source: Source) -> RankTrace:
-    """One device of a process with what its host did; `source.part` names it, the only one where it is None."""
+    """One device of a process with its host's activity; `source.part` names it, the only one where it is None."""
     planes, notes = _planes(source)
     devices = _devices(planes)
     device = next((plane for plane in devices if source.part in (None, plane.name)), None)
@@ -89,7 +89,7 @@ def _devices(planes: list[Plane]) -> list[Plane]:
 
 
 def _host(columns: EventColumns, planes: list[Plane]) -> bool:
-    """Append what threads did; returns whether steps are marked there."""
+    """Append the threads' activity; returns whether steps are marked there."""
     has_marks = False
     for plane in planes:
         for number, (line, name) in enumerate(plane.lines):
@@ -138,7 +138,7 @@ def _device(columns: EventColumns, plane: Plane, has_marks: bool) -> None:
 
 
 def _work(plane: Plane) -> Iterator[tuple[int, tuple[object, str]]]:
-    """(stream, line) of the lines that are work: what says it once more by module, step or scope is none."""
+    """(stream, line) of the lines with work, without those that repeat it by module, step or scope."""
     streams = [(int(found["number"]), one) for one in plane.lines if (found := _STREAM.match(one[1])) is not None]
     yield from streams or [(number, one) for number, one in enumerate(plane.lines) if one[1] in _XLA_OPS]
 
@@ -154,7 +154,7 @@ def _append_work(columns: EventColumns, spans: Spans, track: tuple[str, int]) ->
 
 
 def _append_steps(columns: EventColumns, spans: Spans) -> None:
-    """The device's own steps, each from its start to the end of its work, as marks on a track of their own."""
+    """Append the device's own steps, each from its start to the end of its work, as marks on a track of their own."""
     track = ("steps", _STEPS)
     names = [f"ProfilerStep#{number}" for number in range(len(spans.names))]
     columns.append(Kind.ANNOTATION, names, [track] * len(names), spans.start_ns, spans.dur_ns)
@@ -162,7 +162,7 @@ def _append_steps(columns: EventColumns, spans: Spans) -> None:
 
 
 def _readable(name: str) -> str:
-    """Copies named as other tools name them, so that their direction is recognised."""
+    """Copies under other tools' names, so that their direction is recognised."""
     found = _COPY.match(name)
     return f"Memcpy {found['of']}to{found['to']}" if found else name
 
@@ -175,7 +175,7 @@ def _without_work(columns: EventColumns, device: Plane, source: Source) -> list[
 
 
 def _described(device: Plane | None, planes: list[Plane]) -> Device:
-    """GPUs by their vendor; a TPU is an accelerator of no kind that rules know."""
+    """The device: a GPU by its vendor, a TPU as an accelerator of a kind unknown to the rules."""
     if device is None:
         return Device("cpu")
     found = _DEVICE.match(device.name)
@@ -207,7 +207,7 @@ class Spans:
     sizes: Array
 
     def where(self, keep: Array) -> Spans:
-        """Some of them."""
+        """The selected spans."""
         names = [name for name, kept in zip(self.names, keep.tolist(), strict=True) if kept]
         others = (self.start_ns, self.dur_ns, self.correlation, self.steps, self.sizes)
         return Spans(names, *(column[keep] for column in others))
@@ -224,11 +224,11 @@ class Plane:
         self._own = list(plane.stats)
 
     def stat(self, name: str) -> int | None:
-        """A number that belongs to the plane itself."""
+        """A number of the plane itself."""
         return next((_integer(stat) for stat in self._own if self._stats.get(stat.metadata_id) == name), None)
 
     def text(self, name: str) -> str:
-        """A text that belongs to the plane itself."""
+        """A text of the plane itself."""
         return next((text_of(s.str_value) for s in self._own if self._stats.get(s.metadata_id) == name), "")
 
     def spans(self, line: Any) -> Spans:
@@ -255,8 +255,7 @@ class Plane:
 
 
 def leaves(spans: Spans) -> Array:
-    """Flags of spans that hold no other of their line: a loop or a call is the operations inside it. In order of
-    starts."""
+    """Mask of spans, in order of starts, without another inside: a loop or a call is the operations inside it."""
     end = spans.start_ns + spans.dur_ns
     holds = np.zeros(len(end), bool)
     holds[:-1] = (spans.start_ns[1:] < end[:-1]) & (end[1:] <= end[:-1])
@@ -265,17 +264,17 @@ def leaves(spans: Spans) -> Array:
 
 
 def text_of(value: bytes) -> str:
-    """A text of the file, whatever is in it."""
+    """Text from bytes of the file, valid or not."""
     return value.decode("utf-8", "replace")
 
 
 def _to_ns(ps: Array) -> Array:
-    """Nearest: whole picoseconds are no unit of ours."""
+    """Picoseconds to the nearest nanosecond."""
     return (ps + 500) // 1000
 
 
 def _integer(stat: Any) -> int:
-    """A number, which may be written as text."""
+    """A number, which may be stored as text."""
     value = stat.int64_value or stat.uint64_value
     if not value and stat.str_value.isdigit() and len(stat.str_value) < 19:
         value = int(stat.str_value)

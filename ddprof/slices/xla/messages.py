@@ -1,7 +1,7 @@
 """Planes of an XPlane profile, decoded by the `protobuf` package (the extra `xplane`).
 
-The schema is public (openxla/xla, third_party/tsl/tsl/profiler/protobuf/xplane.proto); what is not used of it is left
-out here and skipped there. It is described in a pool of its own, so that TensorFlow's may be loaded beside it.
+The schema is public (openxla/xla, third_party/tsl/tsl/profiler/protobuf/xplane.proto); unused fields are omitted. It
+has its own descriptor pool, so that TensorFlow's may be loaded too.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def can_decode() -> bool:
 
 
 def planes_of(content: bytes, label: str) -> tuple[list[Any], int]:
-    """The planes of a profile, and how many were damaged. Raises NoUsableInput where there is none."""
+    """The planes of a profile, and the number of damaged ones. Raises NoUsableInput where there is none."""
     decode_error = importlib.import_module("google.protobuf.message").DecodeError
     plane_class = _messages()
     planes = []
@@ -76,12 +76,12 @@ def planes_of(content: bytes, label: str) -> tuple[list[Any], int]:
     damaged = planes.count(None)
     whole = [plane for plane in planes if plane is not None]
     if not whole:
-        raise NoUsableInput(f"{label}: an XPlane profile of which no plane is whole")
+        raise NoUsableInput(f"{label}: an XPlane profile without a complete plane")
     return whole, damaged
 
 
 def _parts(content: bytes) -> Iterator[bytes | None]:
-    """The planes as bytes, one by one; None for what is cut off or no plane at all, which ends it."""
+    """The planes as bytes, one by one; ends with None at truncated or foreign content."""
     at = count = 0
     while at < len(content):
         count += 1
@@ -106,7 +106,7 @@ def _varint(content: bytes, at: int) -> tuple[int | None, int]:
 
 @lru_cache(maxsize=1)
 def _messages() -> Any:
-    """The class of XPlane. Texts are bytes: they may hold what is no UTF-8, which strings would refuse."""
+    """The class of XPlane. Texts are bytes, as they may not be UTF-8."""
     descriptor_pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
     described = descriptor_pb2.FileDescriptorProto(name="ddprof_xplane.proto", package="ddprof", syntax="proto3")

@@ -1,4 +1,4 @@
-"""What the scripts beside it call."""
+"""Helpers that the scripts beside it call."""
 
 import json
 import os

@@ -104,7 +104,7 @@ def in_pairs_backwards(first, second):
 
 
 def go_astray(model, seen, value):
-    """What a rank does at the last step in place of `count` and `tell_all`; False: what the others do."""
+    """Make a rank stray at the last step in place of `count` and `tell_all`; False where it acts as the others."""
     if KIND == "skip" and RANK == 1:
         leave_out(seen, value)
     elif KIND == "order" and RANK == 2:

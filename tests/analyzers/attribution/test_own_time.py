@@ -19,7 +19,7 @@ def candidate(measures: Measures, identifier: str = LOADER) -> Candidate:
 
 
 def with_more(measures: Measures, position: int, cause: str, us: float) -> Measures:
-    """The same job, in which a rank spends more on something."""
+    """The job with more time for something on one rank."""
     ledger = measures.ledger_us.copy()
     ledger[position, CAUSE_CODE[cause]] += us
     return replace(measures, ledger_us=ledger)
@@ -30,7 +30,7 @@ def test_a_late_rank_stands_unless_its_peers_take_longer_for_something_else(labe
     assert takes_no_longer(candidate(measures), measures) is None
     for position in np.setdiff1d(np.arange(len(measures.job.ranks)), [latest(measures)]).tolist():
         measures = with_more(measures, position, "gc", measures.step_us)
-    assert "makes nobody wait" in (takes_no_longer(candidate(measures), measures) or "")
+    assert "no rank waits for it" in (takes_no_longer(candidate(measures), measures) or "")
 
 
 @pytest.mark.parametrize("cause", ["comm_wait", "comm_transfer", "pipeline_bubble"])

@@ -1,4 +1,4 @@
-"""Which kernel carries a call that sends or receives, also where kernels were lost."""
+"""Calls that send or receive find their kernels, also where kernels were lost."""
 
 from dataclasses import replace
 

@@ -41,7 +41,7 @@ def without(trace: RankTrace, gone: Array) -> RankTrace:
 
 
 def marks_and_steps(trace: RankTrace) -> tuple[Array, Array]:
-    """Of each event: is it the mark of a step, and the step that it begins in."""
+    """For each event a flag for step marks, and the step that it begins in."""
     is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[trace.events["name"]]
     return is_mark, np.searchsorted(find_steps(trace)[0]["start_ns"], trace.events["ts_ns"], side="right") - 1
 

@@ -1,4 +1,4 @@
-"""What DistributedDataParallel does for unused parameters: the search, and the node that outputs pass afterwards."""
+"""Work of DistributedDataParallel for unused parameters: the search, and the node that outputs pass afterwards."""
 
 from pathlib import Path
 

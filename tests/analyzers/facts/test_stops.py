@@ -31,7 +31,7 @@ def test_a_call_that_takes_far_longer_than_usual_is_a_stall_and_drains_an_idle_d
 
 
 def program() -> Script:
-    """What takes long in every step."""
+    """A program with one long call in every step."""
     script = Script()
     for _ in script.steps(STEPS):
         for _ in range(CALLS):

@@ -1,4 +1,4 @@
-"""What ranks were fed: bytes copied to their devices where the capture counted no elements."""
+"""Input of ranks: bytes copied to their devices where the capture counted no elements."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What cannot be judged of a recording: what its one step holds may have occurred once."""
+"""Limits of a recording: the work in its only step may be one-off."""
 
 import json
 from pathlib import Path

@@ -49,7 +49,7 @@ def priced(folder: Path) -> tuple[Pricer, float]:
 
 
 def test_both_runs_are_priced_against_their_own_step(tmp_path: Path) -> None:
-    """What changes nothing gains nothing; the slow device made fast gives the generator's step without the profiler."""
+    """No change gains nothing; the slow device made fast gives the generator's step without the profiler."""
     prices, unprofiled_us = priced(tmp_path)
     assert prices.graph.interference == pytest.approx(INTERFERENCE, abs=0.05)
     nothing = (Change("remove_host", target="allocator"),)

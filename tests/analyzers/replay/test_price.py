@@ -1,4 +1,4 @@
-"""What a change gains: never negative, within its range, and what the generator says of the same run."""
+"""Gains of changes are never negative, are within their range, and agree with the generator."""
 
 from pathlib import Path
 

@@ -75,7 +75,7 @@ def test_the_bandwidth_that_is_reached_stands_beside_that_of_the_link(labelled: 
 
 
 def with_times(measures: Measures, change: Callable[[Traffic], Array]) -> Measures:
-    """The same with other times for each message."""
+    """The measures with other times for each message."""
     traffic = tuple(replace(t, times_us=change(t)) for t in measures.comm.traffic)
     return replace(measures, comm=replace(measures.comm, traffic=traffic))
 

@@ -22,7 +22,7 @@ def test_suggests_larger_buckets_but_not_of_messages_between_layers(labelled: Ru
     assert exposures(replace(measures, comm=replace(measures.comm, traffic=traffic))) == []
 
 
-@pytest.mark.parametrize(("now", "setting"), [(1000, "reduce_bucket_size"), (500_000_000, "collectives beside")])
+@pytest.mark.parametrize(("now", "setting"), [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside")])
 def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: str) -> None:
     measures = labelled(ID).measures
     deepspeed = DeepSpeedSettings(zero_stage=2, reduce_bucket_size=now)

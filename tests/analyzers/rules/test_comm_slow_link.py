@@ -49,7 +49,7 @@ def host(rate: str, state: str = "ACTIVE", width: int = 16, transport: str = "NE
 
 
 def differences(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> list[str]:
-    """What is said of the connections of the culprits of the first finding."""
+    """Evidence on the connections of the first finding's culprits."""
     run = labelled(ID)
     first = run.said(ID)[0]
     assert isinstance(first, Candidate)

@@ -30,4 +30,4 @@ def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled:
         run = Labelled(ID, source.label, place)
         if run.measures.host_spans_us["checkpoint"].any():
             break
-    assert "how often" in abstains(ID, run.measures)
+    assert "frequency of saves" in abstains(ID, run.measures)

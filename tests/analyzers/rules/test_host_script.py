@@ -68,7 +68,7 @@ def test_what_not_all_ranks_run_is_not_of_the_whole_job(tmp_path: Path, own_us: 
 
 
 def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> None:
-    """Of two ranks the typical one spends enough between the phases; what the other adds to that is its own."""
+    """The typical one of two ranks spends enough between the phases; the other's extra time is its own."""
     measures = run(tmp_path, [6_000.0, 6_000.0]).measures
     alike = candidate(ID, measures)
     apart = replace(measures, script_us=np.array([60_000.0, measures.script_us[1]]))

@@ -1,4 +1,4 @@
-"""What the capture recorded of samples: indices, first batches, samplers, lengths of epochs."""
+"""Samples as captured: indices, first batches, samplers, lengths of epochs."""
 
 from collections.abc import Sequence
 from dataclasses import replace

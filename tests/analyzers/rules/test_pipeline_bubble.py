@@ -71,7 +71,7 @@ def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Run
 
 @pytest.mark.parametrize("at", [4, 8, 16])
 def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> None:
-    """The same job simulated with other microbatches: what the label says of each."""
+    """Labels of the job simulated with other microbatches agree with the formula."""
     run = labelled(ID)
     swept = run.label["faults"][0]["sweep"]["microbatches"]
     predicted = run.measures.step_us - schedule_gain_us(run.measures, at, 1)

@@ -53,7 +53,7 @@ def sampled(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> tuple
 def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> None:
     slow = gpu(throttled={"sw_power_cap": 49, "sw_thermal": 3}, sm_clock_mhz=1410)
     said, texts = sampled(labelled, slow, gpu(throttled={"sw_power_cap": 2}))
-    held = "its GPU was held back by its power limit in 41 % of 120 busy seconds of the run"
+    held = "its GPU was throttled by its power limit in 41 % of 120 busy seconds of the run"
     assert texts[0] == f"{held}, the typical peer's in 1.7 %"
     assert texts[1] == "its GPU ran at 1410 MHz on average, the typical peer's at 1900 MHz"
     (fix,) = said.fixes
@@ -67,7 +67,7 @@ def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> No
     assert (said.fixes[0].setting, said.fixes[0].current) == ("cooling of GPU 2 of the host of rank 2", "93 °C at most")
     capped = gpu(throttled={"sw_power_cap": 110})
     said, texts = sampled(labelled, capped, capped)
-    assert len(texts) == 1 and "nothing throttled it more than them" in texts[0]
+    assert len(texts) == 1 and "throttled no more than they are" in texts[0]
     assert said.fixes[0].setting == "device of rank 2"
 
 

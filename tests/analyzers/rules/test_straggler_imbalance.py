@@ -22,7 +22,7 @@ def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labe
     run = labelled(ID)
     text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
     assert "3.00x the elements" in text and "moves between ranks" in text
-    assert "equally many elements" in candidate(ID, fed(run, lambda rank, step: 100)).evidence[0].text
+    assert "equally large batches" in candidate(ID, fed(run, lambda rank, step: 100)).evidence[0].text
     measures = fed(labelled("straggler.compute"), lambda rank, step: 300 if rank == 1 else 100)
     blind = replace(measures, compute=replace(measures.compute, factor=np.full(len(measures.job.ranks), np.nan)))
     assert candidate(ID, blind).ranks == (1,)
@@ -103,7 +103,7 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
     [
         ("hot expert", 3, "the experts of rank 3 get", "load-balancing loss"),
         ("hot expert, with shapes", 0, "the experts of rank 0 get", "capacity factor"),
-        ("hot table", 1, "the embedding tables of rank 1 get", "re-shard"),
+        ("hot table", 1, "the embedding tables of rank 1 get", "split the hot table"),
     ],
 )
 def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, cure: str) -> None:

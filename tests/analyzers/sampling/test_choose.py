@@ -1,4 +1,4 @@
-"""Which ranks a sample holds: of jobs of any layout, and of files that say little."""
+"""Samples of ranks: from jobs of any layout, and from files that state little."""
 
 from pathlib import Path
 

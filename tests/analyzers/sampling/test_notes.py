@@ -1,4 +1,4 @@
-"""What a report says of a sample, and which rank to read next."""
+"""Notes of a report on a sample, and the rank to read next."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ def test_the_advised_workers_are_as_good_as_the_best_of_the_sweep(labelled: Runs
         ("remote store", 0.0, 4, "more than cores", "num_workers"),
         ("remote store, few cores", 0.02, 1, "more than cores", "num_workers"),
         ("cores", 1.0, 4, "no more than cores", "cores of this host cannot"),
-        ("lock", 0.0, 64, "as it is", "own"),
+        ("lock", 0.0, 64, "as it is", "a separate file"),
     ],
 )
 def test_plan_and_report_agree_on_what_workers_win(

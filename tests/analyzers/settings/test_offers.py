@@ -1,4 +1,4 @@
-"""What a run offers for a what-if: what applies, what the findings suggest at the gain that they state."""
+"""What-if offers of a run: those that apply, and the findings' suggestions at their stated gain."""
 
 from functools import cache
 from pathlib import Path

@@ -26,7 +26,7 @@ def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] 
 
 
 def said(name: str, job: Any) -> list[Remark]:
-    """What one check says of a job."""
+    """Remarks of one check on a job."""
     return list(training_checks()[f"training.{name}"].detect(job))
 
 

@@ -1,4 +1,4 @@
-"""Which ranks are meant to hold the same, and what of it differs: parameters and buffers."""
+"""Ranks that should hold equal parameters and buffers, and those that differ."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What few counts say of the findings to come."""
+"""Precision of future findings from few counts."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def timed(traced_us: float, others_us: float, count: int = 60, every: int = 1) -
 
 
 def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every: int = 1) -> str | None:
-    """Of a finding on the late rank, whose timers show so many times its lateness in the traced and the other steps."""
+    """Verdict on a finding whose late rank has so many times its lateness in the traced and the other steps."""
     bare = labelled(STRAGGLER).measures
     late = latest(bare)
     us = lateness_us(bare.job.ranks, bare.job.blame, late)

@@ -1,4 +1,4 @@
-"""What `--engine` takes."""
+"""Values of `--engine`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What tests of several appliers need."""
+"""Fixtures of tests of several appliers."""
 
 from pathlib import Path
 from typing import Any

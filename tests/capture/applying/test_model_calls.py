@@ -79,7 +79,7 @@ def test_of_units_inside_units_the_outermost_enters_it(alone: None) -> None:
 
 
 class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Of a class of the script's: dynamo leaves torch's own frames alone."""
+    """A class of the script's own, as dynamo leaves torch's frames alone."""
 
     def __init__(self) -> None:
         super().__init__()

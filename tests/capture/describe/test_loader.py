@@ -1,4 +1,4 @@
-"""What is said of a DataLoader: its settings and its sampler, whatever its data set is."""
+"""Description of a DataLoader: its settings and its sampler, whatever its data set is."""
 
 from collections.abc import Iterator
 from typing import Any

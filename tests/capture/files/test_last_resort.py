@@ -66,7 +66,7 @@ class Child:
 
 
 def written(path: Path) -> str:
-    """What is in the file once something is, and its writer has finished with it."""
+    """Content of the file once there is some and its writer has finished."""
     until = time.monotonic() + 300
     while time.monotonic() < until and "<module>" not in path.read_text():
         time.sleep(0.01)

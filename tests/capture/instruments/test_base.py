@@ -1,4 +1,4 @@
-"""What instrumentors are told of: only what they override."""
+"""Notifications of instrumentors: only those that they override."""
 
 from types import ModuleType, SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a batch holds: samples and elements, whatever kind of tensors it is made of."""
+"""Content of a batch: samples and elements, whatever kind of tensors it is made of."""
 
 import sys
 from types import SimpleNamespace

@@ -12,7 +12,7 @@ from ddprof.capture.journal import Journal
 
 
 class Model:
-    """What `torch.nn.Module` does with its mode."""
+    """A stand-in for `torch.nn.Module` with its mode."""
 
     def __init__(self, *parts: "Model") -> None:
         self.training, self.parts = True, parts

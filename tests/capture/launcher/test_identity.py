@@ -1,4 +1,4 @@
-"""What nodes of one job call it, by launcher."""
+"""Common name of a job on all its nodes, by launcher."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a job's environment gains, and what a command's own options say about whether capture can start."""
+"""Additions to a job's environment, and options of its command that prevent capture."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""What the sidecars of a run come to."""
+"""Summary of a run's sidecars."""
 
 import json
 from pathlib import Path

@@ -54,7 +54,7 @@ def plain(model: nn.Module, steps: int = STEPS, micro: int = 1, no_sync: bool = 
 
 
 def wrapped_ddp() -> None:
-    """As Lightning Fabric does: the module that is called holds the DDP module."""
+    """A module that holds the DDP module, as in Lightning Fabric."""
 
     class Wrapper(nn.Module):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the start-up shim adds to an interpreter, and what it leaves alone."""
+"""Additions of the start-up shim to an interpreter, and things that it leaves alone."""
 
 import subprocess
 import sys

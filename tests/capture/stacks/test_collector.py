@@ -90,7 +90,7 @@ def pure_python() -> int:
 
 
 def waited_for_a_cpu_ns() -> int:
-    """How long the threads of this process, and the sampling ones that have ended, were ready and had no CPU."""
+    """Time that threads of this process, and ended sampling ones, were ready and had no CPU."""
     alive = sum(int(path.read_text().split()[1]) for path in Path("/proc/self/task").glob("*/schedstat"))
     return alive + sum(WAITED_NS)
 

@@ -33,7 +33,7 @@ EVENTS = st.one_of(
 
 
 def play(kind: str, events: list[tuple[str, int]]) -> list[Any]:
-    """What a tracker answers to the events: all but the times themselves."""
+    """A tracker's answers to the events, without the times themselves."""
     recorder = Recorder(kind)
     tracker, said, open_phases = recorder.tracker, [], []
     nets = False  # what a closure's own phases take is taken off its optimizer's: what is left may be nothing by chance

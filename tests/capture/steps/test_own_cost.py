@@ -1,4 +1,4 @@
-"""What ddprof says it costs: hooks timed in a sample of steps, and nothing of it in the others."""
+"""Stated cost of ddprof: hooks are timed in a sample of steps, and not at all in the others."""
 
 from types import SimpleNamespace
 

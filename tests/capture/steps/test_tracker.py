@@ -1,4 +1,4 @@
-"""Where steps begin and end, and their phases: the timers in Python and those in C, by the same rules."""
+"""Bounds of steps and their phases: the timers in Python and those in C, by the same rules."""
 
 import threading
 import time

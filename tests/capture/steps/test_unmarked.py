@@ -36,7 +36,7 @@ class Loop:
             self.iterations += 1
 
     def every_iteration_from(self, first: int) -> bool:
-        """Whether one mark stands between any two iterations from `first` on."""
+        """True where one mark stands between any two iterations from `first` on."""
         return [mark for mark in self.marks if mark > first] == list(range(first + 1, self.iterations))
 
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
-    """The same eleven steps with the phase timers of both kinds; what the script says lies beside the runs."""
+    """Runs of eleven steps with the phase timers of both kinds; the script's output lies beside them."""
     options = ("--skip", "2", "--steps", "2", "--end-after", "11")
     places = {native: tmp_path_factory.mktemp("ended") for native in ("1", "0")}
     jobs = {native: forked("endless.py", str(out)) for native, out in places.items()}

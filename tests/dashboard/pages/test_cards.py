@@ -1,4 +1,4 @@
-"""What a filter does not choose says so, and unknown is never an amount."""
+"""Exhibits that ignore a filter say so, and unknown is never an amount."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def test_every_finding_and_cause_leads_to_a_page() -> None:
 
 
 def _timed(opened: OpenRun, workers: int | None, fetch_ms: float) -> str:
-    """What is said of the run with so many workers, timed to take so long for a batch; 0: not timed."""
+    """Text about the run with so many workers, timed to take so long for a batch; 0: not timed."""
     measures = opened.measures
     timed = TimedFetches(workers=workers or 0, fetch_ns=round(fetch_ms * 1e6), samples=9)
     ranks = tuple(replace(f, sidecar=f.sidecar.with_fetching(timed)) if fetch_ms else f for f in measures.job.ranks)

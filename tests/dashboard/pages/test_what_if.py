@@ -1,4 +1,4 @@
-"""What-if replays: nothing changed is the measured step, the culprit's cause pays, its command says the same."""
+"""Replays of the What-if page: no change gives the measured step, the culprit's cause pays, its command agrees."""
 
 import json
 import shlex

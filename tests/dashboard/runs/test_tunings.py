@@ -1,4 +1,4 @@
-"""Which folders of `ddprof tune` a run belongs to."""
+"""Folders of `ddprof tune` that belong to a run."""
 
 import os
 from pathlib import Path

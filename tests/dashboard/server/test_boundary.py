@@ -1,4 +1,4 @@
-"""What passes to Dash: calls of our own callbacks with values of their types, nothing else; and totals are bounded."""
+"""Requests that reach Dash: calls of our own callbacks with values of their types; and bounded totals."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ def test_few_operators_are_read_at_once(client: Any, straggler: OpenRun, monkeyp
     assert client.get("/data/lanes?expanded=0-999999999").status_code == (400 if len(straggler.job.ranks) > 4 else 200)
     monkeypatch.setattr(open_run, "MAX_EXPANDED_EVENTS", 10)
     answer = client.get("/data/lanes?expanded=1")
-    assert answer.status_code == 400 and "events, 10 at once are read" in answer.text
+    assert answer.status_code == 400 and "events: at most 10 are read at once" in answer.text
 
 
 def test_kept_timelines_are_bounded_in_bytes(straggler: OpenRun) -> None:

@@ -31,7 +31,7 @@ Post = Callable[..., Any]
 
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made during the test."""
+    """Folder for temporary folders during the test."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -60,7 +60,7 @@ def traces(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def is_refused(answer: Any, status: int, words: str) -> bool:
-    """Whether the answer is that status and one line of plain text with the words."""
+    """True where the answer has that status and one line of plain text with the words."""
     plain = answer.mimetype == "text/plain" and "\n" not in answer.text and "Traceback" not in answer.text
     return answer.status_code == status and plain and words in answer.text
 

@@ -22,7 +22,7 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a call. `error`: (place, what) of an exception that was nobody's to see; times in seconds."""
+    """Outcome of a call. `error`: (place, what) of an exception that was nobody's to see; times in seconds."""
 
     code: int
     stdout: str
@@ -51,8 +51,9 @@ def watch_opens(event: str, arguments: tuple[Any, ...]) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """What surrounds a call: `vanishing` counts by path the openings at which a file is deleted; `as_nobody`: rights
-    bind, also where the harness runs as root."""
+    """Surroundings of a call: `vanishing` counts by path the openings at which a file is deleted; `as_nobody`: rights
+    bind, also where the harness runs as root.
+    """
 
     vanishing: Mapping[str, int] = field(default_factory=dict)
     is_native: bool = True

@@ -48,7 +48,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What makes the case again."""
+        """Text that reproduces the case."""
         return f"{self.seed}/{self.mutation}/{self.number}"
 
     @property
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the input is one that failed before, as it is."""
+        """True where the input is one that failed before, unchanged."""
         return self.mutation == AS_IT_IS
 
     @cached_property
@@ -83,7 +83,7 @@ class Case:
 
     @cached_property
     def target(self) -> str:
-        """What is analyzed, below the folder of the case."""
+        """Path to analyze, below the folder of the case."""
         draw = Random(f"target {self.name}")
         mine = sorted(path for path in self.tree if path.startswith("run/"))
         if self.seed == "saved" or mine == ["run/report.json"]:
@@ -105,7 +105,7 @@ class Case:
 
     @property
     def again(self) -> bool:
-        """Whether the same is asked twice: the second answer comes from the cache."""
+        """True where it is asked twice: the second answer comes from the cache."""
         return self.of_cache or (
             self.command == JSON and (self.is_kept or Random(f"again {self.name}").random() < AGAIN_SHARE)
         )
@@ -127,7 +127,7 @@ def kept() -> list[Case]:
 
 @cache
 def _families(name: str) -> dict[str, int]:
-    """How often each family of mutations is tried on a seed; those that find nothing in it to change never."""
+    """Number of tries of each family of mutations on a seed; none for families without anything to change in it."""
     contents = [unpacked(content) for _, content in files(seed(name))]
     is_json = any(content[:1] in (b"{", b"[") for content in contents)
     wanted = {"texts": 5, "archives": 1, "places": 2, "cache": 1}

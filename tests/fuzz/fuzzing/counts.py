@@ -19,8 +19,9 @@ _DECODER = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True)
 class Touched:
-    """Of the events of a sound file: how many there are, how many a mutation removed or changed, and whether the text
-    after it is still whole (then what is missing in it was never there for its reader)."""
+    """Counts of a sound file's events: all, those that a mutation removed or changed, and whether the text after it is
+    still whole (then what is missing in it was never there for its reader).
+    """
 
     total: int
     touched: int
@@ -47,7 +48,7 @@ def kept_events(target: Path, is_native: bool) -> dict[str, int]:
 
 
 def touched(before: bytes, after: bytes) -> Touched | None:
-    """What a mutation did to the events of a text; None where `before` is no trace."""
+    """Effect of a mutation on the events of a text; None where `before` is no trace."""
     starts = _event_spans(before)
     if not starts:
         return None
@@ -70,7 +71,7 @@ def _changed(before: bytes, after: bytes) -> tuple[int, int]:
 
 
 def _common(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes two texts have in common from the start, by halving."""
+    """Length of the common prefix of two byte strings, by halving."""
     return bisect.bisect_left(range(1, most + 1), True, key=lambda length: one[:length] != other[:length])
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with an answer: each failure has a kind, a place in ddprof (where it has one) and a sentence."""
+"""Failures of an answer: each has a kind, a place in ddprof (where it has one) and a sentence."""
 
 import re
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Failure:
 
     @property
     def group(self) -> tuple[str, str]:
-        """What makes two failures the same one."""
+        """Key of equal failures."""
         return self.kind, self.place
 
 
@@ -44,7 +44,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Sound:
-    """What the seed's own analysis gave: its document (None where it has none), events kept by path in its tree."""
+    """Result of the seed's own analysis: its document (None where it has none), events kept by path in its tree."""
 
     document: dict[str, object] | None
     kept: dict[str, int]
@@ -108,7 +108,7 @@ def _of_characters(answer: Answer, folder: Path) -> Iterator[Failure]:
 
 
 def of_second(first: Answer, second: Answer) -> Iterator[Failure]:
-    """The same question again, answered from the cache (which may have been damaged in between): the same answer."""
+    """Failures of a repeated question, answered from a cache that may be damaged: the answer must be equal."""
     if first.error is None and second.error is None and _without_cache_note(first) != _without_cache_note(second):
         yield Failure("cache", "", f"exit {first.code}, then {second.code}: {_difference(first, second)}")
 

@@ -1,4 +1,4 @@
-"""Where in ddprof an error, a warning or a hang is: the innermost frame that is its own."""
+"""Place in ddprof of an error, a warning or a hang: its own innermost frame."""
 
 import re
 import traceback
@@ -19,7 +19,7 @@ def of_error(trace: TracebackType | None) -> str:
 
 
 def of_frame(frame: FrameType | None) -> str:
-    """The same of the frame that runs now."""
+    """Place of the frame that runs now."""
     found = []
     while frame is not None:
         found.append((frame.f_code.co_filename, frame.f_code.co_name))
@@ -28,7 +28,7 @@ def of_frame(frame: FrameType | None) -> str:
 
 
 def of_dump(text: str) -> str:
-    """The same of what `faulthandler` wrote, innermost first; of its last thread, which is the main one."""
+    """Place in a dump of `faulthandler`, innermost first; of its last thread, which is the main one."""
     main = text.rsplit("Thread 0x", 1)[-1]
     return _innermost((found["file"], found["function"]) for found in reversed([*_FAULT_LINE.finditer(main)]))
 

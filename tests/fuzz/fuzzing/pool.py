@@ -147,7 +147,7 @@ def _hangs(worker: _Running, bounds: Bounds) -> str:
 
 
 def _state(worker: _Running) -> tuple[str, float]:
-    """Whether a process runs ("R") or sleeps, and the CPU time it has had, in seconds."""
+    """State of a process, running ("R") or sleeping, and its CPU time in seconds."""
     try:
         fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -156,7 +156,7 @@ def _state(worker: _Running) -> tuple[str, float]:
 
 
 def _place(worker: _Running) -> str:
-    """Where it hangs: it writes its stack when asked by a signal, even out of C."""
+    """Place of the hang: the process writes its stack on a signal, even out of C."""
     assert worker.process.pid is not None
     os.kill(worker.process.pid, signal.SIGUSR1)
     time.sleep(GRACE_S)

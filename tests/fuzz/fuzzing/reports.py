@@ -1,4 +1,4 @@
-"""What must hold of every JSON report, whatever it was made of."""
+"""Conditions that every JSON report must meet."""
 
 import json
 import math
@@ -29,7 +29,7 @@ def runs(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def defects(text: str, is_ours: bool = True) -> Iterator[str]:
-    """What is impossible in a document, in words. Of one that was saved, and damaged since, only what is no JSON."""
+    """Impossible values in a document, in words; for a saved and since damaged one only invalid JSON."""
     if len(text) > MOST_CHARACTERS:
         yield f"a report of {len(text):,} characters"
     try:
@@ -85,7 +85,7 @@ def _of_finding(finding: dict[str, Any], report: dict[str, Any]) -> Iterator[str
 
 
 def recording(document: dict[str, Any]) -> list[Any]:
-    """What depends on the recording alone, not on how it was packed."""
+    """Values that depend on the recording alone, not on its packing."""
     return [[r["steps"], r["ledger"]["per_rank"], [f["id"] for f in r["findings"]]] for r in runs(document)]
 
 

@@ -51,7 +51,7 @@ def least_events(name: str) -> int:
 
 
 def all_seeds() -> dict[str, Callable[[], Tree]]:
-    """Those of the repository and every small folder of shared recordings."""
+    """Seeds of the repository and every small folder of shared recordings."""
     found = of_repository()
     shared = shared_folder()
     for top in _SHARED if shared else ():

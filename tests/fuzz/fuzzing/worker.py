@@ -38,7 +38,7 @@ class Worker:
         shutil.rmtree(folder)
 
     def run(self, case: Case, bounds: Bounds) -> list[Failure]:
-        """What is wrong with the answers to a case."""
+        """Failures of the answers to a case."""
         folder = self._new_folder(f"case-{case.number}")
         try:
             return self._run(case, folder, bounds)
@@ -81,7 +81,7 @@ class Worker:
         return found
 
     def _sound_of(self, name: str, is_native: bool) -> Sound:
-        """What the seed gives as it is. Raises RuntimeError where that fails: then nothing can be said of its cases."""
+        """Result of the unchanged seed. Raises RuntimeError where that fails, as its cases cannot be judged then."""
         folder = self._new_folder(f"sound-{name}")
         plant(seed(name), folder)
         answer = ask([part.format(target=_target(name)) for part in JSON], folder, Setting(is_native=is_native))

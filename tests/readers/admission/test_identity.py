@@ -41,7 +41,7 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
     result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
     assert result == stated
-    assert note.issue == "2 files are named for other ranks than they state: rank0.json is of rank 1"
+    assert note.issue == "2 file names contradict the ranks that the files state: rank0.json is of rank 1"
     assert resolve_identities(stated, ["a/rank0.json", "b/rank0.json"])[1] == []  # ranks of each host in the names
 
 

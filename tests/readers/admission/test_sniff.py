@@ -1,4 +1,4 @@
-"""What is no trace is refused in one true line."""
+"""Files that are no trace are refused in one true line."""
 
 import re
 import sqlite3
@@ -16,7 +16,7 @@ FILES = {
     "nsys export": b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)",
     "git lfs pull": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n",
     "git annex get": b"/annex/objects/SHA256E-s3--00.json\n",
-    "no plane is whole|XPlane": b'\n\xa1\xf0\x08\x12\x0e/host:metadata"\xbf\x14',
+    "without a complete plane|XPlane": b'\n\xa1\xf0\x08\x12\x0e/host:metadata"\xbf\x14',
     "rocprofv3": b'{"rocprofiler-sdk-tool":[{"metadata":{"node":{"id":0}}}]}',
     "an execution trace": b'{"workload_graph": [{"Id": 1, "Name": "aten::mm", "data_deps": []}]}',
 }

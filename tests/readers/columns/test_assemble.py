@@ -1,4 +1,4 @@
-"""Times that cannot be of one recording are left out and counted, and never overflow."""
+"""Impossible times in a recording are left out and counted, and never overflow."""
 
 import warnings
 from pathlib import Path

@@ -97,4 +97,4 @@ def test_a_hole_larger_than_any_disk_is_not_read(tmp_path: Path) -> None:
         file.write(b'{"traceEvents": [')
         file.truncate(1 << 40)
     content, damage = _unpacked(tmp_path / "t.json")
-    assert len(content) < 32 << 20 and damage == "16 MiB of zeros in place of text: the rest is not read"
+    assert len(content) < 32 << 20 and damage == "16 MiB of zeros instead of text; the rest is not read"

@@ -108,7 +108,7 @@ def test_sizes_are_those_of_the_whole_messages_name_their_peer_and_functions_cou
 
 
 def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any]]:
-    """As v4.3 writes it: one line that names communicator and process, then operations alone."""
+    """A batch as v4.3 writes it: one line that names communicator and process, then operations alone."""
     lines = [line(rank, n, version="v4.0") for n in numbers]
     stats = {"coll_records": len(numbers), "coll_dropped_total": dropped, "p2p_records": 0, "p2p_dropped_total": 0}
     marker = {"header": lines[0]["header"], "metadata": lines[0]["metadata"], "dump_stats": stats}

@@ -43,7 +43,7 @@ def test_timeline_json_gives_the_parquets_waits(workers: list[RankTrace], shared
 
 
 def starts_with_waits(*spans: tuple[str, float, float]) -> list[float]:
-    """Where the operations of one worker start (s), their waits included. Spans: name, start and length of transfer."""
+    """Starts of one worker's operations (s), their waits included. Spans: name, start and length of transfer."""
     names, starts_s, lengths_s = zip(*spans, strict=True)
     start_ns, dur_ns = ((np.array(times_s) * 1e9).round().astype(np.int64) for times_s in (starts_s, lengths_s))
     zeros = dict.fromkeys(("dp", "stage", "step"), np.zeros(len(spans), np.int64))

@@ -1,4 +1,4 @@
-"""Where a JSON value ends."""
+"""End of a JSON value."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the workers of a loader sit, and in which call."""
+"""Lines of a loader's workers, and the calls that they are in."""
 
 import json
 from pathlib import Path

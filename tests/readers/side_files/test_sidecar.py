@@ -14,7 +14,7 @@ from ddprof.sidecar import LoaderSettings, Pause, SamplerSettings, Sidecar, Step
 
 
 def read(tmp_path: Path, content: str | dict[str, Any]) -> tuple[Sidecar, list[HealthNote]]:
-    """What is read of a file with this content, and the notes on it."""
+    """The sidecar read from a file with this content, and the notes on it."""
     path = tmp_path / "rank0.sidecar.json"
     path.write_text(content if isinstance(content, str) else json.dumps({"schema": "ddprof.run/1", **content}))
     return read_sidecar(str(path))

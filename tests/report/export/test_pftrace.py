@@ -52,7 +52,7 @@ def decoded(data: bytes) -> Fields:
 
 
 class Trace:
-    """What the UI would show: slices by track, names of tracks, arrows."""
+    """Contents as the UI would show them: slices by track, names of tracks, arrows."""
 
     def __init__(self, data: bytes) -> None:
         self.slices: dict[int, list[tuple[str, int, int]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What every tracker is told in these tests, and how a test is left out where a tracker's library is missing."""
+"""Content for every tracker in these tests, and tests skipped where a tracker's library is missing."""
 
 import sys
 from collections.abc import Callable

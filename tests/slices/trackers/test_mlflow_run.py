@@ -29,7 +29,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module", params=["database", pytest.param("server", marks=pytest.mark.slow)])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where runs are kept: a database, or a server of its own with its database and artifacts in one."""
+    """Address of the tracking store: a database, or a server of its own with its database and artifacts in one."""
     folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
     if request.param == "database":
         yield f"sqlite:///{folder}/runs.db"

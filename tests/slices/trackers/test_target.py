@@ -1,4 +1,4 @@
-"""How options name trackers, and what is said where one cannot be written to."""
+"""Names of trackers in options, and errors where one cannot be written to."""
 
 import subprocess
 import sys

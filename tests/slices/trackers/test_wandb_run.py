@@ -25,7 +25,7 @@ def own_service() -> Iterator[None]:
 
 
 def messages(data: bytes) -> Iterator[bytes]:
-    """Of a log in LevelDB's format, behind W&B's own header: parts of a message lie in blocks (log_format.md there)."""
+    """Messages of a log in LevelDB's format, behind W&B's header: their parts lie in blocks (log_format.md there)."""
     assert data[:4] == b":W&B"
     position, parts = HEADER, b""
     while position + HEADER <= len(data):

@@ -1,4 +1,4 @@
-"""Which values of a setting are tried."""
+"""Values of a setting that are tried."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is left behind: the fixes, the patch, the words."""
+"""Files of a finished tuning: the fixes, the patch, the words."""
 
 from pathlib import Path
 

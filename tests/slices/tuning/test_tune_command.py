@@ -28,7 +28,7 @@ def _refusal(*arguments: str) -> str:
         (["--budget", "soon", "--", "true"], "wants a time like 90s, 10m or 2h"),
         (["--budget", "0m", "--", "true"], "wants a time like 90s, 10m or 2h"),
         (["--only", "colour", "--", "true"], "--only colour: no such setting"),
-        (["--", "true"], "nobody is there to be asked; --yes runs the command"),
+        (["--", "true"], "no terminal to confirm; --yes runs the command"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_folder_of_another_place_or_another_user_is_not_resumed(tmp_path: Path
     options = TuneOptions(("true",), 60.0, 40)
     state = TuneState(options=options, cwd="/elsewhere", started_utc="2026-11-23T12:00:00Z", schema=SCHEMA)
     (tmp_path / "tune.json").write_bytes(msgspec.json.encode(state))
-    assert "started in /elsewhere: go there first" in _refusal("--yes", "--resume", str(tmp_path))
+    assert "started in /elsewhere: run it from there" in _refusal("--yes", "--resume", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)  # type: ignore[attr-defined]
     if os.stat(tmp_path).st_uid:
         assert "another user's" in _refusal("--yes", "--resume", str(tmp_path))

@@ -92,7 +92,7 @@ def test_a_profile_that_is_cut_off_keeps_its_whole_planes(tmp_path: Path, share:
     file.write_bytes(content[: int(len(content) * share)])
     (tmp_path / "host.xplane.pb").unlink()
     if share < 0.4:
-        with pytest.raises(NoUsableInput, match="no plane is whole"):
+        with pytest.raises(NoUsableInput, match="without a complete plane"):
             traces(file)
     else:
         found = traces(file)

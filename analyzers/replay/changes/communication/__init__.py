@@ -1,1 +1,1 @@
-"""Changes of what is communicated: link speed, merged or earlier collectives, gradient buckets, gathers."""
+"""Changes of communication: link speed, merged or earlier collectives, gradient buckets, gathers."""

@@ -1,9 +1,9 @@
-"""DDP's gradient buckets: when each gradient exists, and when the last bucket of another size would be reduced.
+"""DDP's gradient buckets: the time of each gradient, and the end of the last bucket for another bucket size.
 
 Buckets are reduced one after another, on one stream. A bucket starts when it is full on every rank and the bucket
 before it has ended: `start_k = max(end_{k-1}, max_r ready_{k,r})`, `end_k = start_k + t(S_k)` (the DDP paper's
-schedule). When a gradient exists comes from capture's times per parameter; where there are none, from the recorded
-buckets, with gradients made at an even rate between them.
+schedule). Gradient times come from capture, per parameter; else from the recorded buckets, at an even rate between
+them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reduction:
 
     @property
     def last_ns(self) -> int:
-        """When the last gradient existed on every rank."""
+        """Time by which the last gradient existed on every rank."""
         return int(self.ready_ns[-1])
 
 
@@ -53,8 +53,7 @@ def gradient_traffic(measures: Measures) -> Traffic | None:
 
 
 def gradient_curve(measures: Measures) -> TransferCurve | None:
-    """Time that an all-reduce costs by size, from the run's own; small ones, no gradients themselves, show the
-    latency."""
+    """Cost of an all-reduce by size in this run; small ones that are not gradients show the latency."""
     traffic, prior = gradient_traffic(measures), execution_of(measures.job).limits.transfer_prior
     if traffic is None:
         return None
@@ -121,7 +120,7 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
 
 
 def _ready_ns(rank: RankGraph, rows: Array) -> Array:
-    """When each bucket was full on this rank: at the end of the compute it waited for; on a CPU rank, at the call."""
+    """Time at which each bucket was full on this rank: end of the compute it waited for; on a CPU rank, the call."""
     ops = rank.ops
     called = ops.issued_ns[rows]
     dep = ops.dep[rows]
@@ -171,7 +170,7 @@ def _closed(gradients: Gradients, cap_bytes: float, first_bytes: float) -> tuple
 
 
 def scheduled_end_ns(sizes_bytes: Array, ready_ns: Array, curve: TransferCurve) -> float:
-    """When the last bucket is reduced (reference ns), one after the other on one stream."""
+    """End of the last bucket (reference ns), reduced one after the other on one stream."""
     end = -np.inf
     for size, ready in zip(sizes_bytes.tolist(), ready_ns.tolist(), strict=True):
         end = max(end, ready) + curve.time_ns(size)

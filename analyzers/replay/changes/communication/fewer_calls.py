@@ -88,14 +88,14 @@ def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:
 
 
 def drop_meetings(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """The ranks do not meet in barriers and collectives of Python objects."""
+    """Drop barriers and collectives of Python objects."""
     gone = {rank.position: is_meeting(rank.facts) for rank in graph.ranks}
     calls = {rank.position: intervals.union(*rank.facts.meetings.bounds) for rank in graph.ranks}
     return _dropped(change, graph, measures, gone, calls)
 
 
 def drop_needless(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Scenario: what could go of the kind `target` (analyzers/job/redundant) goes."""
+    """Remove avoidable communication of the kind `target` (analyzers/job/redundant)."""
     kind = measures.needless.get(change.target)
     if kind is None:
         return Scenario()
@@ -111,7 +111,7 @@ def _dropped(
     gone_by_rank: Mapping[int, Array],
     calls_by_rank: Mapping[int, intervals.Intervals],
 ) -> Scenario:
-    """The calls take no time, and what waits for them waits no more.
+    """Give the calls no time, and let nothing wait for them.
 
     A rank that is late at one of them stays late: the next collective waits for it.
     """

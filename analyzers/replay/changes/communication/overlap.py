@@ -1,4 +1,4 @@
-"""Collectives that start with the first gradient: what the backward pass can hide is hidden."""
+"""Collectives that start with the first gradient, hidden as far as the backward pass allows."""
 
 from __future__ import annotations
 

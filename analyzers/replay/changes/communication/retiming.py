@@ -1,4 +1,4 @@
-"""Changes of how much is communicated and in which pieces: new transfers in place of the recorded ones."""
+"""Changes of the volume of communication and of its pieces: new transfers replace the recorded ones."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Retimed:
 def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
     """Gradient buckets of `values` = (cap_bytes, first_bytes), reduced as soon as they are full.
 
-    The last recorded bucket of each backward pass carries what the new schedule leaves exposed; the others keep what
-    hides behind the gradients that follow. `others`: further changes, whose faster transfers or smaller volume apply.
+    The last recorded bucket of each backward pass carries the exposed part of the new schedule; the others keep the
+    part hidden behind later gradients. `others`: further changes, whose faster or smaller transfers apply.
     """
     measured = gradient_curve(measures)
     if measured is None:

@@ -1,7 +1,7 @@
 """Sharded parameters in other units, or gathered ahead: new transfers of the recorded gathers and reductions.
 
-Both changes give the units of each pass another schedule. What it leaves exposed is put into the recorded calls on top
-of what compute hides of them now, and scaled by how far the same schedule misses the recorded run.
+Both changes reschedule the units of each pass. The exposed rest is added to the recorded calls' hidden part, and scaled
+by the same schedule's error on the recorded run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from ddprof.tables import Array
 
 
 def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
-    """`values[0]` units of a forward pass as one (`merge_units`), gathers one unit ahead (`prefetch_gathers`), no
-    gathers in backward passes (`keep_parameters`): all that the changes of the replay say about units at once.
+    """New transfers of sharded units for all changes of units in the replay at once.
+
+    `merge_units`: `values[0]` units of a forward pass as one; `prefetch_gathers`: one unit ahead; `keep_parameters`: no
+    gathers in backward passes.
     """
     kinds = {other.kind for other in (change, *others)}
     period = max((int(other.values[0]) for other in (change, *others) if other.kind == "merge_units"), default=1)
@@ -41,7 +43,7 @@ def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence
 
 
 def _averaged(made: Mapping[int, list[tuple[Array, Array]]]) -> Mapping[int, list[tuple[Array, Array]]]:
-    """The mean over ranks where all have the same passes: a transfer takes all its members equally long."""
+    """The mean over ranks where all have the same passes: a transfer lasts equally long on all its members."""
     lengths = {tuple(len(rows) for rows, _ in passes) for passes in made.values()}
     if len(lengths) != 1:
         return made
@@ -66,7 +68,7 @@ def _blocks(units: Units, period: int, first: int) -> Array:
 def _new_transfers(
     passes: Sequence[Units], period: int, first: int, latency_ns: float, kinds: Set[str]
 ) -> list[tuple[Array, Array]]:
-    """Rows of facts.comms and their new transfers, ns, of each pass: worked out for all alike at once."""
+    """Rows of facts.comms and their new transfers, ns, for each pass; equal passes are computed once."""
     alike: dict[tuple[bytes, ...], list[int]] = {}
     for number, units in enumerate(passes):
         direction = b"backward" if units.is_backward else b"forward"
@@ -131,7 +133,7 @@ def _by_block(values: Array, block: Array) -> Array:
 
 
 def _merged(times_ns: Array, block: Array, latency_ns: float) -> Array:
-    """Transfer of each block: those of its units, less a latency for every call that is not made."""
+    """Transfer of each block: the sum over its units, less one latency for every call that is dropped."""
     moved = _by_block(np.maximum(times_ns - latency_ns, 0.0), block)
     return moved + _by_block(np.minimum(times_ns, latency_ns), block) / np.maximum(_by_block(times_ns > 0, block), 1)
 
@@ -156,7 +158,7 @@ class _UnitSchedule:
 
     @property
     def exposed_ns(self) -> Array:
-        """All of it, (...)."""
+        """Total exposed time, ns, shape (...)."""
         return np.asarray(self.stalls_ns.sum(axis=-1) + self.tail_ns)
 
 

@@ -1,1 +1,1 @@
-"""The data loader with other settings: what a batch costs, the queue of its workers, the step they allow."""
+"""The data loader with other settings: cost of a batch, the workers' queue, and the resulting step."""

@@ -1,4 +1,4 @@
-"""Number of workers to advise: one answer for the finding, the planner and the what-if."""
+"""Advised number of loader workers, the same for finding, planner and what-if."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Demand:
 
 
 def busy_step_us(measures: Measures) -> float:
-    """The step without waiting, for batches or for others that wait for theirs: of the rank with most of its own."""
+    """The step without waits for batches or for peers that wait for theirs, on the busiest rank."""
     waited = measures.cause_us("dataloader") + measures.cause_us("comm_wait")
     return float((measures.ledger_us.sum(axis=1) - waited).max())
 

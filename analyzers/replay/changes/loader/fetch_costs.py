@@ -1,4 +1,4 @@
-"""Time that making one batch takes: timed in the loader's workers, in the training thread, or by how batches arrive."""
+"""Time to make one batch: timed in the loader's workers, in the training thread, or by the arrival of batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # counts that are tried and adv
 
 @dataclass(frozen=True)
 class FetchCosts:
-    """Record of what making one batch takes on one rank, ns per batch, and where the figure comes from."""
+    """Time of one batch on one rank, ns, and its source."""
 
     cost_ns: Array
     source: str  # "workers" (timed in them) | "inline" (fetched by the training thread) | "arrivals" (their rate)
@@ -37,7 +37,7 @@ class FetchCosts:
 
     @property
     def kind(self) -> str | None:
-        """Words on what the time goes to, as `batch_kind` names it."""
+        """Main part of the time, as `batch_kind` names it."""
         return batch_kind(self.core_share, self.collate_share)
 
     @property
@@ -47,8 +47,7 @@ class FetchCosts:
 
 
 def batch_kind(core_share: float | None, collate_share: float | None) -> str | None:
-    """Words on what the time of a batch goes to: "collate", "cpu", "wait" or "mixed"; None where CPU time was not
-    recorded."""
+    """Main part of a batch's time: "collate", "cpu", "wait" or "mixed"; None where CPU time was not recorded."""
     if core_share is None:
         return None
     if collate_share is not None and collate_share >= COLLATING:
@@ -57,7 +56,7 @@ def batch_kind(core_share: float | None, collate_share: float | None) -> str | N
 
 
 def core_share(facts: RankFacts) -> float | None:
-    """Share of a batch's time on a core or ready to run without one; None where CPU time was not recorded.
+    """Share of a batch's time spent on a core or runnable; None where CPU time was not recorded.
 
     On a busy machine computing takes longer without taking more CPU time, and would pass for waiting for storage. A
     batch is taken to wait for cores as much as the rest of its rank does for what that computes.
@@ -83,14 +82,14 @@ def rank_costs(measures: Measures, workers_now: int) -> list[FetchCosts | None]:
 
 
 def takes_from_workers(facts: RankFacts) -> bool:
-    """True where the names of fetches say that worker processes made the batches; how many is not in a trace."""
+    """True where names of fetches show that worker processes made the batches; traces lack their number."""
     return bool(is_fetch_from_workers(facts.strings)[facts.spans_of("dataloader")["name"]].any())
 
 
 def fetch_costs(facts: RankFacts, workers: int | None) -> FetchCosts | None:
     """Batch times of one rank; None where they cannot be known.
 
-    `workers`: DataLoader workers of the recorded run. A loader that keeps up tells nothing of what its batches cost
+    `workers`: DataLoader workers of the recorded run. A loader that keeps up does not show the cost of its batches
     unless its workers were timed.
     """
     timed = facts.sidecar.fetching

@@ -20,14 +20,14 @@ from ddprof.tables import Array
 MAX_RANKS = 64  # queues that are simulated, of the slowest loaders; the others never come last
 STEPS = 400  # simulated
 SETTLED = 100  # simulated steps before the queue is in its steady state: left out of the mean
-SEED = 20_240_229
+SEED = 20_240_229  # the same run gives the same prediction
 
 
 def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
-    """`values`: workers and prefetch_factor to have, workers the run had, cores per host (0: unknown).
+    """Step with another number of workers, us.
 
-    `step_us`: the step with every batch ready when asked for. While turns bound the step, it stays what was measured:
-    whoever comes next waits for the same lock.
+    `values`: new workers and prefetch_factor, the run's workers, cores per host (0: unknown). `step_us`: the step with
+    every batch ready. While a lock bounds the step, it stays as measured.
     """
     workers, prefetch, now, cores = (int(v) for v in change.values)
     known = [(p, cost) for p, cost in enumerate(rank_costs(measures, now)) if cost is not None]
@@ -48,7 +48,7 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
 
 
 def own_work_us(measures: Measures) -> Array:
-    """Per rank, the part of a step (us) that is no communication and no waiting for batches."""
+    """Time of each rank that is neither communication nor waiting for batches, us per step."""
     total: Array = measures.ledger_us.sum(axis=1)
     idle = measures.cause_us("comm_wait") + measures.cause_us("dataloader") + measures.cause_us("comm_transfer")
     own: Array = np.maximum(total - idle, 0.0)
@@ -56,14 +56,13 @@ def own_work_us(measures: Measures) -> Array:
 
 
 def _batch_ns(costs: FetchCosts) -> Array:
-    """Times to make a batch; one that the training thread made itself, without what taking a ready batch takes."""
+    """Times to make a batch; for the training thread's own batches without the time to take a ready one."""
     inline = costs.source == "inline"
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
 
 
 def _handover_us(measures: Measures, cores: int) -> float:
-    """Time that CPU ranks pay to take a batch over from a worker, where they leave no core of their host free; else
-    0."""
+    """Time for CPU ranks to take over a worker's batch when no core is free; else 0."""
     taken = cores and _most_on_a_host(measures) >= cores
     return execution_of(measures.job).limits.handover_us if taken else 0.0
 
@@ -74,10 +73,10 @@ def _most_on_a_host(measures: Measures) -> int:
 
 
 def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step_us: float) -> float:
-    """Least step that the host's cores allow: training and loading together cannot use more than there are.
+    """Least step that the host's cores allow, as training and loading share them, us.
 
-    `step_us`: the step with every batch ready; ranks train no longer than that, each on its share of the cores (what
-    operators take beyond was waiting for one). 0 where the number of cores or the loader's CPU share is unknown.
+    `step_us`: the step with every batch ready, in which ranks train on their share of the cores (longer operators
+    waited for one). 0 where the cores or the loader's CPU share are unknown.
     """
     known = [c.mean_ns * c.cpu_share for c in costs if c.cpu_share is not None]
     if not cores or not known:

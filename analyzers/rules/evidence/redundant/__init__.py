@@ -1,1 +1,1 @@
-"""Words on what is said of communication that could go: its cost, its line, and what to write instead."""
+"""Avoidable communication in words: its cost, its line, and the replacement."""

@@ -1,4 +1,4 @@
-"""Candidates for communication that could go, each kind under the rule of what it pays: latency, or bytes."""
+"""Candidates for avoidable communication, each under the rule of its cost: latency or bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
 
 @dataclass(frozen=True)
 class Told:
-    """One kind of it as a rule tells it. `where`: the line that calls it, with a comma before; "" if unknown."""
+    """One kind of avoidable communication. `where`: the line that calls it, after a comma; "" if unknown."""
 
     traffic: tuple[Traffic, ...]
     number: int  # as in Needless
@@ -33,26 +33,26 @@ class Told:
 
     @property
     def calls(self) -> float:
-        """Per step, mean over ranks."""
+        """Calls per step, mean over ranks."""
         return sum(traffic.count for traffic in self.traffic)
 
     @property
     def size_bytes(self) -> float:
-        """Bytes of a rank, per step."""
+        """Bytes per rank and step."""
         return sum(traffic.total_bytes for traffic in self.traffic)
 
     def of_bytes(self, calls: float = 1.0, how: str = " in all") -> str:
-        """Their size in words; "" where sizes were not recorded."""
+        """The size in words; "" where sizes were not recorded."""
         return f" of {format_bytes(self.size_bytes / max(1.0, calls))}{how}" if self.size_bytes else ""
 
     @property
     def op(self) -> str:
-        """Words on what is called most often."""
+        """The most frequent operation."""
         return max(self.traffic, key=lambda traffic: traffic.count).op
 
 
 def could_go(measures: Measures, rule_id: str, is_volume: bool) -> Iterator[Candidate]:
-    """Candidates for what could go and pays for its bytes (`is_volume`), or for its number of calls."""
+    """Candidates for avoidable communication that costs by its bytes (`is_volume`), or by its number of calls."""
     for kind in measures.needless:
         traffic = tuple(t for t in measures.comm.traffic if t.needless == kind)
         if not traffic or (kind == ACCUMULATION or _is_large(traffic)) != is_volume:
@@ -102,18 +102,17 @@ def _candidate(
         ),
         fixes=(fix(measures, told.number),),
         ceiling_us=float(held_us.max()) + more_us,
-        band=0.2,
     )
 
 
 def _of_the_others(measures: Measures, position: int) -> float:
-    """The share of a rank's time in Python of its script that goes to values gathered from other ranks."""
+    """Share of a rank's script time spent on values gathered from other ranks."""
     ranks = len(measures.job.ranks)
     return share_on_gathered(measures, position) * (ranks - 1) / ranks
 
 
 def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
-    """Evidence of what else is known of a kind."""
+    """Further evidence on a kind of avoidable communication."""
     largest = measures.settings.ddp.buffers
     if kind == BUFFERS and largest.largest:
         yield Evidence(f"the largest buffer is '{largest.largest}', {format_bytes(largest.largest_bytes)}")
@@ -134,7 +133,7 @@ def _unused(measures: Measures, told: Told) -> str:
 
 
 def _metrics(measures: Measures, told: Told) -> str:
-    return f"the script gathers values in every step that no pass needs{told.where}"
+    return f"every step gathers values that training does not use{told.where}"
 
 
 def _norms(measures: Measures, told: Told) -> str:
@@ -142,7 +141,7 @@ def _norms(measures: Measures, told: Told) -> str:
 
 
 def on_gathered(measures: Measures, position: int) -> Array:
-    """Stacks of a rank in the calls of its loop that gather values which no pass needs; bool, shape (stacks,)."""
+    """Mask of a rank's stacks in loop calls that gather values which no pass needs; shape (stacks,)."""
     facts = measures.job.ranks[position]
     tree = CallTree(facts.script_stacks, facts.script_frames)
     if METRICS not in measures.needless or not len(tree):
@@ -155,7 +154,7 @@ def on_gathered(measures: Measures, position: int) -> Array:
 
 
 def share_on_gathered(measures: Measures, position: int) -> float:
-    """The share of a rank's time in Python of its script (`Measures.script`) that is in them."""
+    """Share of a rank's time in Python of its script (`Measures.script`) in those stacks."""
     own_ns = measures.script[position].stack_ns
     total = float(own_ns.sum())
     return float(own_ns[on_gathered(measures, position)].sum()) / total if total else 0.0

@@ -1,4 +1,4 @@
-"""Code to write instead of communication that could go."""
+"""Replacement code for avoidable communication, one function per kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ddprof.findings import Alters, Fix
 
 
 def accumulation(measures: Measures, passes: int) -> Fix:
-    """Reduce in the last backward pass only."""
+    """The fix that reduces in the last backward pass only."""
     sharded = "fsdp" in measures.settings.parallelism or any(t.role == "fsdp_shard" for t in measures.comm.traffic)
     if sharded and measures.settings.fsdp.version != 1:
         patch = "model.set_requires_gradient_sync(is_last_micro_batch)  # before each forward pass"
@@ -24,14 +24,14 @@ def accumulation(measures: Measures, passes: int) -> Fix:
         current=f"in each of {passes} backward passes",
         suggested="in the last one before the optimizer",
         patch=patch,
-        why=f"the sum over ranks is the same when it is taken once, of accumulated gradients{memory}",
+        why=f"the result is the same when accumulated gradients are reduced once{memory}",
         source=source,
         alters=Alters.REDUCTIONS,
     )
 
 
 def buffers(measures: Measures, _: int) -> Fix:
-    """Send buffers where they are needed: before evaluating or saving."""
+    """The fix that sends buffers only where they are needed: before evaluating or saving."""
     return Fix(
         setting="broadcast_buffers",
         current="True",
@@ -46,34 +46,34 @@ def buffers(measures: Measures, _: int) -> Fix:
 
 
 def unused(measures: Measures, _: int) -> Fix:
-    """Do not search."""
+    """Do not search for unused parameters."""
     return Fix(
         setting="find_unused_parameters",
         current="True",
         suggested="False",
         applies=(("find_unused_parameters", False),),
         patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
-        why="nothing is found, and without the search buckets are put in the order in which gradients come",
+        why="the search finds nothing; without it DDP orders buckets as gradients arrive",
         source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",
     )
 
 
 def metrics(measures: Measures, _: int) -> Fix:
-    """Add up on the rank, gather every N steps."""
+    """The fix that sums on the rank and gathers every N steps."""
     return Fix(
         setting="metrics over all ranks",
         current="in every step",
         suggested="added up on each rank, reduced every N steps",
         patch="total += loss.detach()  # and counts, such as (logits.argmax(-1) == labels).sum(), not the logits\n"
         "if step % 100 == 0:\n    dist.all_reduce(total)  # one tensor for all values",
-        why="ranks meet there in every step, and the host waits for the values",
+        why="ranks synchronize there in every step, and the host waits for the values",
         source="PyTorch performance tuning guide",
         alters=Alters.VALUES,
     )
 
 
 def norms(measures: Measures, _: int) -> Fix:
-    """One collective for all values."""
+    """The fix that reduces all values in one collective."""
     equal = "ddp" in measures.settings.parallelism
     note = "; gradients that DDP has reduced are equal on all ranks, and their norm needs none" if equal else ""
     return Fix(

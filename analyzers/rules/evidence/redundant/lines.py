@@ -1,4 +1,4 @@
-"""Lines of the script that call what could go, as capture noted them or as frames of the recording show."""
+"""Script lines that call avoidable communication, from capture's notes or recorded frames."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
 from ddprof.sidecar.calls import ScriptCall
 
-MOST_LINES = 3
+MOST_LINES = 3  # that a finding names
 _PASSES = {ACCUMULATION: "backward", BUFFERS: "forward"}  # which of them calls it
 
 
 def called_at(measures: Measures, kind: str, position: int) -> list[str]:
-    """Lines of one rank's script that call communication of a kind, most calls first; [] where none is known."""
+    """Lines of one rank's script that call communication of a kind, most calls first; [] where unknown."""
     if kind == UNUSED:
         return []  # a setting of the model, and no line of the loop
     facts, found = measures.job.ranks[position], measures.needless[kind]
@@ -39,7 +39,7 @@ def called_at(measures: Measures, kind: str, position: int) -> list[str]:
 
 
 def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
-    """The line of the script that calls a pass, by the samples of the whole run: the window may hold too few."""
+    """The script line that calls a pass, by samples of the whole run, as the window may hold too few."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
     if phase not in _PASSES.values():
         return []
@@ -55,8 +55,9 @@ def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
 
 
 def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
-    """Lines of a rank's script that call a collective themselves, most calls first; [] where `per_step` such calls are
-    mostly others': DDP's, of its buckets."""
+    """Lines of a rank's script that call a collective themselves, most calls first; [] where most of the `per_step`
+    calls are DDP's buckets or others'.
+    """
     calls = facts.script_calls
     mine = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
     mine &= facts.is_issued_in_steps(calls["start_ns"])

@@ -1,1 +1,1 @@
-"""Code of the user as findings tell it: by file, line and function."""
+"""The user's code in findings: by file, line and function."""

@@ -1,4 +1,4 @@
-"""A communication hook in Python that holds the backward pass."""
+"""A Python communication hook that delays the backward pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddprof.units import format_share, format_us
 
 
 def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | None:
-    """A finding where hooks hold the typical rank for `least` of the step; None where they do not."""
+    """Finding where hooks take at least `least` of the typical rank's step; None where they do not."""
     job = measures.job
     held_us = np.array([held_by_hooks_us(facts) for facts in job.ranks])
     if not len(held_us) or averages.typical(held_us) < max(least * measures.step_us, np.finfo(float).tiny):
@@ -28,7 +28,7 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
     start, end = int(hooks["start_ns"][longest]), int(hooks["end_ns"][longest])
     return Candidate(
         id=rule_id,
-        summary=f"a communication hook in Python holds the backward pass for {format_share(cost_us / measures.step_us)}"
+        summary=f"a Python communication hook delays the backward pass by {format_share(cost_us / measures.step_us)}"
         f" of each step, in {words}",
         ranks=(),
         lost_us=cost_us,
@@ -54,5 +54,4 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
             ),
         ),
         ceiling_us=float(held_us.max()),
-        band=0.25,
     )

@@ -1,4 +1,4 @@
-"""Code that a finding's late rank runs, by file, line and function, that its peers do not: said with the finding."""
+"""The script line that a finding's late rank runs and its peers do not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ddprof.units import format_share, format_us
 
 
 def with_line(measures: Measures, candidate: Candidate) -> Candidate:
-    """The candidate with the line that holds one of its ranks alone, where frames show one: its place in the summary,
-    what it costs as the first evidence, and as the first thing to change.
+    """The candidate with the line in which one of its ranks alone spends the time: in the summary, with its cost as the
+    first evidence, and as the first fix. Unchanged where frames show none.
     """
     found = _longest(measures, candidate.ranks)
     if found is None:
@@ -43,7 +43,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
 
 
 def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
-    """The candidate with the thread that computes on one of its ranks, and on none of the others, beside training."""
+    """The candidate with a thread that computes beside training on one of its ranks and on no other."""
     threads = {measures.job.rank_ids[at]: thread for at, thread in threads_alone(measures.job.ranks).items()}
     mine = [(rank, thread) for rank, thread in threads.items() if rank in candidate.ranks]
     if not mine:
@@ -58,7 +58,7 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
     fix = Fix(
         setting=thread.line,
         current=f"a thread of rank {rank} that computes all the time",
-        suggested="waiting between looks (time.sleep, Event.wait), or in a process of its own",
+        suggested="sleep between polls (time.sleep, Event.wait), or run in a separate process",
         patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
         why="a thread that computes in Python keeps the GIL for 5 ms at a time",
         source="Python documentation: sys.setswitchinterval",
@@ -72,13 +72,13 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
 
 
 def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:
-    """Among some ranks the one that a line of the script holds longest alone, and the line."""
+    """The rank with the longest line that it runs alone, and that line."""
     found = [(at, line) for at, line in measures.alone.items() if measures.job.rank_ids[at] in numbers]
     return max(found, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
 
 
 def _fix(line: Alone, rank: int) -> Fix:
-    """Fix: to do about a function that one rank runs alone."""
+    """The fix for a function that one rank runs alone."""
     return Fix(
         setting=line.line,
         current=f"runs on rank {rank} while the others wait",

@@ -1,4 +1,4 @@
-"""A finding on Python of the script that runs in some steps, most of them outside the trace."""
+"""A finding on script Python that runs in some steps, mostly outside the trace."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ BESIDE, IN_FORWARD = 0.06, 0.12
 
 
 def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
-    """A finding where the timers of all steps of CPU ranks show a time, of all or in turn, that is no chance; with
-    the line of the script in which samples of the run saw most of it. Else None. What ranks take in forward is the
-    script's where samples saw it call libraries other than torch there."""
+    """Finding where step timers of CPU ranks show extra time beyond chance in some steps, on all ranks or alternating,
+    with the script line that samples saw most. None otherwise. Forward time counts as the script's where samples saw it
+    call libraries other than torch.
+    """
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
         return None
@@ -48,14 +49,14 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
         basis=Basis.TIMED,
         evidence=(
             Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
-            Evidence(f"{seen[words]:.0f} of {sum(seen.values()):.0f} samples of the script's own are in {words}"),
+            Evidence(f"{seen[words]:.0f} of {sum(seen.values()):.0f} samples of the script are in {words}"),
         ),
         fixes=(
             Fix(
                 setting=words,
                 current="Python",
                 suggested="less often, for all tensors at once, or outside the training thread",
-                why=f"the longest rank of a step is waited for: {format_share(timed.cost)} of the mean step",
+                why=f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step",
                 source="PyTorch performance tuning guide",
                 alters=Alters.CHORE,
             ),

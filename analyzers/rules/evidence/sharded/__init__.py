@@ -1,1 +1,1 @@
-"""Sharded parameters: what their units cost, and how they are gathered ahead."""
+"""Sharded parameters: the cost of their units, and prefetching."""

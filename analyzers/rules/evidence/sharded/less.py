@@ -1,4 +1,4 @@
-"""Less sharding: parameters that stay gathered between the passes, where the device has room for them."""
+"""Less sharding: parameters that stay gathered between the passes where memory allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOM = 0.85  # of the device's memory: below it less sharding may fit
 
 
 def has_room(measures: Measures) -> bool:
-    """True where no rank's memory was nearly full; True where none was recorded."""
+    """True where no rank's memory was nearly full, or none was recorded."""
     memory = [rank.memory for rank in measures.job.ranks]
     return not any(
         m["peak_allocated_bytes"] > ROOM * m["total_bytes"]

@@ -1,4 +1,4 @@
-"""Why the gathers of sharded units are exposed: many small units, gathers that are not ahead, or their volume."""
+"""Why gathers of sharded units are exposed: many small units, no prefetching, or their volume."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUEUED_SHARE = 0.5  # of the compute before a gather, which the device still had
 
 @dataclass(frozen=True)
 class UnitCosts:
-    """The units of a job's passes, and what their gathers cost per step, us, mean over the ranks looked at."""
+    """Units of a job's passes, and the cost of their gathers per step, us, mean over the examined ranks."""
 
     per_pass: int  # units gathered in a forward pass
     per_block: int  # of them for each repeated block of the model
@@ -33,7 +33,7 @@ class UnitCosts:
 
     @property
     def merged(self) -> int:
-        """Number of units that would better be one: those of a block, or of several where blocks are small; 1: none."""
+        """Units that should be one: those of a block, or of several small blocks; 1 for none."""
         latency = self.latency
         if latency is None or latency.share < LATENCY_SHARE:
             return 1
@@ -45,13 +45,13 @@ class UnitCosts:
 
     @property
     def lacks_prefetch(self) -> bool:
-        """True where most of what is exposed could have been hidden by gathering one unit ahead."""
+        """True where prefetching one unit ahead could hide most of the exposed time."""
         return self.merged == 1 and self.prefetchable_us >= LATE_SHARE * self.exposed_us > 0
 
 
 @remembered
 def unit_costs(measures: Measures) -> UnitCosts | None:
-    """None where no parameters are gathered, or the trace does not show for what."""
+    """Costs of the units; None where no parameters are gathered, or the trace does not show for which units."""
     job = measures.job
     of_ranks = [unit_passes(job, p) for p in range(min(RANKS, len(job.ranks)))]
     passes = [units for found in of_ranks for units in found]

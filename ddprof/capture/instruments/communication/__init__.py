@@ -1,1 +1,1 @@
-"""Communication that Python calls or is called for: functions of torch.distributed, and hooks of its gradients."""
+"""Communication that Python calls: functions of torch.distributed, and hooks on gradients."""

@@ -1,4 +1,4 @@
-"""Record that is written of each call of a function of torch.distributed: group, number, shape, the line that calls."""
+"""Record of each call of a torch.distributed function: group, number, shape, calling line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_DEPTH = 40  # frames between a collective and the line of the script
 
 
 class CallState:
-    """Record of what all operations share: a group counts its calls, not those of one function."""
+    """State shared by all operations, as a group counts all its calls together."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, int], int] = {}  # calls so far, by group, kind and peer
@@ -35,7 +35,7 @@ class CallState:
 
 
 class CallRecord:
-    """Books the calls of one operation in the log of the session, if there is one."""
+    """Books the calls of one operation in the session's log, if there is one."""
 
     def __init__(self, hub: Hub, name: str, original: Callable[..., Any], c10d: Any, state: CallState) -> None:
         self._hub = hub
@@ -51,7 +51,7 @@ class CallRecord:
         self._kind = _MESSAGES.get(name, "")
 
     def enter(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int | None:
-        """Book that the call begins. Returns what `leave` takes, None where nothing is booked."""
+        """Book the beginning of a call. Returns the argument of `leave`, None where nothing is booked."""
         log = self._hub.calls
         if log is None:
             return None
@@ -77,8 +77,9 @@ class CallRecord:
         return log.enter(known[0], number, peer, known[1], time_ns())
 
     def _describe(self, place: Place, caller: FrameType, inner: FrameType) -> tuple[bytes, int, CodeType]:
-        """Description that is the same in all calls of one place with tensors of one shape: text, line, and the code,
-        which has to live for as long as its identity is the key. `inner`: the frame that calls torch.distributed."""
+        """Text, line and code object shared by all calls of one place with one shape; the code must live as long as its
+        id is the key. `inner`: the frame that calls torch.distributed.
+        """
         label, shape, dtype, _, _ = place
         code = caller.f_code
         size = "" if shape is None else ",".join(map(str, shape))
@@ -92,7 +93,7 @@ class CallRecord:
         return known
 
     def _first_inside(self) -> bool:
-        """True where this thread is not inside a message already; from here on it is."""
+        """True where this thread was not inside a message yet; marks it as inside."""
         thread = get_ident()
         if thread in self._inside:
             return False
@@ -100,7 +101,7 @@ class CallRecord:
         return True
 
     def leave(self, at: int | None, raised: bool) -> None:
-        """Book that it has ended."""
+        """Book the end of a call."""
         if at is not None and self._kind:
             self._inside.discard(get_ident())
         log = self._hub.calls
@@ -108,7 +109,7 @@ class CallRecord:
             log.leave(at, -1 if raised else time_ns())
 
     def _peer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        """The other rank of a message; -1 of a collective, and where any rank may have sent it."""
+        """The other rank of a message; -1 for a collective, and where any rank may have sent it."""
         for place in self._peers:
             value = _given(args, kwargs, place)
             if isinstance(value, int):
@@ -122,8 +123,8 @@ def _given(args: Sequence[Any], kwargs: Mapping[str, Any], place: tuple[str, int
 
 
 def _called_by(caller: FrameType, inner: FrameType) -> str:
-    """The function of a library that the line of the script calls on the way to the collective, as "package
-    function"; "" where it calls the collective itself.
+    """The library function between the script's line and the collective, as "package function"; "" where the line calls
+    the collective itself.
     """
     found: FrameType | None = inner
     outermost = None

@@ -1,4 +1,4 @@
-"""Collectives called from Python, and the moment a process group exists.
+"""Collectives called from Python, and the creation of process groups.
 
 C++ collectives (DDP buckets, FSDP) are in the trace and in the flight recorder; this adds names to what the script
 itself calls and the time its training thread spent in the call.
@@ -45,7 +45,7 @@ _OPERATIONS = (
 
 
 class Collectives(Instrumentor):
-    """Wraps the functions of torch.distributed in both modules users reach them through."""
+    """Wraps the functions of torch.distributed in both modules that users import them from."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
@@ -104,7 +104,7 @@ class Collectives(Instrumentor):
         return init_process_group
 
     def _ask_nccl(self, backend: object) -> None:
-        """A process group is about to be made: NCCL reads its log's settings when it first speaks."""
+        """Set NCCL's log before a process group is made: NCCL reads the settings at its first message."""
         journal, folder = self.hub.journal, self.hub.folder
         may_start = sys.modules["torch"].distributed.is_nccl_available() and (backend is None or "nccl" in str(backend))
         if may_start and journal.nccl_log is None:

@@ -1,4 +1,4 @@
-"""Python communication hooks of DistributedDataParallel: each call gets a range that says which function runs.
+"""Python communication hooks of DistributedDataParallel: each call gets a range named after its function.
 
 DDP calls them from C++ inside the backward pass, where nothing else tells their Python from the backward pass itself.
 Hooks of torch are left alone: what they run is operators, which the trace names.
@@ -18,7 +18,7 @@ PREFIX = "ddprof::comm_hook "  # and the function as people write it: "train.py:
 
 
 class CommHooks(Instrumentor):
-    """Wraps what `register_comm_hook` hands to the reducer; DDP itself keeps the function that it was given."""
+    """Wraps the function that `register_comm_hook` passes to the reducer; DDP itself keeps the original."""
 
     module = "torch.distributed"
 
@@ -35,7 +35,7 @@ class CommHooks(Instrumentor):
         self.patches.add(module, "_register_comm_hook", _register_comm_hook)
 
     def _timed(self, hook: Any) -> Any:
-        """The hook with a range around it, in windows; None for one of a library."""
+        """The hook inside a range, in windows; None for a library's hook."""
         code = _code_of(hook)
         if code is None or is_library(code.co_filename):
             return None
@@ -58,7 +58,7 @@ class CommHooks(Instrumentor):
 
 
 def _code_of(hook: Any) -> CodeType | None:
-    """Code of a function, a method, a partial or an object that is called."""
+    """Code of a function, method, partial or callable object."""
     inner = getattr(hook, "func", hook)
     code = getattr(inner, "__code__", None) or getattr(vars(type(inner)).get("__call__"), "__code__", None)
     return code if isinstance(code, CodeType) else None

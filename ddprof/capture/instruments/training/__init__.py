@@ -1,1 +1,1 @@
-"""Record of what costs no time and may spoil a training: seen in the process, judged when the ranks are compared."""
+"""Evidence on silent training mistakes, recorded in the process and judged by comparing ranks."""

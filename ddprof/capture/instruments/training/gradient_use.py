@@ -1,6 +1,6 @@
-"""Parameters that had no gradient when their optimizer stepped: in the steps of a window.
+"""Parameters without a gradient when their optimizer stepped, in the steps of a window.
 
-A parameter without one in all of these steps is looked at for some more: a head that is trained now and then is used.
+A parameter without one in all of these is watched for some more steps, as a head may be trained now and then.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ _FOLLOWED_STEPS = 100  # optimizer steps after a window in which what had no gra
 
 
 class _Use:
-    """Record of what the parameters of one optimizer had when it stepped. Places count its parameters through all
-    groups."""
+    """Gradients of one optimizer's parameters at its steps. Places number its parameters through all groups."""
 
     def __init__(self, optimizer: Any, line: Any) -> None:
         self.kind, self.line = type(optimizer).__name__, line
@@ -35,7 +34,7 @@ class _Use:
         self.followed = 0
 
     def look(self, optimizer: Any, step: int) -> None:
-        """Book the parameters that have no gradient now. A step in which none has one says nothing."""
+        """Record the parameters without a gradient now; ignore a step in which none has one."""
         places = list(_trained(optimizer))
         without = [at for at, parameter in places if parameter.grad is None]
         if len(without) == len(places) or len(self.steps) >= _MAX_STEPS:
@@ -47,13 +46,13 @@ class _Use:
             self.missing.setdefault(at, []).append(step)
 
     def follow(self, optimizer: Any) -> bool:
-        """After the window: what has a gradient after all is used. Returns whether to look again."""
+        """After the window: count a parameter as used once it has a gradient. Returns whether to look again."""
         self.unused -= {at for at, p in _trained(optimizer) if at in self.unused and p.grad is not None}
         self.followed += 1
         return bool(self.unused) and self.followed < _FOLLOWED_STEPS
 
     def describe(self, optimizer: Any, names: dict[int, str]) -> None:
-        """Keep names and sizes of the parameters without a gradient, and for which of them the optimizer has state."""
+        """Keep names and sizes of the parameters without a gradient, and which of them have optimizer state."""
         state = optimizer.state
         self.stateful = any(bool(state.get(parameter)) for _, parameter in _trained(optimizer))
         for at, parameter in _trained(optimizer):
@@ -65,7 +64,7 @@ class _Use:
                     self.updated.add(at)
 
     def record(self) -> dict[str, Any]:
-        """For the sidecar."""
+        """The entry for the sidecar."""
         return {
             "optimizer": self.kind,
             "line": self.line,
@@ -87,7 +86,7 @@ class _Use:
 
 
 def _trained(optimizer: Any) -> Iterator[tuple[int, Any]]:
-    """(place, parameter) of those that want a gradient; one of which this rank holds no part is none."""
+    """(place, parameter) of the parameters that require a gradient and of which this rank holds a part."""
     every = (parameter for group in optimizer.param_groups for parameter in group["params"])
     for at, parameter in enumerate(every):
         if at >= _MAX_PARAMETERS:
@@ -97,7 +96,7 @@ def _trained(optimizer: Any) -> Iterator[tuple[int, Any]]:
 
 
 class GradientUse(Instrumentor):
-    """Watches optimizer steps while a window is open, and after it as long as that can still tell something."""
+    """Watches optimizer steps in a window, and after it while they can still change the result."""
 
     def _install(self, module: ModuleType) -> None:
         self._uses: dict[int, _Use] = {}
@@ -113,7 +112,7 @@ class GradientUse(Instrumentor):
         self._watch(True)
 
     def _stepped(self, optimizer: Any) -> None:
-        """An optimizer has stepped."""
+        """Check the gradients at an optimizer step."""
         use = self._uses.get(id(optimizer))
         if not self._open:
             if use is not None and not use.follow(optimizer):
@@ -124,7 +123,7 @@ class GradientUse(Instrumentor):
         use.look(optimizer, self.hub.tracker.index)
 
     def window_closed(self) -> None:
-        """Name what had no gradient."""
+        """Name the parameters without a gradient."""
         if not self._open:
             return
         self._open = False
@@ -141,12 +140,12 @@ class GradientUse(Instrumentor):
         return any(use.unused and use.followed < _FOLLOWED_STEPS for use in self._uses.values())
 
     def _watch(self, wanted: bool) -> None:
-        """The list is replaced, never changed: somebody may be walking through it."""
+        """Replace, never change, the list of watched optimizers, as another thread may iterate over it."""
         observed = self.hub.observed
         others = [watch for watch in observed.step_watchers if watch != self._stepped]
         observed.step_watchers = [*others, self._stepped] if wanted else others
 
     def recorded(self) -> dict[str, Any]:
-        """`gradients`: one entry per optimizer that stepped in the last window, those that lacked some first."""
+        """`gradients`: one entry per optimizer that stepped in the last window, those with missing gradients first."""
         uses = [use for use in getattr(self, "_uses", {}).values() if use.steps]
         return {"gradients": [use.record() for use in sorted(uses, key=lambda use: not use.missing)[:_MAX_OPTIMIZERS]]}

@@ -1,4 +1,4 @@
-"""Passes over data that a DistributedSampler shuffles: whether its order changes from one epoch to the next."""
+"""Passes over data that a DistributedSampler shuffles: does the order change from epoch to epoch?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_SAMPLERS = 16
 
 
 class _Passes:
-    """Passes of one sampler. A pass that was left early (a peek at one batch) is no epoch."""
+    """Passes over one sampler. A pass that was left early (a peek at one batch) is not an epoch."""
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = weakref.ref(sampler)
@@ -37,13 +37,13 @@ class _Passes:
 
 
 class SamplerPasses:
-    """Is told as passes over loaders begin and end. Only samplers whose order `set_epoch` decides are followed."""
+    """Passes over loaders whose sampler shuffles by `set_epoch`."""
 
     def __init__(self) -> None:
         self._passes: dict[int, _Passes] = {}
 
     def begins(self, loader: Any) -> None:
-        """A pass over a loader begins."""
+        """Handle the beginning of a pass over a loader."""
         sampler = distributed_sampler(loader)
         if sampler is None or not _is_shuffled_by_epoch(sampler):
             return
@@ -55,14 +55,14 @@ class SamplerPasses:
         found.begins(sampler, id(loader))
 
     def ends(self, iterator: Any) -> None:
-        """A loader has handed out its last batch."""
+        """Handle a loader's last batch."""
         sampler = distributed_sampler(iterator)
         found = None if sampler is None else self._passes.get(id(sampler))
         if found is not None:
             found.ends()
 
     def recorded(self, trains: int | None) -> list[dict[str, Any]]:
-        """For the sidecar; `trains`: id of the loader that feeds the training."""
+        """The record for the sidecar; `trains`: id of the loader that feeds the training."""
         return [
             {
                 "begun": passes.begun,
@@ -76,7 +76,7 @@ class SamplerPasses:
 
 
 def _is_shuffled_by_epoch(sampler: Any) -> bool:
-    """A class that draws its indices in a way of its own may shuffle without being told the epoch."""
+    """True where `set_epoch` decides the sampler's order; a class with its own drawing of indices may not need it."""
     module = sys.modules.get("torch.utils.data.distributed")
     base = getattr(module, "DistributedSampler", None)
     plain = base is not None and isinstance(sampler, base) and type(sampler).__iter__ is base.__iter__

@@ -1,5 +1,4 @@
-"""Values that ranks hold that are meant to hold the same: a checksum of every parameter and buffer after a trace
-window.
+"""Checksums of a rank's parameters and buffers after a trace window, for comparing replicas.
 
 Between two steps, after the window's trace has been written, when the profiler has waited for the device anyway. No
 collective: the checksums of the ranks are compared by the analysis.
@@ -55,7 +54,7 @@ class Replicas(Instrumentor):
             self._made.append((weakref.ref(model), script_line()))
 
     def window_written(self, last_step: int) -> None:
-        """Take the checksums. A model that cannot be read costs its own, and a note."""
+        """Compute the checksums; a model that cannot be read costs only its own, and a note."""
         began_ns = time.perf_counter_ns()
         observed = self.hub.observed
         optimizers = observed.living_optimizers()
@@ -68,7 +67,7 @@ class Replicas(Instrumentor):
         self._norms = self.hub.guard.attempt("batch norm", lambda: batch_norms(models))
 
     def _never_called(self) -> list[tuple[str, Any]]:
-        """Wrapped models of which only the module inside is called: their gradients are not averaged."""
+        """Wrapped models whose inner module alone is called: their gradients are not averaged."""
         called = {id(model) for _, model in self.hub.observed.models()}
         made = [model for reference, _ in self._made if (model := reference()) is not None]
         return [("ddp", model) for model in made if id(model) not in called]
@@ -81,7 +80,7 @@ class Replicas(Instrumentor):
 def checksums(
     models: Sequence[tuple[str, Any]], optimizers: Sequence[Any], lines: Mapping[int, Any]
 ) -> list[dict[str, Any]]:
-    """One entry per model. `models`: (kind, model) as met; `lines`: by id of a model or optimizer, where it was made.
+    """One entry per model. `models`: (kind, model) as seen; `lines`: creating line by id of a model or optimizer.
 
     Raises RuntimeError where torch cannot read a tensor.
     """
@@ -120,7 +119,7 @@ def _of_ddp(model: Any) -> Iterator[Named]:
 
 
 def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]) -> Iterator[Named]:
-    """Tensors that optimizers update and no wrapper holds, and the buffers of the models that this belongs to."""
+    """Tensors that optimizers update outside any wrapper, and the buffers of their models."""
     names = {id(p): name for model in reversed(models) for name, p in model.named_parameters()}
     seen = set(taken)
     for optimizer in optimizers:
@@ -138,9 +137,10 @@ def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]
 
 
 def _summed(tensors: Sequence[Named]) -> dict[str, Any]:
-    """Columns, one entry per tensor that can be read; `checksums` are eight hexadecimal digits each, end to end.
+    """Columns, one entry per readable tensor; `checksums` are eight hexadecimal digits each, concatenated.
 
-    `values`: the first number of each, which tells rounding from another state. All samples leave the device at once.
+    `values`: the first number of each, which separates rounding from another state. All samples leave the device at
+    once.
     """
     torch = sys.modules["torch"]
     readable = [(name, kind, tensor.detach()) for name, kind, tensor in tensors if _is_readable(torch, tensor)]
@@ -172,7 +172,7 @@ def _sample(tensor: Any) -> Any:
 
 
 def _flat(tensor: Any) -> Any:
-    """All numbers, without a copy where they lie together in some order (channels last, transposed)."""
+    """All numbers, without a copy where the memory is dense in some order (channels last, transposed)."""
     order = sorted(range(tensor.dim()), key=lambda dim: (-tensor.stride(dim), dim))
     laid = tensor.permute(order)
     if laid.is_contiguous():
@@ -197,7 +197,7 @@ def _fetched(torch: Any, samples: Sequence[Any]) -> list[Any]:
 
 
 def _first(content: Any, sample: Any) -> float | None:
-    """The first number of a sample; None where it is no finite real one."""
+    """The first number of a sample; None where it is complex or not finite."""
     if not sample.is_floating_point():
         return None
     value = float(content[: sample.element_size()].clone().view(sample.dtype)[0])
@@ -205,7 +205,7 @@ def _first(content: Any, sample: Any) -> float | None:
 
 
 def batch_norms(models: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
-    """One entry per model, (kind, model) as met, that has such layers; layers in evaluation mode (frozen) are none."""
+    """One entry per model, (kind, model) as seen, with such layers in training mode; frozen layers do not count."""
     base = sys.modules["torch"].nn.modules.batchnorm._BatchNorm
     seen: set[int] = set()
     found = []
@@ -220,5 +220,5 @@ def batch_norms(models: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _is_synchronised(layer: Any) -> bool:
-    """SyncBatchNorm, torch's own or another library's (apex, inplace_abn)."""
+    """True for SyncBatchNorm, torch's own or another library's (apex, inplace_abn)."""
     return any("sync" in cls.__name__.lower() for cls in type(layer).__mro__)

@@ -1,1 +1,1 @@
-"""A running job that hangs: noticed from outside, its ranks asked where they are, the answers kept."""
+"""Detection of a hang from outside: ranks are asked for their stacks, and the answers kept."""

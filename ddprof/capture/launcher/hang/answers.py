@@ -1,4 +1,4 @@
-"""Answers of ranks that were asked where they are, and whether any of them moved between two answers."""
+"""Stacks that ranks report on request, and whether any rank moved between two reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of one rank: its stack, its last call, its steps; `cpu_ns` spent so far."""
+    """Report of one rank: its stack, its last call, its steps; `cpu_ns` used so far."""
 
     at_ns: int
     cpu_ns: int
@@ -41,21 +41,21 @@ def answers(folder: Path, request: int) -> dict[str, Answer]:
 
 
 def expected(folder: Path) -> set[str]:
-    """The ranks that run and can answer; of other hosts, all that have not ended in order."""
+    """The ranks that run and can answer; on other hosts, all that have not ended normally."""
     names = {path.name.removesuffix(RING_SUFFIX) for path in names_in(folder, RING_SUFFIX)}
     return {name for name in names if _may_run(name)}
 
 
 def local_processes(given: Mapping[str, Answer]) -> list[int]:
-    """The process ids of the ranks of this host that have just answered."""
+    """The process ids of this host's ranks that have just answered."""
     fields = [parse_stem(f"{name}.") for name in given]
     return [int(of["pid"] or 0) for of in fields if of is not None and of["host"] == host_label() and of["pid"]]
 
 
 def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
-    """Have ranks of this host that do not answer, by the names of their files, write where their threads are: a rank
-    that holds the interpreter in C code can do no more. Returns those that were asked: ranks whose capture did not set
-    up the signal are left alone."""
+    """Make ranks of this host that do not answer write their threads' stacks, by a signal, which works even where C
+    code holds the interpreter. Returns the ranks asked; those without the signal's handler are left alone.
+    """
     number, asked = answer_signal(), []
     for name in names:
         of = parse_stem(f"{name}.")
@@ -75,12 +75,12 @@ def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def has_moved(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
-    """True where any rank is elsewhere than before: another line, another call, another step, or gone."""
+    """True where any rank has another line, call or step than before, or is gone."""
     return before.keys() != now.keys() or any(before[name].place != now[name].place for name in now)
 
 
 def is_busy(before: Mapping[str, Answer], now: Mapping[str, Answer]) -> bool:
-    """True where a rank computed in between: one long operation in one place is no standstill."""
+    """True where a rank used a CPU in between: one long operation is not a hang."""
     pairs = [(before[name], now[name]) for name in now if name in before]
     return any(b.cpu_ns - a.cpu_ns > _BUSY_SHARE * max(b.at_ns - a.at_ns, 1) for a, b in pairs)
 

@@ -1,14 +1,14 @@
-"""Notices a hang while it lasts: no step for long, and what the ranks answer shows that none can come.
+"""Detection of a hang while it lasts: no step for long, and ranks' reports that show that none can follow.
 
-How long since the last step only says when to look. A job is said to hang where, in answers some seconds apart, no
-rank has moved (no other line, no other call, no step), and either
+Time since the last step only decides when to ask. A job hangs where, in reports some seconds apart, no rank has moved
+(same line, same call, no step), and either
 
-- the answers prove it: ranks disagree about a collective, left the common order, wait for one another in a circle, or
-  wait for one that is gone: nothing will resolve that; or
-- half of the time has passed after which c10d itself would give up on the call that they wait in, and no rank computes.
+- the reports prove it: ranks disagree about a collective or its order, wait for one another in a circle, or wait for
+one that is gone; or - half of the time has passed after which c10d itself would give up on the call that they wait in,
+and no rank computes.
 
-So a long evaluation, a checkpoint, a compilation or a first step is never called one: its stack moves, or it computes,
-or it ends before half of the time-out.
+So a long evaluation, a checkpoint, a compilation or a first step is never a hang: its stack moves, it uses a CPU, or it
+ends before half of the time-out.
 """
 
 from __future__ import annotations
@@ -49,20 +49,19 @@ PERIOD_S = 2.0  # between two glances at the step rings
 _ANSWER_S = 1.5  # ranks look for requests twice a second
 _PATIENCE_S = 10.0  # for answers: a rank that computes in C answers late, one that holds the interpreter never
 _GROWTH = 1.5  # of the time between two looks, so that a long evaluation is asked ten times an hour
-_LONGEST_PAUSE_S = 300.0
+_LONGEST_PAUSE_S = 300.0  # between two looks
 _PROVEN = frozenset({"killed", "error", "mismatch", "skipped", "ended", "crossed"})
-_UNPROVEN_LOOKS = 3
+_UNPROVEN_LOOKS = 3  # without progress, before a cause that is not proven counts
 _ENDING_S = 16.0  # a rank takes 15 s at most to write what it knows (capture/signals.py)
 _DEFAULT_TIMEOUT_S = 1800.0  # of c10d for all backends but NCCL (torch.distributed.constants)
 _RECENT_STEPS = 64  # of a rank, whose median is the usual step
-_MAX_RING_BYTES = 16 << 20
+_MAX_RING_BYTES = 16 << 20  # a ring has some 100 KB
 _WRITTEN = struct.Struct("<q72x")  # of a record of the ring: how many were written, this one included
 
 
 @dataclass(frozen=True)
 class Explained:
-    """The verdict on what the ranks answered: its kind (docs/hangs.md), its sentence, the time-out of the call that
-    they wait in (None: not known)."""
+    """Verdict on the ranks' reports: kind (docs/hangs.md), sentence, and time-out of their call (None: unknown)."""
 
     kind: str
     sentence: str
@@ -70,8 +69,7 @@ class Explained:
 
 
 class HangWatch:
-    """Record of what `ddprof run` does about hangs, twice a second. `explain` reads what the ranks left in the
-    folder."""
+    """Detects hangs for `ddprof run`, twice a second. `explain` reads the ranks' files in the folder."""
 
     def __init__(
         self, folder: Path, explain: Callable[[Path], Explained | None], abort: bool, look_s: float = LOOK_S
@@ -94,10 +92,10 @@ class HangWatch:
         self.found: dict[str, Any] | None = None  # for the manifest: the hang that lasts, or lasted until the end
 
     def tidy(self, failed: bool = False) -> None:
-        """Once the job has ended: what was asked and answered goes, unless it tells of a hang. Raises OSError.
+        """After the job has ended, remove requests and reports unless they show a hang. Raises OSError.
 
-        Of a job that `failed` and had made no step since it was asked, it does: gloo counts what is cut off at the end
-        as completed, and what ranks answered before is all that shows where they stood.
+        Those of a job that `failed` without a step since the request do: gloo counts collectives cut off at the end as
+        completed, so that only earlier reports show where ranks stood.
         """
         if self.found is not None or not self._has_asked or (failed and self._has_answers):
             return
@@ -106,8 +104,7 @@ class HangWatch:
             path.unlink(missing_ok=True)
 
     def tick(self) -> int | None:
-        """Look once. Returns a signal that is to end the job, if any. Raises OSError where the folder cannot be
-        written."""
+        """Check once. Returns a signal that is to end the job, if any. Raises OSError on an unwritable folder."""
         now = time.monotonic()
         if self._ending_until:
             return self._end(now)
@@ -125,10 +122,11 @@ class HangWatch:
         return None
 
     def _went_on(self, by_steps: bool, now: float) -> None:
-        """A step has ended, or a rank has begun: how long the job takes until its ranks do is not counted. Ranks that
-        end take the records of their steps with them, which is neither."""
+        """Note that a step has ended or a rank has begun: start-up does not count as a hang. Ranks that end take their
+        step records along, which counts as neither.
+        """
         if self.found is not None and by_steps:
-            say(f"steps go on again after {now - self._still_since:.0f} s: the job did not hang for good")
+            say(f"steps resumed after {now - self._still_since:.0f} s: the job did not hang for good")
         self.found = None
         self._still_since = now
         self._pause_s, self._before, self._looks = self._look_s, {}, 0
@@ -184,7 +182,7 @@ class HangWatch:
         return None
 
     def _end(self, now: float) -> int | None:
-        """SIGTERM for the command, once its ranks of this host have written what they know and ended."""
+        """SIGTERM for the command, once its ranks of this host have written their state and ended."""
         if now < self._ending_until and any(map(runs_here, local_processes(self._before))):
             return None
         self._next, self._ending_until = math.inf, 0.0
@@ -193,9 +191,9 @@ class HangWatch:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Record of what the step rings tell at next to no cost: `written` steps by all ranks together; `usual_ns`: the
-    median of the rank with the longest steps, None before the second step; `since_ns`: when the last step of any rank
-    ended, or the last rank began."""
+    """Progress by the step rings, nearly free: `written` steps of all ranks; `usual_ns`: median of the rank with the
+    longest steps, None before the second step; `since_ns`: end of the last step of any rank, or start of the last rank.
+    """
 
     written: int
     usual_ns: int | None
@@ -203,7 +201,7 @@ class _Progress:
 
 
 def _steps_written(folder: Path) -> tuple[int, int]:
-    """Number of steps that all ranks have closed, by the numbers of their records, and of ranks that began."""
+    """Numbers of steps that all ranks have closed, by their records, and of ranks that began."""
     total = ranks = 0
     for path in names_in(folder, RING_SUFFIX):
         try:
@@ -219,7 +217,7 @@ def _steps_written(folder: Path) -> tuple[int, int]:
 
 
 def _progress(folder: Path) -> _Progress | None:
-    """Progress of the ranks, and when; None where no rank runs."""
+    """Progress of the ranks; None where no rank runs."""
     written, usual, since = 0, [], []
     for path in names_in(folder, RING_SUFFIX):
         try:

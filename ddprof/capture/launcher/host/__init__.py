@@ -1,1 +1,1 @@
-"""Facts that the launching process reads of its own host: counters, GPUs, how they are connected."""
+"""Measurements of the launching process on its host: counters, GPUs, their links."""

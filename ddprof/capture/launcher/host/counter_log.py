@@ -39,7 +39,7 @@ class CounterLog:
         self._minute: list[dict[str, Any]] = []  # the samples of the minute under way
 
     def add(self, sample: dict[str, Any]) -> None:
-        """Append one sample of `HostCounters`; a minute that it ends is summed up."""
+        """Append one sample of `HostCounters`; summarise a minute that it completes."""
         self._seconds.append(sample)
         minute = self._minute
         if minute and sample["at_ns"] // _MINUTE_NS != minute[0]["at_ns"] // _MINUTE_NS:
@@ -49,7 +49,7 @@ class CounterLog:
 
 
 def summed_up(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One line for some samples (at least one): `from_ns`, `to_ns`, `samples`, and the keys of a sample.
+    """Summary line of one or more samples: `from_ns`, `to_ns`, `samples`, and the keys of a sample.
 
     A measured number becomes [min, mean, max], a cumulative counter its last value, a list of reasons the number of
     samples with each.
@@ -100,7 +100,7 @@ class _Lines:
             self._count = self._keep_last(_read_lines(self._path) or [])
 
     def _take_over(self) -> int:
-        """Continue what ended starts of this job wrote on this host. Returns the number of lines kept.
+        """Continue the lines that ended starts of this job wrote on this host. Returns the number of lines kept.
 
         Their files go only once their lines are in this one: a kill in between leaves lines twice, which the next
         start takes for one. A last line cut off by a kill is dropped.
@@ -122,12 +122,12 @@ class _Lines:
         return count
 
     def _has_ended(self, path: Path) -> bool:
-        """True where nobody but us writes to `path`: in a container every start may get the same process id."""
+        """True where no other process writes to `path`; in a container every start may have the same process id."""
         pid = path.name.split(".")[2]
         return path == self._path or (pid.isdigit() and not runs_here(int(pid)))
 
     def _keep_last(self, lines: Sequence[bytes]) -> int:
-        """Write the last `kept` of some lines in place of the file. Returns how many."""
+        """Replace the file by the last `kept` of some lines. Returns their number."""
         lines = lines[-self._kept :]
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         try:
@@ -141,13 +141,13 @@ class _Lines:
 
 
 def _same_host(name: str) -> str:
-    """The pattern of files named as `name` is (host.LABEL.PID.SUFFIX), whatever their process id."""
+    """Pattern of files named like `name` (host.LABEL.PID.SUFFIX) with any process id."""
     host, label, _, suffix = name.split(".", 3)
     return f"{host}.{label}.*.{suffix}"
 
 
 def _read_lines(path: Path) -> list[bytes] | None:
-    """None where it cannot be read: damaged, or another launcher of this host took it over at the same moment."""
+    """Lines of a file; None where it is damaged, or another launcher of this host took it over meanwhile."""
     try:
         return read_bounded(path, _MAX_BYTES).splitlines()
     except OSError:
@@ -155,7 +155,7 @@ def _read_lines(path: Path) -> list[bytes] | None:
 
 
 def _time_of(line: bytes) -> int | None:
-    """When a sample or a minute ended, unix ns; None for a line that is not whole."""
+    """End of a sample or minute, unix ns; None for an incomplete line."""
     try:
         content = parse_object(line, "counters")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Host counters once a second, from /proc, /sys and NVML, read by the launching process: training pays nothing.
+"""Host counters once a second, from /proc, /sys and NVML, read by the launching process at no cost to training.
 
 A kind of counter that this machine does not have is absent from the samples.
 """

@@ -1,4 +1,4 @@
-"""The GPUs of this host while the job runs, sampled once a second: why a rank's device may be slow.
+"""The GPUs of this host while the job runs, sampled once a second, to explain a slow device.
 
 Samples are added up as they come, so memory does not grow with the job.
 """
@@ -16,7 +16,7 @@ _MEANS = ("sm_clock_mhz", "power_mw")
 
 
 class GpuWatch:
-    """Samples NVML and keeps a tally per GPU."""
+    """Samples NVML and keeps totals per GPU."""
 
     def __init__(self, nvml: Nvml | None) -> None:
         self._nvml = nvml
@@ -25,11 +25,11 @@ class GpuWatch:
 
     @property
     def exists(self) -> bool:
-        """True where there is anything to watch."""
+        """True where there is a GPU to watch."""
         return self._nvml is not None
 
     def sample(self) -> list[dict[str, Any]]:
-        """One entry per GPU, as nvml.py gives it, added to the tallies; [] without NVIDIA's driver."""
+        """One entry per GPU, as nvml.py gives it, added to the totals; [] without NVIDIA's driver."""
         found = self._nvml.sample() if self._nvml is not None else []
         for gpu in found:
             self._tallies.setdefault(gpu["index"], _Tally()).add(gpu)

@@ -55,7 +55,7 @@ class Nvml:
         return cls(library, handles)
 
     def devices(self) -> list[dict[str, Any]]:
-        """Fields: what each GPU of this host is: `{index, uuid, power_limit_mw, max_sm_clock_mhz}`."""
+        """GPUs of this host: `{index, uuid, power_limit_mw, max_sm_clock_mhz}`."""
         return [self._constants(index, handle) for index, handle in enumerate(self._handles)]
 
     def sample(self) -> list[dict[str, Any]]:
@@ -92,6 +92,6 @@ class Nvml:
         return entry
 
     def _asked(self, query: str, *arguments: Any) -> bool:
-        """True where the library knows this query and answered it."""
+        """True where the library has this query and answered it."""
         function = getattr(self._library, query, None)
         return function is not None and function(*arguments) == 0

@@ -1,5 +1,4 @@
-"""Topology: how this host's devices and network cards are connected: read once by the launching process, when the job
-has ended.
+"""Links between this host's devices and network cards, read once by the launching process after the job.
 
 GPUs to one another and to network cards by `nvidia-smi topo -m`, PCIe widths and NUMA nodes by /sys, card rates by
 /sys. What this host does not have is absent.
@@ -79,7 +78,7 @@ def _gpus(root: Path) -> list[dict[str, Any]]:
 
 
 def _network(root: Path) -> dict[str, dict[str, Any]]:
-    """Rates of the cards that are hardware, Mbit/s."""
+    """Rates of the physical network cards, Mbit/s."""
     cards = sorted((root / "class/net").glob("*/device"))
     return {
         card.parent.name: {"speed_mbit_s": _number(card.parent / "speed"), "numa_node": _number(card / "numa_node")}
@@ -107,6 +106,6 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """A count; the kernel writes -1 for what it does not know."""
+    """A count; None for the kernel's -1, which means unknown."""
     text = _text(path)
     return int(text) if text.isdigit() else None

@@ -1,4 +1,4 @@
-"""PyTorch profiler (Kineto) JSON: `header` reads what is around the event list, `trace` the events."""
+"""PyTorch profiler (Kineto) JSON: `header` reads the text around the event list, `trace` the events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _is_sure(sample: Sample) -> bool:
 
 
 def _recognise(sample: Sample) -> bool:
-    """Any object with events that nothing else has claimed; a list only by the profiler's own marks."""
+    """True for any object with events that no other format claimed; for a list only with the profiler's marks."""
     return sample.may_hold_events and (sample.is_object or sample.has(MARKS))
 
 

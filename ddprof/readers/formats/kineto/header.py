@@ -1,4 +1,4 @@
-"""Everything of a Kineto file that is not an event: who wrote it, on what, since when."""
+"""Everything of a Kineto file that is not an event: its profiler, devices and start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = 1")
 
 
 def parse_header(header: bytes, footer: bytes) -> tuple[dict[str, Any], bool]:
-    """The top-level values around the event list, and whether they are whole.
+    """The top-level values around the event list, and whether they are complete.
 
     `header` ends just after the list's opening bracket and `footer` begins just after its closing one. Where the text
     is damaged every value that still parses is returned.
@@ -61,12 +61,12 @@ def parse_header(header: bytes, footer: bytes) -> tuple[dict[str, Any], bool]:
 
 
 def _used_values(text: str) -> dict[str, Any]:
-    """The values that are used, each looked up by its name."""
+    """The used values, each looked up by name."""
     values: dict[str, Any] = {}
     for name in _USED:
-        for found in islice(re.finditer(rf'"{name}"\s*:\s*', text), _SPELLINGS):
+        for match in islice(re.finditer(rf'"{name}"\s*:\s*', text), _SPELLINGS):
             try:
-                values[name], _ = _PARSER.raw_decode(text[found.end() : found.end() + _LONGEST_VALUE])
+                values[name], _ = _PARSER.raw_decode(text[match.end() : match.end() + _LONGEST_VALUE])
                 break
             except (ValueError, RecursionError):
                 continue
@@ -83,7 +83,7 @@ class Header:
 
     @property
     def rank(self) -> int | None:
-        """The rank the profiler states; None where it is missing, negative, or too large to be believed."""
+        """The rank that the profiler states; None where it is missing, negative, or implausibly large."""
         return one_rank(self.distributed.get("rank"))
 
     @property
@@ -93,7 +93,7 @@ class Header:
 
     @property
     def unbelievable(self) -> list[str]:
-        """Names: which of the rank, the size of the job and the clock base are stated, but cannot be so."""
+        """Names of stated but impossible values among rank, world size and clock base."""
         stated = [name for name in ("rank", "world_size") if one_int(self.distributed.get(name)) > LARGEST_RANK]
         base = self.values.get("baseTimeNanoseconds")
         return [*stated, "baseTimeNanoseconds"] if base is not None and self.base_time_ns is None else stated
@@ -106,7 +106,7 @@ class Header:
 
     @property
     def base_time_ns(self) -> int | None:
-        """Time that must be added to event times to get unix time; None where it is missing or no time."""
+        """Offset from event times to unix time; None where it is missing or invalid."""
         base = _natural(self.values.get("baseTimeNanoseconds"))
         return base if base is not None and base < MAX_NS else None
 
@@ -118,13 +118,13 @@ class Header:
 
     @property
     def stopped_early(self) -> bool:
-        """True where the device tracer says that it ran out of buffers."""
+        """True where the device tracer reports that it ran out of buffers."""
         return _STOPPED_EARLY.search(str(self.values.get("INFO", ""))) is not None
 
     def device(self, index: int | None) -> Device:
         """The accelerator with this index (the first one where no event names one); kind "cpu" where there is none."""
-        found = self.values.get("deviceProperties")
-        devices = [d for d in found if isinstance(d, Mapping)] if isinstance(found, list) else []
+        properties = self.values.get("deviceProperties")
+        devices = [d for d in properties if isinstance(d, Mapping)] if isinstance(properties, list) else []
         if not devices:
             return Device("cpu")
         chosen = next((d for d in devices if index is not None and one_int(d.get("id")) == index), devices[0])

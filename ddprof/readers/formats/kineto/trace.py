@@ -112,7 +112,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
 def _with_companions(
     sidecar: Sidecar, source: Source, columns: EventColumns, base_ns: int | None
 ) -> tuple[Sidecar, list[HealthNote]]:
-    """The sidecar with its machine and what its loader's fetches cost, their spans as tracks of the trace."""
+    """The sidecar with its machine and the costs of its loader's fetches, whose spans become tracks of the trace."""
     fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
     if base_ns is not None:
         _add_lanes(columns, fetches, base_ns)
@@ -123,14 +123,14 @@ def _with_companions(
 def _add_samples(
     tables: dict[str, Table], source: Source, sidecar: Sidecar
 ) -> tuple[tuple[WorkerLine, ...], list[HealthNote]]:
-    """Put the sampled stacks of the rank and of its workers beside the frames of the trace. The workers' lines."""
+    """Add the sampled stacks of the rank and of its workers to the trace's frames. Returns the workers' lines."""
     processes, notes = read_stacks(stacks_paths(source.sidecar_path))
     spans = [step.span_ns for step in sidecar.steps if step.profiled]
     lengths = [span[1] - span[0] for span in spans if span is not None]
     step_ns = int(np.median(lengths)) if lengths else None
     if any(is_coarse(process, step_ns) for process in processes if process.worker is None):
-        issue = f"{source.label}: stacks were sampled less than {MIN_PER_STEP} times a step, so that they cost little"
-        notes.append(HealthNote(issue, "lines of the script are not placed in time", "info"))
+        issue = f"{source.label}: stacks were sampled less than {MIN_PER_STEP} times per step to keep their cost low"
+        notes.append(HealthNote(issue, "lines of the script have no times", "info"))
     traced = Script(tables["script_spans"], tables["script_stacks"], tables["script_frames"])
     script = with_samples(traced, processes, tables["tracks"], step_ns)
     tables.update({f"script_{what}": table for what, table in script._asdict().items()})
@@ -213,22 +213,22 @@ def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) 
 
 
 def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
-    """Append each fetch within the trace as a span on a track of its worker (`Kind.OTHER`: part of nobody's step)."""
-    mine = fetches[fetches[:, 0] != IN_PROCESS]
+    """Append each fetch within the trace as a span on its worker's track (`Kind.OTHER`: in no step)."""
+    of_workers = fetches[fetches[:, 0] != IN_PROCESS]
     first, last = _span_of(columns)
-    at = mine[:, 1] - base_time_ns
-    keep = (at <= last) & (at + mine[:, 2] >= first)
-    mine, at = mine[keep], at[keep]
-    if not len(mine):
+    at = of_workers[:, 1] - base_time_ns
+    keep = (at <= last) & (at + of_workers[:, 2] >= first)
+    of_workers, at = of_workers[keep], at[keep]
+    if not len(of_workers):
         return
-    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in mine[:, 0].tolist()]
+    tracks: list[tuple[Any, Any]] = [("DataLoader", f"worker {worker}") for worker in of_workers[:, 0].tolist()]
     for track in tracks:
         columns.thread_names[track] = f"DataLoader {track[1]}"
-    columns.append(Kind.OTHER, [_SPAN_NAME] * len(mine), tracks, at, mine[:, 2])
+    columns.append(Kind.OTHER, [_SPAN_NAME] * len(of_workers), tracks, at, of_workers[:, 2])
 
 
 def _span_of(columns: EventColumns) -> tuple[int, int]:
-    """First start and last end of what the trace holds, on its own base."""
+    """First start and last end of the trace's events, on its own base."""
     starts = [block[3] for block in columns.blocks if len(block[3])]
     if not starts:
         return 0, -1

@@ -1,1 +1,1 @@
-"""Why a job hangs or has failed: from what is known of each rank to one sentence and a line per rank."""
+"""Judgement of a hang or failure: from the evidence on each rank to one sentence and a line per rank."""

@@ -1,5 +1,4 @@
-"""Judgement of what came first, where several groups are stuck: who waits for whom, followed to where nobody waits any
-more."""
+"""The first cause where several groups are stuck: waits followed to a rank that waits for no other."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ _LAST = 2**63  # when something happened of which nobody knows the time
 
 @dataclass(frozen=True)
 class FirstCause:
-    """Record of what kind it is, the ranks that it begins with, and what is stuck because of it (None: nothing
-    known)."""
+    """The first cause: its kind, the ranks that it begins with, and what is stuck because of it (None: unknown)."""
 
     kind: str
     ranks: tuple[int, ...]
@@ -65,7 +63,7 @@ _WEIGHT = {
 def _cause_of(
     stuck: Stuck, everything: Sequence[Stuck], of: Mapping[int, RankEvidence]
 ) -> tuple[int, FirstCause] | None:
-    """(when, cause) of one that is stuck; None where it waits for ranks that are stuck themselves."""
+    """(when, cause) of a stuck collective or message; None where it waits for ranks that are stuck themselves."""
     since = stuck.since_ns or _LAST
     if stuck.passed:
         return since, FirstCause(model.SKIPPED, tuple(p.rank for p in stuck.passed), stuck)
@@ -91,8 +89,9 @@ def _cause_of(
 
 
 def _is_elsewhere(evidence: RankEvidence) -> bool:
-    """True where a rank whose calls nobody knows is in no collective: no signal ended it, because it holds the
-    interpreter, or its innermost line is the user's own."""
+    """True where a rank without recorded calls is in no collective: it holds the interpreter, so that no signal ended
+    it, or its innermost line is the user's own.
+    """
     return evidence.ending.how == "ended" or (bool(evidence.frames) and not is_library(evidence.frames[0]))
 
 
@@ -107,7 +106,7 @@ def _kind(evidence: RankEvidence) -> str:
 
 
 def _failures(ranks: Sequence[RankEvidence]) -> FirstCause | None:
-    """Ranks that failed by themselves: the first exception that no peer explains, else those that were killed."""
+    """Ranks that failed on their own: the first exception that no peer explains, else the killed ranks."""
     own = sorted((e.ending.at_ns or _LAST, e.rank) for e in ranks if is_own_error(e))
     if own:
         same = {e.ending.error for e in ranks if e.rank == own[0][1]}
@@ -121,7 +120,7 @@ def _error(ranks: Sequence[RankEvidence], rank: int) -> str:
 
 
 def _store(ranks: Sequence[RankEvidence]) -> FirstCause | None:
-    """Ranks that wait for the store: what they wait for is to come from those that do not."""
+    """Ranks that wait for the store, whose keys the other ranks are to set."""
     waiting = {e.rank for e in ranks if waits_for_store(e)}
     others = tuple(e.rank for e in ranks if e.rank not in waiting)
     return FirstCause(model.STORE, others or tuple(sorted(waiting))) if waiting else None
@@ -132,7 +131,7 @@ def _first(stuck: Sequence[Stuck]) -> Stuck:
 
 
 def _in_circle(stuck: Sequence[Stuck]) -> tuple[int, ...]:
-    """The ranks that wait for one another; those that only wait for them are left out, one after another."""
+    """The ranks that wait for one another, without those that only wait for them."""
     waits = {(rank, other) for s in stuck for rank in s.entered for other in s.missing}
     while waits != (closed := {(a, b) for a, b in waits if a in {b for _, b in waits} and b in {a for a, _ in waits}}):
         waits = closed

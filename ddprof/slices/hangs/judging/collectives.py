@@ -1,4 +1,4 @@
-"""Collectives of one group across its ranks: the first that they disagree about, or that not all of them entered."""
+"""Collectives of one group across its ranks: the first that the ranks disagree about, or that some did not enter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ALL_ALIKE = ("all_reduce", "allreduce", "_all_gather_base", "all_gather", "redu
 
 
 def stuck_in(job: JobGroup) -> Stuck | None:
-    """The first collective of a group that does not end; None where all have, or only ranks that are not known lack.
+    """The first collective of a group that does not end; None where all have ended, or are missing only on unknown
+    ranks.
 
     Numbers are compared from where all records begin: each keeps the last ones only.
     """
@@ -38,7 +39,7 @@ def stuck_in(job: JobGroup) -> Stuck | None:
 
 
 def difference(calls: Sequence[Call]) -> str:
-    """Words on how calls of one number differ: "operation", "shape", "dtype"; "" where they can be one collective."""
+    """First difference between calls of one number: "operation", "shape", "dtype"; "" where they may be one call."""
     first = calls[0]
     for other in calls[1:]:
         if first.op != other.op:
@@ -53,7 +54,7 @@ def difference(calls: Sequence[Call]) -> str:
 
 
 def _may_differ(op: str, uneven: Sequence[str]) -> bool:
-    """Roots give or take more than the others: tensors of `scatter`, `gather` and their kin have no common shape."""
+    """True for `scatter`, `gather` and the like, whose root gives or takes more than others: shapes differ."""
     return not _is_alike(op) and any(word in op for word in uneven)
 
 
@@ -64,7 +65,7 @@ def _is_alike(op: str) -> bool:
 def _disagreement(
     job: JobGroup, number: int, here: Mapping[int, Call], lacking: tuple[int, ...], differs: str
 ) -> Stuck:
-    """The ranks fall into those that called one thing and those that called another; the most are named first."""
+    """The two calls that the ranks disagree on, with the larger set of ranks first."""
     kinds: dict[tuple[object, ...], list[int]] = {}
     for rank, call in sorted(here.items()):
         shapes = (call.input_sizes, call.output_sizes) if differs == "shape" else ()

@@ -1,4 +1,4 @@
-"""Record of how ranks ended: exceptions that are a cause told from those that a peer's end or absence brought about."""
+"""Ends of ranks: exceptions that are causes, separated from those due to a peer's end or absence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DISTRIBUTED = re.compile(r"(?:torch/distributed/|^)distributed_c10d\.py$")
 
 
 def is_own_error(evidence: RankEvidence) -> bool:
-    """True where a rank ended with an exception of its own, that no peer's end or absence explains."""
+    """True where a rank ended with an exception that no peer's end or absence explains."""
     ending = evidence.ending
     if ending.how != "error" or ending.error in _INTERRUPTIONS:
         return False
@@ -51,18 +51,17 @@ def waits_for_store(evidence: RankEvidence) -> bool:
 
 
 def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
-    """The loader workers that make a batch while their rank waits for its loader; [] where it does not."""
+    """The loader workers that make a batch while their rank waits for its loader; [] where it does not wait."""
     if not any(_LOADER.search(frame.file.replace("\\", "/")) for frame in evidence.frames):
         return []
     return [w for w in evidence.workers if any(_FETCHER.search(f.file.replace("\\", "/")) for f in w.frames)]
 
 
 def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """The evidence, with ranks that were killed when the job had failed already counted as ended by that.
+    """The evidence, with ranks killed after the job had failed counted as ended by the failure.
 
-    Gloo says at once when a peer is gone: where the first rank that failed had waited in vain, until its time was over
-    or somebody pressed Ctrl-C, the peer was there. So it was where it was seen after a rank had failed. Launchers kill
-    what does not end by a signal.
+    Gloo reports a lost peer at once: where the first failed rank had waited until its time-out or Ctrl-C, the peer was
+    alive. So it was if seen after a rank had failed. Launchers kill processes that no signal ends.
     """
     failed = sorted(
         (e.ending.at_ns, e.ending.error, e.ending.message) for e in ranks if e.ending.how == "error" and e.ending.at_ns
@@ -80,7 +79,7 @@ def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
 
 def operation_in(evidence: RankEvidence) -> str:
-    """The collective whose function the rank's stack is inside; "" where it is in none."""
+    """The collective whose function is on the rank's stack; "" without one."""
     for frame in evidence.frames:
         if _DISTRIBUTED.search(frame.file.replace("\\", "/")) and frame.function in _OPERATIONS:
             return frame.function
@@ -88,15 +87,15 @@ def operation_in(evidence: RankEvidence) -> str:
 
 
 def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """The evidence, with the call in which a rank failed counted as not ended.
+    """The evidence, with the call in which a rank failed counted as unfinished.
 
-    Gloo retires a collective that failed like one that succeeded; the exception tells, or the stack.
+    Gloo retires failed collectives like successful ones; the exception or the stack shows the difference.
     """
     return [_with_failed_call(e) if e.ending.how == "error" or _is_cut_off(e) else e for e in ranks]
 
 
 def _is_cut_off(evidence: RankEvidence) -> bool:
-    """True where a rank was stopped inside a collective that its record counts as ended: a peer was stopped before."""
+    """True where a rank was stopped inside a collective recorded as finished, as a peer was stopped before."""
     return evidence.ending.how == "stopped" and operation_in(evidence) != ""
 
 
@@ -112,12 +111,12 @@ def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
 
 
 def _is_in_backward(evidence: RankEvidence) -> bool:
-    """True where the stack is inside a backward pass, whose collectives no Python function calls."""
+    """True where the stack is inside a backward pass, which calls collectives from no Python function."""
     return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
 
 
 def from_stacks(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """Evidence of where no record of calls is known of any rank: the calls that their stacks show, as of one group."""
+    """Evidence without any recorded calls: the calls that stacks show, as of one group."""
     if any(e.has_calls for e in ranks) or not any(operation_in(e) for e in ranks):
         return list(ranks)
     found = []

@@ -1,4 +1,4 @@
-"""The user's line in a stack: the innermost frame that is not of torch, Python or another library."""
+"""The user's line in a stack: the innermost frame outside torch, Python and other libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIBRARY_FILES = {
 
 
 def is_library(frame: StackFrame) -> bool:
-    """True where a frame is not the user's own code."""
+    """True for frames other than the user's own code."""
     path = frame.file.replace("\\", "/")
     if "/" not in path:
         return path in _LIBRARY_FILES or path.startswith("<")
@@ -33,6 +33,6 @@ def is_library(frame: StackFrame) -> bool:
 
 
 def user_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """The innermost frame of the user's, else the innermost that is not capture's own; None where there is none."""
+    """The innermost frame of the user, else the innermost outside capture; None without one."""
     others = [frame for frame in frames if _OWN not in frame.file.replace("\\", "/")]
     return next((frame for frame in others if not is_library(frame)), others[0] if others else None)

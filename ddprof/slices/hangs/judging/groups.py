@@ -1,4 +1,4 @@
-"""The process groups of a job: what each rank says of them, put together."""
+"""Process groups of a job, merged from the ranks' statements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ddprof.slices.hangs.evidence import Call, Group, RankEvidence
 
 @dataclass(frozen=True)
 class JobGroup:
-    """A group, its members, and the collectives that each of them called in it, in order."""
+    """A group, its members, and the collectives that each member called in it, in order."""
 
     group: Group
     calls: Mapping[int, tuple[Call, ...]]  # by rank; () where the rank's record shows none
@@ -22,7 +22,7 @@ class JobGroup:
 
     @property
     def unseen(self) -> tuple[int, ...]:
-        """Members of which nothing is known."""
+        """Members without any evidence."""
         return tuple(sorted(set(self.group.ranks) - set(self.calls)))
 
 
@@ -57,19 +57,18 @@ def job_groups(ranks: Sequence[RankEvidence]) -> list[JobGroup]:
 
 
 def _is_silent(evidence: RankEvidence) -> bool:
-    """True where a rank without a call in a group made none; of a killed one whose numbers are not known it is
-    assumed."""
+    """True where a rank without a call in a group made none; assumed for a killed one without call numbers."""
     return evidence.ending.how == "killed" if evidence.is_partial else evidence.has_calls
 
 
 def _stated_for(rank: int, candidates: set[tuple[int, ...]]) -> tuple[int, ...]:
-    """The one group of a name that a rank can be a member of; () where that is not one."""
+    """The only group of a name that a rank can be a member of; () where there is not exactly one."""
     fitting = [ranks for ranks in candidates if rank in ranks]
     return fitting[0] if len(fitting) == 1 else ()
 
 
 def _callers(name: str, ranks: Sequence[RankEvidence]) -> tuple[int, ...]:
-    """Members of a group whose ranks nobody states: the whole job where it is the default group, else its callers."""
+    """Members of a group that no rank states: the whole job for the default group, else its callers."""
     if name in ("", "0"):
         worlds = {e.world_size for e in ranks if e.world_size}
         return tuple(range(worlds.pop())) if len(worlds) == 1 else tuple(e.rank for e in ranks)

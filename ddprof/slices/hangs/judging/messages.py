@@ -1,4 +1,4 @@
-"""Messages between two ranks (pipelines): one that is awaited and was not sent, or is sent and not received."""
+"""Messages between two ranks (pipelines): awaited but not sent, or sent but not received."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ends = tuple[str, int, int]  # group, sender, receiver
 
 
 def stuck_messages(ranks: Sequence[RankEvidence]) -> list[Stuck]:
-    """The first message of each pair of ranks that does not arrive. Messages of a pair arrive in order."""
+    """The first message of each pair of ranks that does not arrive; messages of a pair arrive in order."""
     sent, awaited = _numbered(ranks)
     known = {e.rank for e in ranks if e.has_calls}
     found = []
@@ -53,8 +53,7 @@ def _first_stuck(ends: Ends, sent: dict[int, Call], awaited: dict[int, Call]) ->
 
 
 def _differ(send: Call, receive: Call) -> bool:
-    """True where what is received has another shape; recorders keep the tensor as input of one and output of the
-    other."""
+    """True where the received shape differs; recorders keep the tensor as input of one side and output of the other."""
     given, taken = (call.input_sizes or call.output_sizes for call in (send, receive))
     return bool(given and taken and given != taken)
 

@@ -1,5 +1,4 @@
-"""Judgement of which rank left the order of calls that the ranks of a group share: left one out, made one too many,
-swapped two."""
+"""Ranks that left their group's common order of calls: one omitted, one too many, or two swapped."""
 
 from __future__ import annotations
 
@@ -20,9 +19,8 @@ MOST_LEFT_OUT = 8  # calls in a row: what one branch of a script holds
 def passed_over(calls: Mapping[int, Sequence[Call]], number: int) -> tuple[Passed, ...]:
     """The ranks that left the common order at or before collective `number`, and how.
 
-    The order is told by operation, shapes, dtypes and the line that calls: two loops of equal all-reduces differ in
-    nothing else. A rank is compared with what most ranks do; where two stand against each other, with
-    what followed the last common call before.
+    Calls are compared by operation, shapes, dtypes and calling line, the only difference between two loops of equal
+    all-reduces. The reference is most ranks or, with two, what followed the last common call before.
     """
     spans = {rank: [c for c in of if c.number <= number + 1] for rank, of in calls.items() if of}
     if len(spans) < 2:
@@ -63,8 +61,7 @@ def _first_difference(keys: Mapping[int, Mapping[int, Numbered]], first: int, la
 
 
 def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], at: int) -> Key | None:
-    """Call that was to be called: what most ranks call; between equals, what followed the call before whenever it
-    came."""
+    """Call of most ranks; among equals the one that always followed the previous call. None if unknown."""
     (most, count), *others = kinds.most_common()
     if not others:
         return None
@@ -79,11 +76,11 @@ def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], a
 
 
 def _is_shifted(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
-    """True where the rank's calls from `at` on are its peers' with some left out, or one more, or two of them swapped.
+    """True where the rank's calls from `at` on are its peers' with some omitted, one added, or two swapped.
 
-    Peers that wait have made no later call: what would have followed is told by what followed before. Where that is
-    not known, the call in place of the expected one must at least be one that the peers make elsewhere. A pair of lines
-    that met before is how the script is written (the root of a broadcast has its own).
+    Waiting peers have made no later call, so what followed before stands in for it. Where that is unknown, the
+    unexpected call must be one that peers make elsewhere. A pair of lines that matched before is the script's design
+    (the root of a broadcast has its own).
     """
     if any(n < at and n in others and own[n][0] == own[at][0] and others[n][0] == others[at][0] for n in own):
         return False
@@ -101,7 +98,7 @@ def _is_shifted(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at:
 
 
 def _continued(calls: Mapping[int, Numbered], last: int) -> dict[int, Key]:
-    """The keys of a rank's calls, carried on to number `last` as they followed one another before."""
+    """The keys of a rank's calls, extended to number `last` by their order so far."""
     keys = {number: key for number, (key, _) in calls.items()}
     end = max(keys)
     before = next((n for n in sorted(keys, reverse=True) if n < end and keys[n] == keys[end]), None)
@@ -114,7 +111,7 @@ def _continued(calls: Mapping[int, Numbered], last: int) -> dict[int, Key]:
 
 
 def _is_extra(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
-    """True where the call at `at` is one too many: the peers' call at `at` is the rank's next."""
+    """True where the call at `at` is superfluous: the peers' call at `at` is the rank's next."""
     follows = at + 1 in own and own[at + 1][0] == others[at][0]
     swapped = at + 1 in others and own[at][0] == others[at + 1][0]
     return follows and not swapped

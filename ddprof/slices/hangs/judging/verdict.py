@@ -1,4 +1,4 @@
-"""From what is known of each rank -> the verdict."""
+"""Verdict on a hang or failure from the evidence on each rank."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ _STATES = {
 
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
-    """Why the job hangs or has failed. `hang_seen`: it was found to hang while it ran, so that a call that its ranks
-    were inside when they were stopped is no ordinary one."""
+    """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so that their open calls count."""
     known = from_stacks(with_failed_calls(with_late_kills(ranks)))
     groups = job_groups(known)
     stuck = [found for job in groups if (found := stuck_in(job)) is not None] + stuck_messages(known)
@@ -61,7 +60,7 @@ def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
 
 
 def _timeout_s(cause: FirstCause, ranks: Sequence[RankEvidence]) -> float | None:
-    """The shortest time-out of the calls that ranks are inside because of the cause."""
+    """The shortest time-out of the calls that ranks are blocked in because of the cause."""
     stuck = cause.stuck
     if stuck is None:
         return None
@@ -70,19 +69,18 @@ def _timeout_s(cause: FirstCause, ranks: Sequence[RankEvidence]) -> float | None
 
 
 def _frame(cause: FirstCause, blamed: RankEvidence | None) -> StackFrame | None:
-    """The line that the cause is at: of the call that was made, or of what the rank does instead."""
+    """The line of the cause: that of its call, or of what the rank does instead."""
     stuck = cause.stuck
     if stuck is not None and stuck.passed:
         return user_frame(stuck.passed[0].instead.frames)
     if cause.kind == model.MISMATCH and stuck is not None:
-        mine = [v.call for v in stuck.variants if set(v.ranks) & set(cause.ranks)]
-        return user_frame(mine[0].frames) if mine else stuck.frame
+        calls = [v.call for v in stuck.variants if set(v.ranks) & set(cause.ranks)]
+        return user_frame(calls[0].frames) if calls else stuck.frame
     return user_frame(blamed.frames) if blamed is not None else None
 
 
 def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
-    """True where ranks that were stopped from outside had waited longer than is usual; others are judged as they
-    are."""
+    """True where ranks stopped from outside had waited longer than usual; True for any others."""
     inside = [e for e in ranks if e.rank in stuck.entered]
     failed = any(e.ending.how in ("error", "killed", "finished") for e in ranks)
     if failed or stuck.differs or any(e.seen_ns is None for e in inside):
@@ -108,7 +106,7 @@ def _row(evidence: RankEvidence) -> RankRow:
 
 
 def _open_call(evidence: RankEvidence) -> Call | None:
-    """The call that the rank is inside: the first that has not ended."""
+    """The rank's open call: the first that has not ended."""
     return next((call for call in evidence.calls if not call.done), None)
 
 

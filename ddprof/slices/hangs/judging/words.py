@@ -1,4 +1,4 @@
-"""The verdict in one plain sentence: who, which call, which group, which line."""
+"""The verdict in one plain sentence: ranks, call, group, line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 160  # characters of an exception's message
 
 
 def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    """Words on what came first and who waits because of it. `of`: what is known, by rank; `groups`: by name."""
+    """The first cause and who waits because of it, in one sentence. `of`: evidence by rank; `groups`: by name."""
     return _SAY[cause.kind](cause, of, groups)
 
 
@@ -49,7 +49,7 @@ def group_words(name: str, groups: Mapping[str, Group]) -> str:
 
 
 def where_of(evidence: RankEvidence | None) -> str:
-    """Words on where a rank was when it was seen last: "is in train.py:31 in load()"; "" where nobody knows."""
+    """Last position of a rank: "is in train.py:31 in load()"; "" where unknown."""
     line = line_words(user_frame(evidence.frames)) if evidence is not None else ""
     return f"is at {line}{_workers(evidence)}" if line and evidence is not None else ""
 
@@ -59,15 +59,15 @@ def _workers(evidence: RankEvidence) -> str:
     by_line: dict[str, list[int]] = {}
     for worker in stuck_workers(evidence):
         by_line.setdefault(line_words(user_frame(worker.frames)), []).append(worker.worker)
-    said = []
+    phrases = []
     for line, numbers in by_line.items():
         who, are = own(len(numbers), "worker", "workers"), own(len(numbers), "is", "are")
-        said.append(f"{who} {', '.join(map(str, numbers))} {are} at {line}")
-    return f" and waits for its loader, whose {' and '.join(said)}" if said else ""
+        phrases.append(f"{who} {', '.join(map(str, numbers))} {are} at {line}")
+    return f" and waits for its loader, whose {' and '.join(phrases)}" if phrases else ""
 
 
 def own(count: int, singular: str, plural: str) -> str:
-    """The word for one or for several."""
+    """The singular or the plural word for `count` of them."""
     return singular if count == 1 else plural
 
 
@@ -77,7 +77,7 @@ def _who(ranks: tuple[int, ...]) -> str:
 
 
 def _waiters(stuck: Stuck | None, groups: Mapping[str, Group], but: tuple[int, ...] = ()) -> str:
-    """ "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" where nobody waits."""
+    """ "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" where none waits."""
     ranks = () if stuck is None else tuple(rank for rank in stuck.entered if rank not in but)
     if stuck is None or not ranks:
         return ""
@@ -121,7 +121,7 @@ def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[st
 
 def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     stuck = _known(cause)
-    said = "; ".join(
+    variants = "; ".join(
         f"{format_ranks(v.ranks)} {own(len(v.ranks), 'calls', 'call')} {_variant(v, stuck)}" for v in stuck.variants
     )
     what = (
@@ -129,7 +129,7 @@ def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping
         if stuck.is_message
         else f"collective {stuck.number}{group_words(stuck.group, groups)}"
     )
-    return f"Ranks disagree about the {stuck.differs} of {what}: {said}."
+    return f"Ranks disagree about the {stuck.differs} of {what}: {variants}."
 
 
 def _variant(variant: Variant, stuck: Stuck) -> str:
@@ -209,11 +209,11 @@ def _crossed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
         last = next((call for call in of[rank].calls if not call.done), None)
         if last is not None:
             calls.setdefault((last.op, last.group, line_words(user_frame(last.frames))), []).append(rank)
-    said = "; ".join(
+    pairs = "; ".join(
         f"{format_ranks(ranks)} in {op}{group_words(group, groups)}{f' ({line})' if line else ''}"
         for (op, group, line), ranks in calls.items()
     )
-    return f"{_who(cause.ranks)} wait for one another in different calls: {said}."
+    return f"{_who(cause.ranks)} wait for one another in different calls: {pairs}."
 
 
 def _inside(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:

@@ -1,1 +1,1 @@
-"""Record of what a rank left that hung, failed or was ended: dumps of its collectives, its stacks, its sidecar."""
+"""Evidence left by a rank that hung, failed or was ended: dumps of collectives, stacks, sidecar."""

@@ -1,4 +1,4 @@
-"""From what the user named to what is known of each rank: run folders, folders of dumps and stacks, single files."""
+"""Evidence on each rank from the user's paths: run folders, folders of dumps and stacks, single files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LARGEST_TEXT_BYTES = 4 << 20  # of a file of stacks: ten thousand threads
 
 @dataclass
 class _Gathered:
-    """Record of what was found of one rank so far; of a restarted rank only its last life."""
+    """Evidence on one rank so far; of a restarted rank only its last life."""
 
     restart: int = 0
     left: Left | None = None
@@ -52,8 +52,9 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence of each rank, in rank order. `hang_seen`: the job was found to hang while it ran. `end`: of
-    the job, as its manifest tells it; None without one."""
+    """Evidence on each rank, in rank order. `hang_seen`: the job was seen hanging while it ran. `end`: of the job by
+    its manifest; None without one.
+    """
 
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
@@ -62,7 +63,7 @@ class Gathered:
 
 
 def collect(paths: Sequence[str]) -> Gathered:
-    """Record of what is known of each rank. Raises NoUsableInput where a path is none."""
+    """Evidence on each rank. Raises NoUsableInput where a path does not exist or is not readable."""
     notes: list[HealthNote] = []
     found: dict[int, _Gathered] = {}
     for path in _files(paths, notes):
@@ -84,7 +85,7 @@ def collect(paths: Sequence[str]) -> Gathered:
 
 
 def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
-    """Files that may tell something, texts included, which no analysis of traces looks at."""
+    """Files that may be evidence, including texts that no trace analysis reads."""
     for path in paths:
         if is_url(path):
             yield from _stored(path)
@@ -133,7 +134,7 @@ def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> No
             of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
             of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
         else:
-            notes.append(HealthNote(f"{path}: stacks of no rank: its name states none", "left out"))
+            notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
 
 
 def _take_sampled(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
@@ -170,7 +171,7 @@ def _take_dump(path: str, name: str, found: dict[int, _Gathered], notes: list[He
     rank = _rank(name)
     of = _of(rank, name, found)
     if of is None:
-        notes.append(HealthNote(f"{path}: a dump of no rank: its name states none", "left out"))
+        notes.append(HealthNote(f"{path}: a dump without a rank: the file name states none", "left out"))
         return
     if of.recorded is None or name.endswith(".json"):
         of.recorded_groups = groups_in(dump)
@@ -184,7 +185,7 @@ def _rank(name: str) -> int | None:
 
 
 def _of(rank: int | None, name: str, found: dict[int, _Gathered]) -> _Gathered | None:
-    """Place to put what a file says; None where its rank is not known, or has begun again since."""
+    """The rank's evidence to extend; None where the rank is unknown, or has restarted since."""
     if rank is None:
         return None
     restarted = _RESTART.match(name)
@@ -227,32 +228,33 @@ def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
 
 
 def _told_last(of: _Gathered, asked: Left) -> tuple[StackFrame, ...]:
-    """The stack of the training thread as it was told last: by the rank itself, or by a file of stacks."""
+    """The training thread's latest stack: from the rank itself, or from a file of stacks."""
     answered = frames_of(asked.frames)
     return answered if answered and (asked.at_ns or 0) > of.frames_ns else of.frames or answered
 
 
 def _alive_ns(of: _Gathered, asked: Left) -> int | None:
-    """The last sign of life of a rank that could not say how it ended."""
+    """Last sign of life of a rank without a recorded end; None without any."""
     return max(asked.at_ns or 0, of.frames_ns, of.sampled.seen_ns if of.sampled else 0) or None
 
 
 def _seen_after(calls: tuple[Call, ...], sampled: WorkerEvidence | None) -> tuple[StackFrame, ...]:
-    """The stack that was sampled last, unless a later call tells better where the rank was."""
+    """The last sampled stack, unless a later call shows better where the rank was."""
     last_ns = max((call.entered_ns or 0 for call in calls), default=0)
     return sampled.frames if sampled is not None and sampled.seen_ns > last_ns else ()
 
 
 def _is_latest(asked: Left, of: _Gathered) -> bool:
-    """True where the calls that a rank told while its job hung are of its last step: as its ranks are ended one by one,
-    gloo counts calls as ended that were cut off."""
+    """True where the calls reported during the hang are of the rank's last step. While ranks are ended one by one, gloo
+    counts calls that were cut off as ended.
+    """
     if of.left is None or of.recorded is None or asked.steps_total is None:
         return True
     return of.left.steps_total is not None and of.left.steps_total - asked.steps_total <= 1
 
 
 def _together(recorded: tuple[Call, ...], own: tuple[Call, ...]) -> tuple[Call, ...]:
-    """The flight recorder's calls, and the messages that it does not record (gloo's)."""
+    """The flight recorder's calls, with the messages that it does not record (gloo's)."""
     recorded = with_lines(recorded, own)
     if any(call.peer is not None for call in recorded):
         return recorded

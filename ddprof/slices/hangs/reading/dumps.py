@@ -22,14 +22,14 @@ _MS = 1_000_000  # ns
 
 
 def load_calls(content: bytes) -> tuple[CallDump, list[str]]:
-    """A dump, and where something in it is of another type. Raises ValueError, TypeError or UnsafePickle."""
+    """A dump, and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
     if content.lstrip()[:1] == b"{":
         return parse(content, CallDump)
     return typed(load_plain(content), CallDump)
 
 
 def groups_in(dump: CallDump) -> dict[str, Group]:
-    """The groups of a dump by name; gloo leaves the configuration empty and names them in the entries alone."""
+    """The groups of a dump by name; for gloo, whose configuration is empty, from the entries."""
     found = {
         name: Group(name, _description(group.desc), _ranks(group)) for name, group in dump.pg_config.items() if name
     }
@@ -44,7 +44,7 @@ def groups_in(dump: CallDump) -> dict[str, Group]:
 
 
 def calls_in(dump: CallDump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
-    """The calls in the order in which they were made. `groups` tell which ranks exchange a message."""
+    """Calls in the order in which they were made. `groups`: give the ranks of a message."""
     messages: Counter[tuple[str, str, int, int]] = Counter()
     found: list[tuple[RecordedCall, Call]] = []
     from_the_start = not dump.entries or not dump.entries[0].record_id  # else messages cannot be counted
@@ -68,7 +68,7 @@ def _by_group(entries: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:
 
 
 def _batches(entries: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
-    """Entries that were launched as one: those of one number. The last of several stands for all of them."""
+    """Entries launched together, which share a number; the last one stands for all of them."""
     numbered = groupby(entries, key=lambda e: (bool(e.is_p2p), e.p2p_seq_id if e.is_p2p else e.collective_seq_id))
     return [list(batch) for _, batch in numbered]
 
@@ -83,7 +83,7 @@ def _collective(batch: Sequence[RecordedCall], group: str, done: bool) -> tuple[
 def _message(
     entry: RecordedCall, group: str, ranks: Sequence[int], done: bool, counts: Counter[tuple[str, str, int, int]]
 ) -> tuple[RecordedCall, Call]:
-    """One message of a batch; the counts number those between the same two ranks."""
+    """One message of a batch; the counts number the messages between the same two ranks."""
     ends = _ends(entry)
     if ends is None:
         raise ValueError("not a message")
@@ -112,14 +112,14 @@ def _call(entry: RecordedCall, group: str, number: int, op: str, done: bool, pee
 
 
 def _done(entry: RecordedCall) -> bool:
-    """NCCL says so; what it retired without completing has timed out. Gloo only retires what has ended."""
+    """True for calls that NCCL completed (a call that it retired otherwise has timed out), or gloo retired."""
     if _is_gloo(entry):
         return bool(entry.retired)
     return entry.state == "completed" or entry.time_discovered_completed_ns is not None
 
 
 def _ends(entry: RecordedCall) -> tuple[str, int, int] | None:
-    """("send" or "recv", own number in the group, the other's); None of what closes a batch of messages."""
+    """("send" or "recv", own number in the group, the other's); None for the record that closes a batch of messages."""
     found = _MESSAGE.search(entry.profiling_name or "")
     return (found[1], int(found[2]), int(found[4])) if found else None
 
@@ -141,7 +141,7 @@ def _description(text: str | None) -> str:
 
 
 def _ranks(group: NamedGroup) -> tuple[int, ...]:
-    """The ranks of a group in order; () where they are not all ranks."""
+    """The ranks of a group in order; () where an entry is not a rank."""
     try:
         given = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Record of what capture wrote of a rank's end: the sidecar, and the stacks that were asked for while it hung."""
+"""Capture's files on a rank's end: the sidecar, and the stacks requested while it hung."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOW = {"exit": "finished", "signal": "stopped", "watchdog": "stopped", "killed"
 
 
 class LeftFrame(Struct, frozen=True):
-    """One frame of a stack, innermost first where there are several."""
+    """One frame of a stack; innermost first in lists."""
 
     file: str = "?"
     line: Count = 0
@@ -34,7 +34,7 @@ class LeftError(Struct, frozen=True):
 
 
 class LeftEnd(Struct, frozen=True):
-    """When and how a rank ended; `frames` of a rank that was stopped: where its training thread was."""
+    """Time and kind of a rank's end; `frames`: the training thread's stack of a stopped rank."""
 
     at_ns: Count | None = None
     error: LeftError | None = None
@@ -65,7 +65,7 @@ class LeftGroup(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """A sidecar, or the answer of a rank that was asked where it is; they share these keys."""
+    """A sidecar, or a rank's answer to a request for its stacks; they share these keys."""
 
     rank: Rank | None = None
     host: str = ""
@@ -82,7 +82,7 @@ class Left(Struct, frozen=True):
 
 
 def frames_of(frames: tuple[LeftFrame, ...]) -> tuple[StackFrame, ...]:
-    """Frames, as evidence."""
+    """Frames as evidence."""
     return tuple(StackFrame(f.file, f.line, f.function, f.source) for f in frames)
 
 
@@ -94,7 +94,7 @@ def groups_of(left: Left) -> dict[str, Group]:
 
 
 def calls_of(left: Left) -> tuple[Call, ...]:
-    """The calls that were still in the record, oldest first."""
+    """The calls still on record, oldest first."""
     return tuple(
         Call(
             group=call.group,
@@ -113,7 +113,7 @@ def calls_of(left: Left) -> tuple[Call, ...]:
 
 
 def ending_of(left: Left) -> Ending:
-    """The way that the rank ended."""
+    """The rank's end."""
     end = left.end or LeftEnd()
     if end.error is not None:
         error = end.error

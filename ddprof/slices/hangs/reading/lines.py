@@ -1,7 +1,7 @@
-"""The lines of calls that a flight recorder has kept without a stack, of the rank's own log of what its script called.
+"""Script lines of calls that a flight recorder kept without stacks, from the rank's log of its script's calls.
 
-Capture asks torch for stacks only where that imports nothing (capture/window/flight_recorder.py). What the script
-called itself lies, in time, inside the call that its log has; what DDP and FSDP call lies in none, and has no line.
+Capture asks torch for stacks only where that imports nothing (capture/window/flight_recorder.py). Calls of the script
+lie, in time, inside a call of its log; those of DDP and FSDP do not, and have no line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NESTED = 4  # calls of torch.distributed inside one another: `broadcast_object_
 
 
 def with_lines(recorded: Sequence[Call], own: Sequence[Call]) -> tuple[Call, ...]:
-    """The recorded calls, each without a stack with that of the own call which was under way when it began."""
+    """The recorded calls; one without a stack gets that of the rank's own call under way at its start."""
     of_group: dict[str, list[Call]] = {}
     for call in sorted((c for c in own if c.peer is None and c.frames and c.entered_ns), key=_entered):
         of_group.setdefault(call.group, []).append(call)

@@ -1,4 +1,4 @@
-"""Record of where a rank and its loader's workers were seen last, of their sampled stacks (docs/run-folder.md)."""
+"""Last sampled stacks of a rank and its loader's workers (docs/run-folder.md)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _RANK_ITSELF = -1  # in place of a worker's number
 
 
 def seen_last(path: str) -> tuple[WorkerEvidence | None, list[HealthNote]]:
-    """Workers of one file, and what could not be read of it; `is_rank` tells whose it is. None where nothing was
-    sampled."""
+    """Last samples in one file, and notes on unreadable parts; `is_rank` tells whose they are. None without samples."""
     processes, notes = read_stacks([path])
     seen = processes[0].seen_last() if processes else None
     if seen is None:
@@ -28,5 +27,5 @@ def seen_last(path: str) -> tuple[WorkerEvidence | None, list[HealthNote]]:
 
 
 def is_rank(seen: WorkerEvidence) -> bool:
-    """True where it is the rank's own training thread."""
+    """True for the rank's own training thread."""
     return seen.worker == _RANK_ITSELF

@@ -1,4 +1,4 @@
-"""Stacks of Python threads as text: what faulthandler writes, and what `py-spy dump` prints."""
+"""Stacks of Python threads as text, from faulthandler or `py-spy dump`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
 
 @dataclass(frozen=True)
 class ThreadStack:
-    """One thread, its frames innermost first; `is_main` None where the text does not say."""
+    """One thread, its frames innermost first; `is_main` is None where the text does not state it."""
 
     name: str
     frames: tuple[StackFrame, ...]
@@ -31,20 +31,20 @@ class ThreadStack:
 
 @dataclass(frozen=True)
 class StackText:
-    """The threads of the last dump in a text, and the fatal error it was written for ("" without one)."""
+    """The threads of the last dump in a text, and the fatal error that caused it ("" without one)."""
 
     threads: tuple[ThreadStack, ...]
     fatal: str = ""
 
 
 def has_stacks(head: str) -> bool:
-    """True where a text begins as one of the two does."""
+    """True where a text begins as one of the two formats."""
     lines = head.splitlines()
     return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
 
 
 def parse_stacks(text: str) -> StackText:
-    """The last dump of the text: a process may have been asked several times."""
+    """The last dump in the text, as a process may have been dumped several times."""
     threads: list[tuple[str, bool | None, list[StackFrame]]] = []
     fatal = ""
     seen: set[str] = set()
@@ -65,7 +65,7 @@ def parse_stacks(text: str) -> StackText:
 
 
 def training_frames(stacks: StackText) -> tuple[StackFrame, ...]:
-    """The frames of the thread that trains: the main one; faulthandler lists it last, because it is the oldest."""
+    """The frames of the training thread: the main one, which faulthandler lists last as the oldest."""
     if not stacks.threads:
         return ()
     named = next((t for t in stacks.threads if t.is_main), None)

@@ -1,1 +1,1 @@
-"""Findings from the tables of a text log, however its lines were written."""
+"""Findings from the tables of a text log, whatever its format."""

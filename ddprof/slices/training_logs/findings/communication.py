@@ -1,4 +1,4 @@
-"""Calls of a log -> bus bandwidth from size and time, held against the log's own; and how much of it is waiting.
+"""Calls of a log: bus bandwidth from size and time, compared with the log's own, and the share of waiting.
 
 Formulas: nccl-tests, PERFORMANCE.md. DeepSpeed logs the size of the input: all of it for a reduce-scatter, one
 rank's part for an all-gather, which holds where the log's own rate counts it once per rank; older versions count
@@ -25,13 +25,13 @@ _VERB = re.compile(r"(?:inference_)?(?P<verb>all_reduce|all_gather|reduce_scatte
 
 
 def rows_of(calls: Sequence[LoggedCalls], sizes: Mapping[str, int]) -> tuple[CallRow, ...]:
-    """Largest total first."""
+    """Rows of the calls, largest total first."""
     members = sizes.get("world") or _members(calls)
     return tuple(_row(call, members) for call in sorted(calls, key=lambda call: -call.total_ms))
 
 
 def findings_of(straggling: Sequence[LoggedStraggling], iterations: IterationSummary | None) -> Iterator[LogFinding]:
-    """Time that the writing rank waited for others, where most of its communication is that."""
+    """Findings on waits of the writing rank for others, where these are most of its communication."""
     beyond, transfer = sum(row.beyond_ms for row in straggling), sum(row.transfer_ms for row in straggling)
     whole = beyond + transfer
     if whole <= 0 or beyond < _MOSTLY_WAITING * whole:
@@ -43,15 +43,15 @@ def findings_of(straggling: Sequence[LoggedStraggling], iterations: IterationSum
         f"{format_share(share)} of the writing rank's communication is waiting for later ranks "
         f"({format_us(beyond * 1e3)} of {format_us(whole * 1e3)})"
     )
-    told = (
+    evidence = (
         f"most in {top.op}: {format_us(top.beyond_ms * 1e3)} beyond the shortest rank in {top.count} calls",
         "at least so much: until 2026 DeepSpeed sorted the times of each rank before it compared them",
     )
-    yield LogFinding("waiting", severity(beyond, run_ms) if run_ms else "info", summary, share, (), told)
+    yield LogFinding("waiting", severity(beyond, run_ms) if run_ms else "info", summary, share, (), evidence)
 
 
 def _members(calls: Sequence[LoggedCalls]) -> int | None:
-    """Ranks of a group, by the two rates of the log: bus over algorithm bandwidth is (n - 1) / n."""
+    """Size of a group, from the log's two rates: algorithm over bus bandwidth gives (n - 1) / n."""
     votes: Counter[int] = Counter()
     for call in calls:
         if call.tput_gbps and call.busbw_gbps and call.busbw_gbps < call.tput_gbps:
@@ -69,8 +69,9 @@ def _row(call: LoggedCalls, members: int | None) -> CallRow:
 
 
 def _factor(call: LoggedCalls, members: int | None) -> float | None:
-    """Factor that the logged size is multiplied with to be what a rank's link carries; None where the group's size is
-    needed and unknown, or the log's own rate does not say what was logged."""
+    """Factor from the logged size to the bytes on a rank's link; None where the group's size is needed and unknown, or
+    the log's own rate does not show which size was logged.
+    """
     found = _VERB.match(call.op)
     if found is None:
         return 1.0

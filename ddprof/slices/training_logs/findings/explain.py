@@ -1,4 +1,4 @@
-"""A text log -> the reading of it."""
+"""The reading of a text log."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def explain_log(source: Source) -> LogReport:
 
 
 def said_aside(source: Source) -> str | None:
-    """Words on what a log beside traces says of the whole run, in one line; None where no line of it holds a number."""
+    """A log's statement on the whole run, beside traces, in one line; None where it holds no number."""
     try:
         log = read_training_log(source)
     except NoUsableInput:
@@ -74,18 +74,18 @@ def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
     if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
         return
     worst = sorted(summary.slow, key=lambda iteration: -iteration.mean_ms)[:_NAMED]
-    told = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
+    slowest = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
     what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
     verb = "is" if len(summary.slow) == 1 else "are"
     text = (
         f"{len(summary.slow)} of {summary.counted} {what} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
     )
-    yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (told,))
+    yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (slowest,))
 
 
 def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
-    """Times that their lines print and that cannot be of one iteration: a note, and the clock is believed."""
+    """Findings on printed times that cannot be of one iteration; the clock is used instead."""
     if not log.means:
         return
     number, printed_ms, ms = log.means[0]
@@ -156,7 +156,7 @@ def _abstained(
         yield "Slow ranks: with context or expert parallelism ranks wait for each other inside every timer."
     elif rows and len({reading.rank for reading in log.by_rank}) < 2:
         if any(row.of_all_ranks for row in rows):
-            yield "Slow ranks: these timers name none (`--timing-log-option all`)."
+            yield "Slow ranks: these timers name no rank (`--timing-log-option all`)."
         else:
             yield "Slow ranks: the timers are of one rank."
     longest = {

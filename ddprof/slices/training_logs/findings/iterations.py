@@ -1,4 +1,4 @@
-"""Time that an iteration takes and how evenly, from the lines about iterations."""
+"""Time and spread of iterations, from the lines about iterations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ OUTLIER = 5 * 1.4826
 
 
 def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
-    """The iterations without the warm-up: the first line of each start and the slow ones that follow the very first;
-    all of them where that is all.
+    """Summary of the iterations after the warm-up: without the first line of each start and the slow ones after the
+    very first; of all where none remain.
     """
     if not iterations:
         return None
@@ -47,7 +47,7 @@ def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
 
 
 def _usual_ms(iterations: Sequence[LoggedIteration]) -> float:
-    """Time that takes longer is an outlier."""
+    """Upper limit of a usual iteration, ms; longer ones are outliers."""
     times = [iteration.mean_ms for iteration in iterations]
     middle = median(times)
     return middle + OUTLIER * median(abs(time - middle) for time in times)

@@ -1,4 +1,4 @@
-"""Nesting: which timer is part of which: what lies inside another must not be added to it.
+"""Nesting of timers: a timer inside another must not be added to it.
 
 Megatron-LM (training/training.py, core/pipeline_parallel/schedules.py, core/distributed/finalize_model_grads.py):
 `forward-backward` holds the passes and the messages between stages, and, since the schedule finishes the gradients
@@ -19,18 +19,18 @@ _PARTS = re.compile(r"^(?P<of>bwd|backward)_(?:inner|allreduce)(?P<micro>_micros
 
 
 def parent(name: str, known: Collection[str]) -> str | None:
-    """The timer that this one is part of, of those that the log has."""
+    """The timer in the log that contains this one."""
     return next((of for of in _holders(name, "all-grads-sync" in known) if of in known and of != name), None)
 
 
 def depth(name: str, known: Collection[str]) -> int:
-    """Number of timers that lie around it."""
+    """Number of timers around it."""
     of = parent(name, known)
     return 0 if of is None else 1 + depth(of, known)
 
 
 def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
-    """Innermost first."""
+    """Timers that contain this one, innermost first."""
     if name == "batch-generator":
         return ("forward-compute", "forward-backward")
     if name in ("forward-compute", "backward-compute") or _MESSAGES.match(name):

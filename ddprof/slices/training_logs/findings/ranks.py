@@ -1,9 +1,9 @@
-"""Timers of named ranks -> who is slow, iteration after iteration.
+"""Slow ranks by timers of named ranks, iteration by iteration.
 
-Ranks of one tensor-parallel group wait for each other inside a pass, so that it is groups that are compared, each by
-its shortest rank; and only groups of one pipeline stage, which do the same work. Megatron numbers ranks tensor-parallel
-first and pipeline stages last (`--use-tp-pp-dp-mapping` aside). With context or expert parallelism passes hold
-collectives across those groups, and nobody is named.
+Ranks of one tensor-parallel group wait for each other inside a pass, so groups are compared, each by its shortest rank,
+within a pipeline stage, where they do the same work. Megatron numbers ranks tensor-parallel first and pipeline stages
+last (`--use-tp-pp-dp-mapping` aside). With context or expert parallelism passes hold collectives across those groups,
+and nobody is named.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BY_ONE_RANK = ("fwd", "forward")  # DeepSpeed's: ZeRO stage 3 gathers in it, so
 def findings_of(
     readings: Sequence[RankReading], sizes: Mapping[str, int], whole_ms: float | None, whole: str
 ) -> Iterator[LogFinding]:
-    """Groups that are longest more often than chance explains, by a share of `whole` that is worth telling."""
+    """Groups that are slowest more often than chance explains, by a share of `whole` worth reporting."""
     if any(sizes.get(kind, 1) > 1 for kind in ("context", "expert")):
         return
     for name in (*OWN_WORK, *_BY_ONE_RANK):
@@ -41,7 +41,7 @@ def findings_of(
 
 
 def _peers(ranks: Sequence[int], sizes: Mapping[str, int]) -> Iterator[list[tuple[int, ...]]]:
-    """Per pipeline stage its tensor-parallel groups."""
+    """The tensor-parallel groups of each pipeline stage."""
     per_group, stages = sizes.get("tensor", 1), sizes.get("pipeline", 1)
     per_stage = max(1, (ranks[-1] + 1) // stages) if ranks else 1
     found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -72,11 +72,13 @@ def _slowest(
     if share < WARNING_SHARE:
         return
     judged = bool(sizes) and name in OWN_WORK
-    told = [f"longest in {often} of {len(times)} logged iterations, {format_us(beyond_ms * 1e3)} beyond its peers"]
+    evidence = [f"longest in {often} of {len(times)} logged iterations, {format_us(beyond_ms * 1e3)} beyond its peers"]
     if not judged:
-        told.append("how the job is divided, or what else runs inside this timer, is not in the log")
+        evidence.append("how the job is divided, or what else runs inside this timer, is not in the log")
     verb = "takes" if len(who) == 1 else "take"
     what = f"longer than {'its' if len(who) == 1 else 'their'} peers in {name}"
     summary = f"{format_ranks(who).capitalize()} {verb} {format_share(share)} of {whole} {what}"
     page = "input_straggler" if name in LOADING else "straggler_compute"
-    yield LogFinding("slow_rank", severity(share, 1.0) if judged else "info", summary, share, who, tuple(told), page)
+    yield LogFinding(
+        "slow_rank", severity(share, 1.0) if judged else "info", summary, share, who, tuple(evidence), page
+    )

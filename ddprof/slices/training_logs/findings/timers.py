@@ -1,4 +1,4 @@
-"""Timers -> one row each, typical of an iteration, with its share of it; and what the rows show."""
+"""Typical timers of an iteration, one row each with its share, and findings on them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _MORE_THAN_ALL = 1.05
 
 
 def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | None) -> tuple[TimerRow, ...]:
-    """The timers of an iteration, each below the one that it is part of; without the first reading of each, which is
-    of the warm-up."""
+    """The timers of an iteration, each below the one that contains it; without the first readings (warm-up)."""
     given: dict[str, list[TimerReading]] = defaultdict(list)
     for reading in readings:
         if not ONCE.search(reading.name):
@@ -51,13 +50,13 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
 
 
 def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | None) -> bool:
-    """True where shares are of the iteration: not where the timers are longer, as those are that count several."""
+    """True where shares are of the iteration; False for longer timers, which count several iterations."""
     outermost = sum(row.longest_ms for row in rows if row.depth == 0)
     return iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
 
 
 def findings_of(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator[LogFinding]:
-    """Loading, communication outside computation, and ranks that are far apart. `whole`: what the shares are of."""
+    """Findings on loading, exposed communication, and unequal ranks. `whole`: the base of the shares."""
     yield from _loading(rows, whole)
     yield from _synchronising(rows, whole)
     yield from _apart(rows, whole, stages)
@@ -68,8 +67,8 @@ def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
         if row.name in LOADING and row.share is not None and row.share >= WARNING_SHARE:
             whose = "on the longest rank" if row.of_all_ranks else "on the rank that writes"
             summary = f"Loading data takes {format_share(row.share)} of {whole} {whose} ({row.name})"
-            told = (f"{_span(row)}, median of {row.counted}",)
-            yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), told, "input_starved")
+            evidence = (f"{_span(row)}, median of {row.counted}",)
+            yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), evidence, "input_starved")
 
 
 def _synchronising(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
@@ -78,16 +77,16 @@ def _synchronising(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]
     share = sum(row.share or 0.0 for row in outer)
     if share < WARNING_SHARE:
         return
-    told = [_span(row) for row in sorted(outer, key=lambda row: -row.longest_ms)]
+    evidence = [_span(row) for row in sorted(outer, key=lambda row: -row.longest_ms)]
     waited = sum(row.longest_ms - row.shortest_ms for row in outer if row.shortest_ms is not None)
     if waited > 0:
-        told.append(
+        evidence.append(
             f"the rank that comes last has the shortest time: up to {format_us(waited * 1e3)} of it is waiting for it"
         )
     else:
-        told.append("waiting for late ranks is in it, which these timers do not tell apart")
+        evidence.append("waiting for late ranks is in it, which these timers do not tell apart")
     summary = f"Communication that no computation hides takes {format_share(share)} of {whole}"
-    yield LogFinding("exposed_communication", _grade(share), summary, share, (), tuple(told))
+    yield LogFinding("exposed_communication", _grade(share), summary, share, (), tuple(evidence))
 
 
 def _apart(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator[LogFinding]:
@@ -105,11 +104,13 @@ def _apart(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator
             continue
         # Stages of a pipeline, and ranks that receive a batch in place of loading it, differ as they should.
         judged = stages == 1 and name == "forward-compute"
-        told = [f"{_span(row)}, median of {row.counted}"]
+        evidence = [f"{_span(row)}, median of {row.counted}"]
         if not judged:
-            told.append("stages of a pipeline, and ranks that are handed their batch by others, differ as they should")
+            evidence.append(
+                "stages of a pipeline, and ranks that are handed their batch by others, differ as they should"
+            )
         summary = f"The ranks are up to {format_share(share)} of {whole} apart in {name}; the log names none"
-        yield LogFinding("ranks_apart", _grade(share) if judged else "info", summary, share, (), tuple(told))
+        yield LogFinding("ranks_apart", _grade(share) if judged else "info", summary, share, (), tuple(evidence))
 
 
 def _typical(of: Sequence[TimerReading]) -> tuple[float, float | None]:

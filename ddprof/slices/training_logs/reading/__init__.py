@@ -1,1 +1,1 @@
-"""Text logs of training jobs -> tables: lines made plain, then one file per framework that writes them."""
+"""Text logs to tables: cleaned lines, then one file per framework."""

@@ -1,4 +1,4 @@
-"""Progress bars of tqdm and rich, as Hugging Face's Trainer and Lightning draw them: how far, and for how long.
+"""Progress bars of tqdm and rich, as drawn by Hugging Face's Trainer and Lightning: steps done and elapsed time.
 
   1%|▏         | 10/1000 [00:21<35:12,  2.13s/it]
 Epoch 0:  93% 1586/1702 [12:50<00:56,  2.06it/s, loss=0.158, v_num=0]
@@ -36,7 +36,7 @@ class BarLines:
         self.is_of_trainer = False  # bars without a label count beside lines of the Trainer
 
     def take(self, line: LogLine) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if "'epoch': " in line.text or "Total optimization steps" in line.text or "train_runtime" in line.text:
             self.is_of_trainer = True
         if "it/s" not in line.text and "s/it" not in line.text:
@@ -54,7 +54,7 @@ class BarLines:
             )
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
-        """(writer, bars) of the training: those of epochs, then labelled ones, then the longest without a label."""
+        """(writer, bars) of the training: the bars of epochs, else labelled ones, else the longest without a label."""
         order = (_EPOCH, *_LABELS, *((_UNLABELLED,) if self.is_of_trainer else ()))
         for label in order:
             of = [drawn for (name, _), drawn in self._drawn.items() if name == label]

@@ -47,12 +47,12 @@ class CommunicationLines:
 
     @property
     def reads_on(self) -> bool:
-        """True where the next lines may be of a table."""
+        """True where the next lines may belong to a table."""
         return bool(self._in) and self._since < _MOST_BETWEEN
 
     @property
     def calls(self) -> list[LoggedCalls]:
-        """Calls of the last table of whoever wrote the longest; of the single lines where there is none."""
+        """Calls in the last table of the writer with the longest one; without tables, those of single lines."""
         table = max(self._tables.values(), key=len, default=[])
         return table or [_summed(op, size, of) for (op, size), of in self._single.items()]
 
@@ -62,7 +62,7 @@ class CommunicationLines:
         return max(self._straggling.values(), key=len, default=[])
 
     def take(self, who: str, text: str) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if "comm op: " in text:
             for found in _SINGLE.finditer(text):
                 ms, size = one_float(found["ms"]), _size(found["size"], found["unit"])

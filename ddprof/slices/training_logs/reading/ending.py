@@ -1,4 +1,4 @@
-"""End of a log: with a traceback, or out of memory, and after which iteration."""
+"""End of a log: a traceback or out of memory, and the last iteration before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError")
 
 
 class LastError:
-    """Looks for the last error of a log, and forgets it where an iteration follows: the job went on, or again."""
+    """Finds the last error of a log, and drops it when an iteration follows: the job went on, or started again."""
 
     def __init__(self) -> None:
         self.error = ""
@@ -30,7 +30,7 @@ class LastError:
         return bool(self._open)
 
     def take(self, line: LogLine) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if TRACEBACK in line.text:
             self._open[line.who] = 0
         elif line.who in self._open:
@@ -40,7 +40,7 @@ class LastError:
             self._name(found[0] if found else line.text)
 
     def iteration(self) -> None:
-        """An iteration was logged."""
+        """Note that an iteration was logged."""
         self.error = ""
         self._open.clear()
 
@@ -56,6 +56,6 @@ class LastError:
             self._name(text)
 
     def _name(self, error: str) -> None:
-        """The first error after the last iteration is the cause, those that follow come of it."""
+        """Name the cause: the first error after the last iteration, which causes those after it."""
         if not self.error and not any(name in error.split(":")[0] for name in _LAUNCHER):
             self.error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .")

@@ -1,4 +1,4 @@
-"""Lines about iterations: of Megatron-LM and its offspring (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
+"""Lines about iterations: of Megatron-LM and its forks (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
 torchtitan, and of Hugging Face's Trainer.
 
 iteration       72/     100 | consumed samples: 9216 | elapsed time per iteration (ms): 5470.7 | ... |
@@ -46,7 +46,7 @@ _MOST_MS = 1e9  # twelve days: no iteration
 
 
 class LoggedRecord(NamedTuple):
-    """Record of what a line says of an iteration. `ms`: None where only the line's clock tells how long it took."""
+    """An iteration from one line. `ms`: None where only the line's clock gives its time."""
 
     number: int
     ms: float | None
@@ -56,7 +56,7 @@ class LoggedRecord(NamedTuple):
 
 
 def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
-    """(who writes so, record) of every record in a line: ranks that share a file put several in one."""
+    """(writer, record) of every record in a line: ranks that share a file put several in one."""
     text = line.text
     if "iteration" in text and (starts := list(_LINE.finditer(text))):
         yield from _iterations(line, starts)
@@ -86,15 +86,15 @@ def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[st
     for found, end in zip(starts, ends, strict=True):
         at = found.end()
         tflops, batch = _TFLOPS.search(text, at, end), _BATCH.search(text, at, end)
-        told = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
+        printed = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
         clock = stamp_of(line.prefix + text[: found.start()])
         if (nemo := _NEMO.search(text, at, end)) is not None:
             step = _NEMO_STEP.search(text, at, end)
-            yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *told)
+            yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *printed)
         elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
             given = one_float(elapsed["time"])
             ms = given if given is None or elapsed["unit"] == "ms" else given * 1e3
-            yield from _timed("Megatron", float(found["number"]), ms, clock, *told)
+            yield from _timed("Megatron", float(found["number"]), ms, clock, *printed)
 
 
 def _ms(seconds: str) -> float | None:

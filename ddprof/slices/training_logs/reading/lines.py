@@ -1,4 +1,4 @@
-"""Lines of a text log, whoever wrote and collected it: who a line is from, and its text without colours and prefixes.
+"""Lines of a text log: the writer of each, and its text without colours and prefixes.
 
 Launchers mark lines with their rank (torchrun `[default0]:` and `[rank0]:`, `srun --label`, `mpirun --tag-output`, the
 host name that DeepSpeed's pdsh puts there), collectors with a time. Most of a log is settings, warnings and lines of
@@ -30,7 +30,7 @@ _FROM = re.compile(
 
 
 class LogLine(NamedTuple):
-    """One line: its writer as the launcher marks it, what the launcher and collector put before it, and the rest."""
+    """One line: its writer as the launcher marks it, the prefix of launcher and collector, and the rest."""
 
     who: str
     prefix: str
@@ -38,7 +38,7 @@ class LogLine(NamedTuple):
 
 
 def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> Iterator[LogLine]:
-    """The lines that are wanted, whole; while `reads_on`, all. Raises NoUsableInput where the file cannot be opened.
+    """The relevant lines, whole; while `reads_on`, all lines. Raises NoUsableInput where the file cannot be opened.
 
     What a progress bar rewrites by carriage returns are lines of their own. The last line counts only if it ends as
     the lines that are read do: one that was cut has cut numbers.
@@ -55,7 +55,7 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
 
 
 def wanted(text: bytes, reads_on: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
-    """The lines that hold one of `WORDS`; every line while `reads_on` says so."""
+    """Lines with one of `WORDS`; every line while `reads_on` is true."""
     found = {word: at for word in WORDS if (at := text.find(word)) >= 0}
     at = 0
     while at < len(text):
@@ -75,7 +75,7 @@ def wanted(text: bytes, reads_on: Callable[[], bool] = lambda: False) -> Iterato
 
 
 def plain(line: bytes) -> LogLine:
-    """A line without colours, taken apart."""
+    """The parts of a line, without colours."""
     text = line.decode("utf-8", "replace")
     text = _ESCAPE.sub("", text) if "\x1b" in text else text
     found = _FROM.match(text)
@@ -85,5 +85,5 @@ def plain(line: bytes) -> LogLine:
 
 
 def _ends_in_error(rest: bytes) -> bool:
-    """A log that a crash ends has its reason in a last line without an end."""
+    """True where the last line is an unfinished error: a crash can end a log without a newline."""
     return b"Error" in rest

@@ -1,4 +1,4 @@
-"""One text log -> its tables."""
+"""The tables of one text log."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines,
 
 
 def read_training_log(source: Source) -> TrainingLog:
-    """Record of what a log says, framework by framework. Raises NoUsableInput where no line of it holds a number we
-    know."""
+    """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
     timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
     sizes: dict[str, int] = {}
@@ -41,7 +40,7 @@ def read_training_log(source: Source) -> TrainingLog:
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     if not (writers or timers.by_rank or ending.error):
-        raise NoUsableInput(f"{source.label}: a training log in which no iteration, timer or call is whole")
+        raise NoUsableInput(f"{source.label}: a training log without a complete iteration, timer or call")
     return TrainingLog(
         source.label,
         tuple(sorted(writers)),
@@ -57,7 +56,7 @@ def read_training_log(source: Source) -> TrainingLog:
 
 
 def _best(records: dict[str, list[LoggedRecord]], bars: BarLines) -> tuple[str, Timed]:
-    """Iterations of one writer: times that are printed, those by the clock of lines, of bars, a mean of the run."""
+    """Iterations of one writer from the best source: printed times, the lines' clock, bars, a mean of the run."""
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))

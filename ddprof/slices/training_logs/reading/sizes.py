@@ -1,4 +1,4 @@
-"""Number of ranks that a job and its groups have, as Megatron prints them before it begins."""
+"""Sizes of a job and its groups, as Megatron prints them before it begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time stamp of a log line, as loggers and collectors write it."""
+"""The time stamp of a log line, in the formats of loggers and collectors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _STAMP = re.compile(
 
 
 class Stamp(NamedTuple):
-    """A reading of some clock, and how finely it is written, in seconds."""
+    """A clock reading and its resolution, in seconds."""
 
     s: float
     grain_s: float
 
 
 def stamp_of(text: str) -> Stamp | None:
-    """The last time stamp in a text; None where it has none. Time zones are left out: only differences are used."""
+    """The last time stamp in a text; None without one. Time zones are ignored: only differences are used."""
     if ":" not in text or not (all_found := list(_STAMP.finditer(text))):
         return None
     found = all_found[-1]

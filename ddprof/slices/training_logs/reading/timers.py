@@ -40,7 +40,7 @@ _DEEPSPEED = re.compile(
 
 
 class TimerLines:
-    """Collects timers from the lines of one log. Ranks that share a file are kept apart by who a line is from."""
+    """Collects timers from the lines of one log, separately for the ranks that share a file."""
 
     def __init__(self) -> None:
         self.readings: list[TimerReading] = []
@@ -57,7 +57,7 @@ class TimerLines:
         return bool(self._open) and self._since < _MOST_BETWEEN
 
     def take(self, who: str, text: str) -> None:
-        """Look at the next line."""
+        """Read the next line."""
         if "across ranks (ms)" in text:
             self._begin(who, text)
         elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
@@ -106,14 +106,14 @@ class TimerLines:
         return found is not None
 
     def _flat(self, who: str, text: str, found: re.Match[str]) -> None:
-        """DeepSpeed's timers of micro steps are parts of those of the step, which it logs as well."""
+        """Add timers of one line; DeepSpeed's of micro steps are parts of those of the step, which it logs too."""
         marked = _WHO.search(text)
         rank = one_rank(found["rank"] or (marked["rank"] if marked else None))
         keys = [key.strip() for key in re.findall(r"([\w/ -]{1,100}):", found["rest"])]
-        said = [(key, number(value)) for key, (_, value) in zip(keys, fields(found["rest"]), strict=False)]
-        first = next((key for key, _ in said), "")
+        timers = [(key, number(value)) for key, (_, value) in zip(keys, fields(found["rest"]), strict=False)]
+        first = next((key for key, _ in timers), "")
         block = self._next("flat", f"{who}/{rank}/{first}")
-        for name, ms in said:
+        for name, ms in timers:
             if ms is None or ms < 0:
                 continue
             self.readings.append(TimerReading(name, block, ms, None, False))
@@ -123,7 +123,7 @@ class TimerLines:
 
 
 def without_microsteps(readings: list[TimerReading]) -> list[TimerReading]:
-    """The readings without those of micro steps where the same timer is there for the whole step."""
+    """Readings without micro-step timers that exist for the whole step too."""
     names = {reading.name for reading in readings}
     parts = {name for name in names if name.endswith(_MICROSTEP) and name.removesuffix(_MICROSTEP) in names}
     return [reading for reading in readings if reading.name not in parts]

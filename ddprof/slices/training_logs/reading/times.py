@@ -1,4 +1,4 @@
-"""Time that iterations took, from what their lines say: the time printed, held against the clock of the lines.
+"""Times of iterations from their lines: the printed time, checked against the lines' clock.
 
 Several programs print the mean since the start in their first lines, and some in all of them. No iteration takes longer
 than lies between its line and the one before it, so that a time which does is such a mean, and the clock decides; a
@@ -20,14 +20,14 @@ _SAME = 0.02  # relative: a mean as printed with its few digits, against that of
 
 @dataclass
 class Timed:
-    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where what was printed is another."""
+    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where the printed time differs."""
 
     iterations: list[LoggedIteration] = field(default_factory=list)
     means: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
-    """The records without those that another rank, or a second logger, wrote of the same iteration."""
+    """The records without duplicates of an iteration from another rank or a second logger."""
     kept: list[LoggedRecord] = []
     seen: dict[int, float | None] = {}
     last = -1
@@ -70,7 +70,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
 
 
 def by_clock(records: Sequence[LoggedRecord]) -> Timed:
-    """Iterations of lines that have a clock alone: each span is long enough to be told by it."""
+    """Iterations of lines with only a clock, in spans long enough for its resolution."""
     timed = Timed()
     anchor: LoggedRecord | None = None
     for record in records:
@@ -88,6 +88,6 @@ def by_clock(records: Sequence[LoggedRecord]) -> Timed:
 
 
 def by_rate(records: Sequence[LoggedRecord]) -> Timed:
-    """The last rate of bars that are too short for their clock."""
+    """The last rate of bars too short for their clock."""
     last = max(records, key=lambda record: record.number, default=None)
     return Timed([] if last is None or last.ms is None else [LoggedIteration(last.number, last.ms)])

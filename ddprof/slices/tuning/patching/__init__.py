@@ -1,1 +1,1 @@
-"""Fixes as an edit of the script: a unified diff at the lines that make the objects."""
+"""Fixes as an edit of the script: a unified diff at the lines that create the objects."""

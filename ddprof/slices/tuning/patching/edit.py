@@ -1,4 +1,4 @@
-"""One call in a script's text, given other keyword arguments; every other character stays."""
+"""One call in a script's text with other keyword arguments; every other character stays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXCLUDES = {"fused": "foreach", "foreach": "fused"}
 
 
 class NotEdited(Exception):
-    """A call that cannot be edited with certainty; the message says why."""
+    """A call that cannot be edited safely; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _replaced(libcst: Any, arg: Any, values: Mapping[str, Value]) -> Any:
 
 
 def _appended(libcst: Any, args: list[Any], name: str, value: Value) -> list[Any]:
-    """One more keyword argument: on a line of its own where the others are."""
+    """The call with one more keyword argument, on a line of its own if the others are."""
     last = args[-1] if args else None
     if last is not None and isinstance(last.value, libcst.GeneratorExp) and not last.value.lpar and len(args) == 1:
         raise NotEdited("its one argument is a generator without brackets")
@@ -129,7 +129,7 @@ def _appended(libcst: Any, args: list[Any], name: str, value: Value) -> list[Any
 
 
 def _between(libcst: Any, args: list[Any]) -> Any:
-    """The white space between two arguments of the call, without comments."""
+    """White space between two arguments of the call, without comments."""
     if len(args) < 2:
         return libcst.SimpleWhitespace(" ")
     space = args[-2].comma.whitespace_after
@@ -144,7 +144,7 @@ def _without_comment(libcst: Any, space: Any) -> Any:
 
 
 def _check(before: str, after: str) -> None:
-    """Nothing but one call may differ, and no comment may be gone. Raises NotEdited."""
+    """Raise NotEdited where more than one call differs, or a comment is gone."""
     try:
         ast.parse(after)
     except SyntaxError:
@@ -157,8 +157,7 @@ def _check(before: str, after: str) -> None:
 
 @dataclass(frozen=True)
 class EditableCall:
-    """A constructor or function of torch: the packages from which it is imported, its names, and how many arguments
-    may be given by position without reaching one that is set by name."""
+    """A constructor or function of torch: packages, names, number of positional arguments before any set by name."""
 
     package: str
     names: tuple[str, ...]
@@ -186,7 +185,7 @@ BY_OTHER_NAMES = {(FSDP1, "reshard_after_forward"), (FSDP1, "backward_prefetch")
 
 
 def is_call_of(qualified: str, target: str) -> bool:
-    """True where a qualified name, as the imports of a script give it, is what makes objects of a kind."""
+    """True where a qualified name from a script's imports creates objects of a kind."""
     editable = EDITABLE.get(target)
     if editable is None:
         return False

@@ -1,4 +1,4 @@
-"""A unified diff of the scripts for several fixes, as `git apply` takes it, and what it leaves to people."""
+"""A unified diff of the scripts for several fixes, for `git apply`, and the fixes left to people."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _MAX_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptPatch:
-    """`diff`: "" where no line can be edited; `already`: fixes that the scripts hold; `by_hand`: fixes that are not in
-    it, each with the reason."""
+    """`diff`: "" where no line can be edited; `already`: fixes present in the scripts; `by_hand`: fixes missing from
+    the diff, each with the reason.
+    """
 
     diff: str
     edited: tuple[WantedFix, ...]
@@ -57,8 +58,9 @@ def _line(fix: WantedFix) -> int:
 
 
 def _script(fix: WantedFix, root: Path) -> str:
-    """Path from `root` of the script that a fix names: the longest end of the recorded path that lies there, since a
-    run is recorded in other folders (a container, another checkout)."""
+    """Path from `root` of the script that a fix names: the longest suffix of the recorded path that exists there, since
+    a run may be recorded elsewhere (a container, another checkout).
+    """
     if PROCESS in fix.targets:
         raise NotEdited("it belongs to the launcher: ddprof run --apply, or the environment of the command")
     if not fix.at:
@@ -83,7 +85,7 @@ def _text(path: Path) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines as git counts them: a form feed or a carriage return ends none."""
+    """Lines as git counts them: form feeds and carriage returns do not end one."""
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 

@@ -1,1 +1,1 @@
-"""One run of the command: made, kept together, ended, read."""
+"""One run of the command: start, supervision, end, measurements."""

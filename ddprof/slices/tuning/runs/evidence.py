@@ -1,4 +1,4 @@
-"""Record of what one run left in its folder: step times of the job, what each rank had trained, why it failed."""
+"""Evidence in a run's folder: step times of the job, each rank's trained state, reason of a failure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RankLeft(Struct):
 
 
 class AppliedOutcome(Struct):
-    """Record of what became of one setting, over all ranks."""
+    """Outcome of one setting over all ranks."""
 
     setting: str
     applied: bool
@@ -75,7 +75,7 @@ class _Manifest(Struct):
 
 
 def ranks_left(folder: Path) -> list[RankLeft]:
-    """The sidecars of a run folder, of each rank the last start; those that cannot be read are left out."""
+    """The sidecars of a run folder, the last start of each rank; unreadable ones are skipped."""
     found: dict[int, RankLeft] = {}
     for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
         try:
@@ -88,7 +88,7 @@ def ranks_left(folder: Path) -> list[RankLeft]:
 
 
 def applied_rows(folder: Path) -> tuple[AppliedOutcome, ...]:
-    """Outcome of the settings of a run; () where it is not known."""
+    """Outcomes of a run's settings; () where unknown."""
     return _manifest(folder).applied
 
 
@@ -105,13 +105,14 @@ def _manifest(folder: Path) -> _Manifest:
 
 
 def steps_made(ranks: Sequence[RankLeft]) -> int:
-    """Whole steps that every rank has made."""
+    """Number of whole steps that every rank has made."""
     return min((1 + max((step.index for step in rank.steps), default=-1) for rank in ranks), default=0)
 
 
 def job_steps_us(ranks: Sequence[RankLeft], plan: RunPlan) -> list[float]:
-    """The timed steps of the job: each from the moment at which the last rank ended the step before to the moment at
-    which the last rank ended this one. Clocks of hosts need not agree: what they differ by is in both moments."""
+    """The timed steps of the job: each from the last rank's end of the previous step to the last rank's end of this
+    one. Host clocks need not agree, as their differences cancel.
+    """
     ends = [{step.index: step.end_ns for step in rank.steps} for rank in ranks]
     common = set.intersection(*(set(end) for end in ends)) if ends else set()
     last = {index: max(end[index] for end in ends) for index in common}
@@ -132,8 +133,7 @@ def run_step_us(steps_us: Sequence[float]) -> float | None:
 
 
 def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
-    """Fields: what each rank had trained as the run was ended after the planned number of steps; values of the first
-    ranks."""
+    """Each rank's trained state when the run was ended after the planned steps; values of the first ranks."""
     return {
         str(rank.rank): Held(
             rank.trial.parameters.digest,
@@ -146,7 +146,7 @@ def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
 
 
 def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
-    """Device memory of the rank that has least to spare: reserved at most, and there in all. None on CPU ranks."""
+    """Device memory of the rank with the least to spare: peak reserved, and total. None on CPU ranks."""
     known = [
         (rank.allocator.peak_reserved_bytes, rank.device.total_memory_bytes)
         for rank in ranks
@@ -157,15 +157,15 @@ def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
 
 
 def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) -> str:
-    """Why a fix is not in force, where none of its settings was applied anywhere; "" where one was, or nobody says."""
-    mine = [row for row in rows if row.setting in wanted]
-    if not mine or any(row.applied for row in mine):
+    """Why a fix has no effect: none of its settings was applied anywhere; "" where one was, or it is unknown."""
+    rows_of_setting = [row for row in rows if row.setting in wanted]
+    if not rows_of_setting or any(row.applied for row in rows_of_setting):
         return ""
-    return next((row.why for row in mine if row.why), "not applied")
+    return next((row.why for row in rows_of_setting if row.why), "not applied")
 
 
 def reason(log: Path, code: int | None) -> str:
-    """Why a run failed, in a line, from the end of what it printed."""
+    """Why a run failed, in a line, from the end of its output."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG_BYTES))

@@ -1,4 +1,4 @@
-"""Keeps the processes of one trial together, so that none of them outlives it, or `ddprof tune`.
+"""Supervision of one trial's processes, so that none of them outlives it, or `ddprof tune`.
 
     keeper.py TIMEOUT_S LOG COMMAND...
 
@@ -28,10 +28,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Family:
-    """The trial's first process and all that came of it."""
+    """The trial's first process and all its descendants."""
 
     def __init__(self, command: list[str], log: str) -> None:
-        """Raises OSError where it cannot be started."""
+        """Start the process. Raises OSError where it cannot be started."""
         self._prctl = _prctl()
         self._prctl(_SUBREAPER, 1)
         with open(log, "ab") as output:
@@ -42,7 +42,7 @@ class Family:
         self.code: int | None = None  # of the first process, once it has ended
 
     def reap(self) -> None:
-        """Take note of processes that have ended."""
+        """Note the processes that have ended."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -54,7 +54,7 @@ class Family:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def end(self) -> int:
-        """End what is still there, gently first. Returns how many processes were left after the first one had ended."""
+        """End remaining processes, gently first. Returns the number left when the first one had ended."""
         if self.code is None:
             _send(self._root.pid, signal.SIGTERM)
             self._until(lambda: self.code is not None, _TERM_S)
@@ -106,7 +106,7 @@ def _prctl() -> Callable[[int, int], object]:
 
 
 def _descendants(root: int) -> list[int]:
-    """Living processes below one, by /proc; [] where there is none."""
+    """Living descendants of a process, from /proc; [] where there is none."""
     children: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
@@ -131,7 +131,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def main() -> None:
-    """Run the command to its end, or until told."""
+    """Run the command to its end, or until told to stop."""
     timeout_s, log, *command = sys.argv[1:]
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)

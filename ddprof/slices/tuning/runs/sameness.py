@@ -35,7 +35,7 @@ UNKNOWN = Sameness("unknown")
 
 
 def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) -> Sameness:
-    """A run against the baselines so far, rank by rank."""
+    """Compare a run with the baselines so far, rank by rank."""
     known = [baseline for baseline in baselines if set(baseline) & set(trial)]
     if not trial or not known:
         return UNKNOWN
@@ -44,11 +44,11 @@ def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) 
     pairs = [(first, second) for number, first in enumerate(known) for second in known[:number]]
     if not pairs:
         return UNKNOWN  # whether the baseline repeats itself is not known yet
-    mine = min(_distance(trial, baseline) for baseline in known)
+    distance = min(_distance(trial, baseline) for baseline in known)
     own = max(_distance(*pair) for pair in pairs)
     repeats = any(_are_equal(*pair) for pair in pairs)
-    kind = "like_baseline" if not repeats and mine <= own * SAME_ORDER else "differs"
-    return Sameness(kind, mine, own, _losses(trial, known[-1]))
+    kind = "like_baseline" if not repeats and distance <= own * SAME_ORDER else "differs"
+    return Sameness(kind, distance, own, _losses(trial, known[-1]))
 
 
 def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:
@@ -56,7 +56,7 @@ def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:
 
 
 def _distance(first: Mapping[str, Held], second: Mapping[str, Held]) -> float:
-    """Distance of the sampled values: the length of their difference over their own."""
+    """Relative distance of the sampled values: norm of their difference over their own."""
     apart, size = 0.0, 0.0
     for rank in set(first) & set(second):
         a, b = first[rank].sample, second[rank].sample
@@ -69,7 +69,7 @@ def _distance(first: Mapping[str, Held], second: Mapping[str, Held]) -> float:
 
 def _losses(first: Mapping[str, Held], second: Mapping[str, Held]) -> tuple[float, float] | None:
     for rank in sorted(set(first) & set(second), key=int):
-        mine, other = first[rank].loss, second[rank].loss
-        if mine is not None and other is not None:
-            return mine, other
+        loss, other_loss = first[rank].loss, second[rank].loss
+        if loss is not None and other_loss is not None:
+            return loss, other_loss
     return None

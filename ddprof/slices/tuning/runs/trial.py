@@ -38,7 +38,7 @@ class Window:
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """Record of what is to be run: in which folder, with which candidates applied, for how long at most."""
+    """A run to make: its folder, the candidates to apply, and its time limit."""
 
     label: str
     folder: Path
@@ -50,7 +50,7 @@ class TrialOrder:
 
 
 def run(order: TrialOrder, tick: Callable[[], None] = lambda: None) -> Trial:
-    """Make the run; `tick` is called twice a second meanwhile. Whatever ends it, none of its processes is left.
+    """Make the run; `tick` is called twice a second meanwhile. However it ends, none of its processes remains.
 
     Raises OSError where its folder cannot be written.
     """

@@ -17,7 +17,7 @@ KEY = "0123456789abcdef0123"
 
 @pytest.fixture(scope="module")
 def facts(labelled: Runs) -> RankFacts:
-    """Those of a rank, with a sidecar and with texts in a table."""
+    """Facts of a rank, with a sidecar and with texts in a table."""
     content = {"steps": [{"start_ns": 1, "end_ns": 2}], "dataloader": {"sampler": {"class": "S"}}, "nccl": None}
     frames = {c.name: ["été.py", ""] if c.dtype == "str" else [1, 2] for c in SCRIPT_FRAMES.columns}
     found = labelled("clean.ddp").job.ranks[0]

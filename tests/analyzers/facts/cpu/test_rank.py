@@ -1,4 +1,4 @@
-"""Which call each collective of a CPU rank is of, where a backend of several threads begins them in another order."""
+"""Collectives of a CPU rank find their calls, also where a backend of several threads begins them in another order."""
 
 from pathlib import Path
 from typing import Any

@@ -24,7 +24,7 @@ def device_ops(found: list[Op], call_ms: float = 0.005) -> Table:
 
 
 def bounds_ms(marks_ms: list[float], found: list[Op], are_marked: bool = True, call_ms: float = 0.005) -> list[float]:
-    """Where the steps between the host's marks begin on the device, and the end of the last, ms."""
+    """Starts on the device of the steps between the host's marks, and the end of the last, ms."""
     marks = np.array([int(at * MS) for at in marks_ms])
     of_host = host_steps(np.arange(len(marks) - 1), marks[:-1], marks[1:])
     steps = in_device_time(of_host, device_ops(found, call_ms), are_marked)

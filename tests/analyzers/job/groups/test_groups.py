@@ -1,4 +1,4 @@
-"""What a process group is for is read off its name or its use; where neither shows it, it is a group of N."""
+"""The purpose of a process group follows from its name or its use; else it is a group of N."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -63,5 +63,5 @@ def test_a_place_that_holds_a_rank_is_told(tmp_path: Path, slept: Held, lost_us:
     run = only_run(busy_ranks(tmp_path / "run", by_chance, slept))
     place = lost_us and ("aten::op2", "aten::op3", pytest.approx(lost_us))
     assert [held_between(run.job.ranks, p, run.measures.cpu_stops) for p in (0, 1)] == [None, place]
-    fix = "what rank 1 runs after aten::op2 and before aten::op3"
+    fix = "code of rank 1 between aten::op2 and aten::op3"
     assert (not place) or run.report.ranked_findings()[0].fixes[0].setting == fix

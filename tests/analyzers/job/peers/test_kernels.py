@@ -27,7 +27,7 @@ def rank(dur_ns: list[float], beside: list[bool] | None = None, either: list[boo
 
 
 def factors(*ranks: Kernels) -> list[float]:
-    """Of each rank what its kernels took over what is expected of them, over all steps; NaN where none is compared."""
+    """Time of each rank's kernels over the expected time, all steps together; NaN without a comparison."""
     found = compared(ranks, STEPS)
     return [float(each.took_ns.sum() / each.expected_ns.sum()) if each.took_ns.any() else np.nan for each in found]
 

@@ -1,4 +1,4 @@
-"""Which ranks met where no event says so, and what only looks like it."""
+"""Meetings of ranks without an event, and situations that only look like one."""
 
 from collections.abc import Callable
 from dataclasses import replace

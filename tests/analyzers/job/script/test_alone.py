@@ -1,4 +1,4 @@
-"""What a late rank runs and its peers do not."""
+"""Code that a late rank runs and its peers do not."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -209,7 +209,7 @@ def test_a_function_seen_often_is_named_with_one_of_its_lines(tmp_path: Path) ->
 
 
 def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
-    """The same where the window's samples tell the function: none of its lines was seen as often as it."""
+    """The window's samples identify the function, though none of its lines was seen as often as it."""
     late, *others = run(tmp_path, REPORTS).job.ranks
     function = _stack_of(late, "report_samples")
     inside = np.flatnonzero(late.script_stacks["outer"] == function)

@@ -1,4 +1,4 @@
-"""What a line does is told by the operators and libraries that it calls; what cannot be cheaper is not told."""
+"""Kinds of lines follow from the operators and libraries that they call; lines that cannot be cheaper are not named."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def closure(script: Script) -> None:
 
 
 def kind(facts: RankFacts) -> tuple[kinds.LineKind, float] | None:
-    """Of the first line, and what is left of its time."""
+    """Kind of the first line, and the share of its time that remains."""
     lines = lines_of(facts, script_time(facts).stack_ns)
     if not lines:
         return None

@@ -1,4 +1,4 @@
-"""Which function of the script a cause stands for, and whether the other ranks are in it as well."""
+"""The script's function behind a cause, and whether the other ranks run it too."""
 
 from dataclasses import replace
 

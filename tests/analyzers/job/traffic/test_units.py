@@ -46,7 +46,7 @@ def test_units_of_a_block(labelled: Runs, name: str, units: int) -> None:
     ("name", "share"), [("clean.fsdp", 0.0), ("three units a layer", 0.0), ("gathers when needed", 5 / 7)]
 )
 def test_what_prefetching_would_hide(labelled: Runs, name: str, share: float) -> None:
-    """Of seven gathers the first of each pass cannot be ahead; where all are ahead there is nothing left to hide."""
+    """The first gather of each pass cannot be ahead of its unit; where all others are, nothing is left to hide."""
     passes = unit_passes(labelled(name).job, 0)
     exposed = sum(units.exposed_gather_ns.sum() for units in passes)
     assert sum(units.prefetchable_ns for units in passes) / exposed == pytest.approx(share, abs=0.1)

@@ -29,7 +29,7 @@ def under_a_lock(workers: int, hold_ms: int, batches: int, seed: int = 1) -> lis
 
 
 def sample_by_sample(workers: int, hold_ms: int, samples: int, batches: int) -> list[list[tuple[int, int, int]]]:
-    """The same with the lock taken for each sample, by whoever asks at that moment (seeded)."""
+    """Fetches with the lock taken for each sample, by whichever worker waits at that moment (seeded)."""
     draw = np.random.default_rng(3)
     rows: list[list[tuple[int, int, int]]] = [[] for _ in range(workers)]
     begun, made = [0] * workers, [0] * workers

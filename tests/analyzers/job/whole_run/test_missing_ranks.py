@@ -15,7 +15,7 @@ from ddprof.sidecar import StepMedians
 
 def test_a_missing_rank_is_said_and_blamed_on_nobody(labelled: Runs) -> None:
     job = job_facts([f for f in labelled("straggler.compute").job.ranks if f.identity.rank != 2])
-    assert job.missing_ranks == (2,) and any("were not traced: 2" in note.issue for note in job.health)
+    assert job.missing_ranks == (2,) and any("was not traced: 2" in note.issue for note in job.health)
     assert not job.instances["complete"].any()
 
 
@@ -50,7 +50,7 @@ def test_not_judged_without_timers_unless_bytes_explain_it_or_late(labelled: Run
     if explained:  # buckets of several sizes at one rate
         assert isinstance(unknown, Candidate) and unknown.basis is Basis.DEDUCED
     else:  # one huge bucket
-        assert isinstance(unknown, Abstention) and "look alike" in unknown.reason
+        assert isinstance(unknown, Abstention) and "cannot be separated" in unknown.reason
     (late,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name, data_ns=40 * MS)))
     assert isinstance(late, Abstention) and "rank 3 was not traced" in late.reason
 

@@ -1,4 +1,4 @@
-"""What ranks take now and then is told by the timers of all steps, whatever the traced ones hold."""
+"""Occasional time of ranks is found by the timers of all steps, whatever the traced ones hold."""
 
 from collections.abc import Callable
 from typing import Any

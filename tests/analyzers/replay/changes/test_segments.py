@@ -65,7 +65,7 @@ def test_extra_operators_or_a_stall_in_one_place_are_priced_there(tmp_path: Path
 
 
 def test_the_slow_rank_may_be_quicker_elsewhere(tmp_path: Path) -> None:
-    """Where the peer is last anyway, the slow rank's own haste wins nothing."""
+    """The slow rank's own haste gains nothing where its peer is last anyway."""
     written(tmp_path, [[4000.0, 6000.0], [14000.0, 2000.0]])
     step_us, ranks = predicted(tmp_path, "straggler.compute")
     assert ranks == (1,)

@@ -1,4 +1,4 @@
-"""How long the backward pass is: what communication that starts with it can hide behind."""
+"""Length of the backward pass, behind which communication that starts with it can hide."""
 
 from pathlib import Path
 

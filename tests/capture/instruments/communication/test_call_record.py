@@ -1,4 +1,4 @@
-"""What is written of a call of torch.distributed, in a job of one rank."""
+"""Record of a call of torch.distributed, in a job of one rank."""
 
 import sys
 import time
@@ -65,7 +65,7 @@ def test_a_message_inside_a_message_is_one(c10d: Any, tmp_path: Path) -> None:
 
 
 def test_the_library_between_the_script_and_the_collective_is_noted(c10d: Any, tmp_path: Path) -> None:
-    """As accelerate's gather: its frames lie between the line of the script and torch.distributed."""
+    """Frames of a library such as accelerate lie between the script's line and torch.distributed."""
     torch, log, journal = sys.modules["torch"], CallLog(tmp_path / "rank0.calls"), Journal()
     hub: Any = SimpleNamespace(calls=log, journal=journal)
     record = CallRecord(hub, "all_reduce", c10d.all_reduce, c10d, CallState())

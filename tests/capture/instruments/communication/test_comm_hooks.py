@@ -22,7 +22,7 @@ class Counter:
 
 
 def registered(hook: Any, listening: bool = True) -> tuple[Any, list[str]]:
-    """What the reducer is given for a hook, and the ranges that its calls will have opened and closed."""
+    """The hook that the reducer gets, and the ranges that its calls open and close."""
     ranges: list[str] = []
 
     def open_range(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Whether epochs come in the same order, seen at the loader."""
+"""Order of epochs, seen at the loader."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -95,12 +95,12 @@ def test_steps_take_back_what_is_found_the_end_of_ranks_not(played: Any, capfd: 
     job.pass_time(40)
     job.step()
     job.pass_time(4)
-    assert job.watch.found is None and "steps go on again" in capfd.readouterr().err
+    assert job.watch.found is None and "steps resumed" in capfd.readouterr().err
     job = played(Explained("crossed", "Ranks wait for one another."))
     job.pass_time(40)
     (job.folder / f"{STEM}.ring").unlink()
     job.pass_time(4)
-    assert job.watch.found is not None and "steps go on again" not in capfd.readouterr().err
+    assert job.watch.found is not None and "steps resumed" not in capfd.readouterr().err
 
 
 def test_a_job_that_steps_is_never_asked_and_answers_of_one_that_did_not_hang_are_removed(played: Any) -> None:

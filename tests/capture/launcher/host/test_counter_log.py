@@ -16,7 +16,7 @@ BEGIN_NS = 1_700_000_040 * SECOND_NS  # a whole minute
 
 
 def sample(second: int) -> dict[str, Any]:
-    """What a host with 8 GPUs writes."""
+    """Counters of a host with 8 GPUs."""
     reasons = ["power cap"] if second % 2 else []
     gpu = {"power_mw": 300_000 + second, "sm_clock_mhz": 1980, "busy_percent": 97, "used_bytes": 60_123_456_789}
     return {

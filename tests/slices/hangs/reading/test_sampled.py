@@ -1,4 +1,4 @@
-"""Where ranks and loader workers were seen last, from the files that capture itself writes."""
+"""Last sampled stacks of ranks and loader workers, from the files that capture itself writes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is said of a log: of real ones, and of made ones whose truth is known."""
+"""Explanations of logs: of real ones, and of made ones whose truth is known."""
 
 from pathlib import Path
 

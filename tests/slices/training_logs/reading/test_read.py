@@ -136,7 +136,7 @@ def test_ranks_sizes_and_the_longest_alone_and_no_numbers_is_one_line(tmp_path: 
     text = "max time across ranks (ms):\n    optimizer ......................................: 3409.92\n"
     (reading,) = read_text(tmp_path, text).timers
     assert (reading.shortest_ms, reading.longest_ms) == (None, 3409.92)
-    with pytest.raises(NoUsableInput, match="no iteration, timer or call is whole"):
+    with pytest.raises(NoUsableInput, match="a training log without a complete iteration, timer or call"):
         read_text(tmp_path, "(min, max) time across ranks (ms):\n    optimizer ....: (x, y)\n")
 
 

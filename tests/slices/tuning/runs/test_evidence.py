@@ -1,4 +1,4 @@
-"""What is read of a run: step times of the job, reasons of failures, memory."""
+"""Evidence of a run: step times of the job, reasons of failures, memory."""
 
 import json
 from pathlib import Path

@@ -52,7 +52,7 @@ def _answer(kept: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def _pids(tmp_path: Path) -> list[int]:
-    """Of the job's processes, once all are there."""
+    """Ids of the job's processes, once all are there."""
     _wait(lambda: (tmp_path / "pids").exists())
     return [int(word) for word in (tmp_path / "pids").read_text().split()]
 

@@ -1,4 +1,4 @@
-"""Whether two runs train the same, also where the baseline does not repeat itself."""
+"""Equality of the trained results of two runs, also where the baseline does not repeat itself."""
 
 import pytest
 

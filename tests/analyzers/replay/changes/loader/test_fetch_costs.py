@@ -1,4 +1,4 @@
-"""What a batch costs, and how many workers that asks for."""
+"""Cost of a batch, and the number of workers that it requires."""
 
 from types import SimpleNamespace
 

@@ -1,0 +1,36 @@
+"""Kinds of change that the replay can simulate (rows of analyzers/replay/changes/table.py)."""
+
+from typing import Literal
+
+KindOfChange = Literal[
+    "scale_compute",
+    "balance_compute",
+    "level_compute",
+    "balance_stages",
+    "scale_host",
+    "remove_host",
+    "instant_loader",
+    "no_sync",
+    "no_stalls",
+    "no_script",
+    "no_hook",
+    "on_time",
+    "graph_launch",
+    "scale_kernels",
+    "keep_activations",
+    "hide_copies",
+    "scale_transfer",
+    "speed_groups",
+    "speed_links",
+    "drop_meetings",
+    "drop_needless",
+    "merge_buckets",
+    "overlap",
+    "merge_units",
+    "prefetch_gathers",
+    "keep_parameters",
+    "scale_volume",
+    "rebucket",
+    "loader_workers",
+    "pipeline_schedule",
+]

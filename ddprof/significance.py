@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEAST_STEPS = 3  # below this the steps say nothing about their own spread
+MAX_CHANCE = 0.01  # probability, over all ranks, of a count such as "last in k of n" by chance
 TAIL = 0.025  # of either side of a 95 % interval
 RESAMPLES = 4000  # a percentile bootstrap wants 1,000 or more (Efron and Tibshirani 1993)
 _SEED = 20_240_229  # the same inputs give the same interval, in CI and on a desk

@@ -68,7 +68,18 @@ ALLOWED: dict[str, set[str]] = {
     JOB: BASIS | {FACTS},
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
+    RULES: {
+        "finding_ids",
+        "findings",
+        "whose",
+        "causes",
+        "averages",
+        "units",
+        "model",
+        "sidecar",
+        "tables",
+        "intervals",
+    }
     | {"derived_once", FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY, TRUST},

@@ -85,8 +85,9 @@ def step_of_launch(facts: RankFacts) -> Array:
 
 @remembered
 def company(facts: RankFacts) -> tuple[Array, Array]:
-    """Flags of the device operations that ran alone, and of those that ran beside communication, which takes SMs and
-    bandwidth; bool, both of shape (device_ops,). One that did in part is in neither.
+    """Device operations that ran alone, and those beside communication, which takes SMs and bandwidth.
+
+    Bool, both of shape (device_ops,). One that did in part is in neither.
     """
     start, end = facts.device_ops.bounds
     beside = intervals.overlap(intervals.union(*facts.comms.bounds), start, end) / np.maximum(end - start, 1)

@@ -25,11 +25,12 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most, comes_again, recurring
+from ddprof.analyzers.job.waiting.lateness import chance_of_most, comes_again, recurring
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
 from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 

@@ -11,7 +11,7 @@ _OURS = b"[ddprof."  # begins each of our groups in entry_points.txt
 
 
 def registered(group: str) -> list[Any]:
-    """Rows on what other packages register in a group, loaded, in the order of their packages."""
+    """Objects that other packages register in a group, loaded, in the order of their packages."""
     return [point.load() for point in _all().select(group=group)] if _are_any() else []
 
 

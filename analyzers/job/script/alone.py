@@ -14,8 +14,7 @@ from ddprof.analyzers.job.script.beside import BACKWARD, COLLECTIVE, DATA, FORWA
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE
-from ddprof.significance import binomial_tail
+from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import NULL, Array, Table
 
 _WAITING = (BACKWARD, DATA, COLLECTIVE)  # phases in which a rank may wait

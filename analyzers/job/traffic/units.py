@@ -185,7 +185,7 @@ def _threads(facts: RankFacts, rows: Array) -> Array:
 
 
 def _by_thread(is_gather: Array, thread: Array) -> Array | None:
-    """Flags of communications that were launched by the thread that launches the reductions; None where all were, or
+    """Communications that were launched by the thread that launches the reductions; None where all were, or
     where that is not known.
     """
     reducing = thread[~is_gather]

@@ -10,12 +10,11 @@ import numpy as np
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.scope import out_of_scope
 from ddprof.causes import CAUSE_CODE
-from ddprof.significance import binomial_tail
+from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import NULL, Array, Table
 
 FEWEST_OTHERS = 4  # waits to compare with, before length alone says that one is no part of the rhythm
 MOST_SHARE = 0.9  # of the waiting: operations beyond it cost next to nothing, whoever is last in them
-MAX_CHANCE = 0.01  # probability, over all ranks, of "last in k of n" by chance
 FEW_STEPS = 2  # too few to tell whether a time comes again
 
 

@@ -86,7 +86,7 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
 
 
 def _on_one_host(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, count: int) -> Array:
-    """Flags of communications whose members are CPU ranks of one clock: their starts say who came last.
+    """Communications whose members are CPU ranks of one clock: their starts say who came last.
 
     Bool, shape (instances,)."""
     names = {name: number for number, name in enumerate(clock.domains)}

@@ -30,7 +30,7 @@ class CalledOutside:
 
 
 def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
-    """None where too few steps were timed, the traced steps hold the same calls, or these come rarely."""
+    """Collectives that begin after the traced steps; None where few steps were timed or the calls come rarely."""
     if not ranks or not all(computes(facts) for facts in ranks):
         return None
     timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]

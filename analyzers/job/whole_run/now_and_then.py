@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, pauses_in, unprofiled_steps
 from ddprof.sidecar import StepTimes
-from ddprof.significance import binomial_tail
+from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import Array
 
 QUIET, QUICKEST = 0.25, 0.05  # quantiles of the steps; what begins after the traced steps may be in nearly all others

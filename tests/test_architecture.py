@@ -68,19 +68,8 @@ ALLOWED: dict[str, set[str]] = {
     JOB: BASIS | {FACTS},
     ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
-    RULES: {
-        "finding_ids",
-        "findings",
-        "whose",
-        "causes",
-        "averages",
-        "units",
-        "model",
-        "sidecar",
-        "tables",
-        "intervals",
-    }
-    | {"derived_once", FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
+    RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
+    | {"finding_ids", "significance", "derived_once", FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY, TRUST},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more

@@ -199,9 +199,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     ranks = len(measures.job.ranks)
     if not len(heavy) or 2 * len(heavy) > ranks:
         return
-    # In few traced steps chance may hold up the others, and so hide whom they wait for over the run.
-    timed_us = float(measures.timed_us[heavy].max()) * (ranks - len(heavy)) / ranks
-    lost_us = max(charged_us(measures, heavy.tolist()), timed_us)
+    lost_us = _lost_us(measures, heavy)
     # Of ranks whose places in the program say that they are asked for more, what the others wait counts: of two ranks
     # the mean over all halves it.
     is_hot = np.isin(heavy, [shard.position for shard in measures.hot]).all()
@@ -254,6 +252,14 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         # Tokens and lookups that are spread go to the others: of few ranks each gets a good part of them.
         band=0.25 if shard is None else max(0.25, 1 / len(measures.job.ranks)),
     )
+
+
+def _lost_us(measures: Measures, heavy: Array) -> float:
+    """Waiting for these ranks per step, mean over all: as blamed, or by clear timers of the run. In few traced steps
+    chance may hold up the others, and so hide whom they wait for."""
+    ranks = len(measures.job.ranks)
+    timed_us = float(measures.timed_us[heavy].max()) * (ranks - len(heavy)) / ranks
+    return max(charged_us(measures, heavy.tolist()), timed_us)
 
 
 def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:

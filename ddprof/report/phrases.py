@@ -120,9 +120,9 @@ def run_words(report: Report) -> str:
 def trust_words(report: Report) -> str:
     """Why the verdict can be trusted and how far: confidence of the leading finding, spread of steps, replay error."""
     facts, finding = [], leading(report)
-    spread = step_spread(report)
-    if spread is not None:
-        facts.append(f"{report.steps.count} steps, spread ±{format_share(spread)}")
+    spread = spread_words(report)
+    if spread:
+        facts.append(f"{report.steps.count} steps, spread {spread}")
     elif report.steps.count == 1 and not (finding and finding.grounds):
         facts.append("only one step")
     if report.replay.error is not None:
@@ -139,6 +139,18 @@ def step_spread(report: Report) -> float | None:
         return None
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return (high - low) / 2 / statistics.median(values)
+
+
+def spread_words(report: Report) -> str:
+    """The spread of the steps, and the one that is so far off that their mean lies outside it; "" below three steps."""
+    spread, values = step_spread(report), [v for v in report.steps.per_step_us if math.isfinite(v)]
+    if spread is None:
+        return ""
+    median, mean = statistics.median(values), statistics.fmean(values)
+    words = f"±{format_share(spread)}"
+    if abs(mean - median) <= spread * median:
+        return words
+    return f"{words} but one of {format_us(max(values, key=lambda value: abs(value - median)))}"
 
 
 def who_words(finding: Finding) -> str:

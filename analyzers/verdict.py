@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
@@ -101,6 +101,9 @@ def _healthy(measures: Measures) -> Verdict:
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
     told = second if largest == "compute" else largest
+    started = computes_after_start_up(measures.job) if told == "other" else ""
+    if started:
+        return Verdict("compute", f"{_capital(started)}; {rest}")
     text = f"{format_share(shares.get(told, 0.0))} of each {step} step is {_words(told, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text)
 

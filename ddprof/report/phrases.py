@@ -42,6 +42,8 @@ def bound_word(report: Report) -> str:
     largest = max(CAUSES, key=lambda cause: job.get(cause, 0.0))
     if report.verdict.bound == "none" or not job.get(largest, 0.0) > 0:
         return "No verdict"
+    if CAUSES[largest].bound == "none" and report.verdict.bound == "compute":
+        largest = "compute"  # start-up may take longer than what is judged
     share = format_share(job[largest] / job["wall_us"])
     bound = CAUSES[largest].bound
     return f"{'Idle' if bound == 'none' else f'{bound.capitalize()}-bound'} ({share})"

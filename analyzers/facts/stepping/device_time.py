@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
 from ddprof.analyzers.facts.model import Work
@@ -77,7 +78,8 @@ def _queue_free_ns(ops: Table, mark_ns: int) -> int:
 
     The first operation of the stream that computes most shows it: it had been launched, and started far later than a
     launch takes, though nothing recorded ran before it on its stream. If it started when an operation of another stream
-    ended, that stream was the one that was held up.
+    ended, that stream was the one that was held up. Where recorded operations fill most of that time, it waited for
+    them.
     """
     computed = (ops["work"] == Work.COMPUTE) & (ops["end_ns"] > ops["start_ns"])
     if not computed.any():
@@ -89,7 +91,11 @@ def _queue_free_ns(ops: Table, mark_ns: int) -> int:
     released = (ops["end_ns"] <= start) & (ops["end_ns"] > start - MAX_LAUNCH_LATENCY_NS)
     if _is_held_up(ops, first, mark_ns) and released.any():
         first = _first_of(ops, int(ops["track"][np.flatnonzero(released)[0]]))
-    return int(ops["start_ns"][first]) if _is_held_up(ops, first, mark_ns) else ALWAYS
+    start = int(ops["start_ns"][first])
+    if not _is_held_up(ops, first, mark_ns):
+        return ALWAYS
+    recorded = intervals.overlap(intervals.union(*ops.bounds), np.array([mark_ns]), np.array([start]))
+    return start if 2 * int(recorded[0]) <= start - mark_ns else ALWAYS
 
 
 def _first_of(ops: Table, track: int) -> int:

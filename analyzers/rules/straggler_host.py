@@ -9,9 +9,9 @@ How to fix: CPU contention, affinity and NUMA placement, the frequency governor,
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
 (a start-up broadcast) is not counted, nor is a pause in one step alone. Of communication alone each rank that is last
-beyond chance is named, with its share, but not one that was late only while the job started. A rank that runs what its peers do not, or is
-fed more by as much as its host takes longer (on a device rank one that computes longer for it), does not do the same
-work: straggler.imbalance.
+beyond chance is named, with its share, but not one that was late only while the job started. A rank that runs what its
+peers do not, or is fed more by as much as its host takes longer (on a device rank one that computes longer for it),
+does not do the same work: straggler.imbalance.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 

@@ -30,6 +30,7 @@ from ddprof.analyzers.facts.model import (
     of_cause,
 )
 from ddprof.analyzers.facts.names import is_wait_event
+from ddprof.analyzers.facts.numbered import numbered_by_group
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.barriers import meeting_calls
 from ddprof.analyzers.facts.script.calls import script_calls
@@ -53,7 +54,7 @@ OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is n
 
 def rank_facts(trace: RankTrace) -> RankFacts:
     """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
-    trace = with_named_frames(trace)
+    trace, unnumbered = numbered_by_group(with_named_frames(trace))
     steps, source, main, notes = find_steps(trace)
     device = accelerator(trace)
     is_device = device.kind != "cpu"  # also where its device left no events: its time is unknown then
@@ -66,7 +67,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     else:
         tables = _host_tables(trace, steps, main)
     lost = _lost_notes(trace, source, marked, steps, tables["device_ops"])
-    notes, whole = [*notes, *incomplete, *lost], whole and not lost
+    notes, whole = [*notes, *unnumbered, *incomplete, *lost], whole and not lost
     counts = _counts(trace, tables["device_ops"], whole)
     counts["operators_per_step"] = _operators_per_step(trace, steps)
     if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":

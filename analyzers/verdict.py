@@ -39,6 +39,9 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
         return Verdict("compute" if rule is None or is_compute else rule.bound, _capital(sentence))
     plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures)
+    spent = max(diagnosis.abstentions, key=lambda a: a.spent_us, default=None)
+    if spent is not None and spent.spent_us and plain.bound == "compute":
+        plain = Verdict("compute", _capital(spent.reason))
     return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
 
 

@@ -39,7 +39,7 @@ from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
 from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.tree import CallTree
-from ddprof.analyzers.facts.stepping.device_time import in_device_time
+from ddprof.analyzers.facts.stepping.device_time import in_device_time, met_ns
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
 from ddprof.analyzers.facts.stops import host_bounds, host_silences, host_stalls
@@ -79,7 +79,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
     notes += _outside_note(tables["device_ops"], steps)
     notes += [] if len(trace.script_spans) else _silent_note(tables["gaps"], tables["silences"], steps)
-    notes += _busy_before_note(steps) if source == "inferred" and len(steps) == 1 else []
+    notes += _busy_before_note(steps, tables["device_ops"]) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
     marked = phases(trace)
@@ -236,11 +236,16 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
     return {**empty, **cpu_facts(trace, steps, main)}
 
 
-def _busy_before_note(steps: Table) -> list[HealthNote]:
-    """Work that is not in the recording holds the device when it begins; `steps`: the window as one step."""
+def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
+    """What holds the device when the recording begins and is no part of a step; `steps`: the window as one step."""
     held_ns = int((steps["start_ns"] - steps["mark_ns"]).sum())
     if not held_ns:
         return []
+    if met_ns(ops, steps.replace(start_ns=steps["mark_ns"])) == int(steps["start_ns"][0]):
+        issue = f"the first communication took until {format_us(held_ns / 1e3)}, the same one later takes far less"
+        return [
+            HealthNote(issue, "it waited for ranks whose profilers started later; the step starts after it", "info")
+        ]
     issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
     return [HealthNote(issue, "that work is not in the file; the step starts after it", "info")]
 

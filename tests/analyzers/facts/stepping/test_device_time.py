@@ -81,6 +81,23 @@ def test_a_window_without_marks_keeps_work_whose_launch_was_not_recorded() -> No
     assert bounds_ms([0, 60], ops("0-40, 40-60@39"), are_marked=False) == [0, 60]
 
 
+FIRST = "0-1@.1, 1-100@.2 comm/1, 100-102@.3"  # ranks whose profilers started later hold the first communication
+
+
+@pytest.mark.parametrize(
+    ("later", "begins"),
+    [
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1, 106-106.2@.6 comm/1", 100),
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1", 0),  # too few to know what it usually takes
+        ("102-122@.4 comm/1, 124-134@.5 comm/1, 136-146@.6 comm/1", 0),  # it usually takes long
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1, 106-106.2@.6 comm/1, 107-200@.7", 0),  # less than all else
+    ],
+)
+def test_a_window_begins_when_the_profilers_of_all_ranks_have_started(later: str, begins: float) -> None:
+    found = ops(f"{FIRST}, {later}")
+    assert bounds_ms([0, max(110, found[-1][1])], found, are_marked=False)[0] == begins
+
+
 @pytest.mark.parametrize("are_marked", [True, False])
 def test_work_without_a_length_tells_no_time(are_marked: bool) -> None:
     found: list[Op] = [(5, 5, 0.1, Work.COMPUTE, 3), (15, 15, 10.1, Work.COMPUTE, 3)]

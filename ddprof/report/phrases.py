@@ -144,13 +144,14 @@ def step_spread(report: Report) -> float | None:
 
 
 def spread_words(report: Report) -> str:
-    """The spread of the steps, and the one that is so far off that their mean lies outside it; "" below three steps."""
+    """The spread of the steps, and the one that pulls their mean out of it by what is worth a finding; "" below three
+    steps."""
     spread, values = step_spread(report), [v for v in report.steps.per_step_us if math.isfinite(v)]
     if spread is None:
         return ""
     median, mean = statistics.median(values), statistics.fmean(values)
     words = f"±{format_share(spread)}"
-    if abs(mean - median) <= spread * median:
+    if abs(mean - median) <= max(spread, WARNING_SHARE) * median:
         return words
     return f"{words} but one of {format_us(max(values, key=lambda value: abs(value - median)))}"
 

@@ -8,6 +8,7 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
+from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_out_ns
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
@@ -16,6 +17,7 @@ from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
+TELLING_STEPS = 12  # what comes in every third step is in just one of so many once in 20 recordings
 UNSHARDED = "input.unsharded"
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 MAINLY_COMPUTE = (
@@ -42,7 +44,10 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
     spent = max(diagnosis.abstentions, key=lambda a: a.spent_us, default=None)
     if spent is not None and spent.spent_us and plain.bound == "compute":
         plain = Verdict("compute", _capital(spent.reason))
-    return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
+    return Verdict(
+        plain.bound,
+        plain.headline + _other_reading(measures) + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis),
+    )
 
 
 def _capital(sentence: str) -> str:
@@ -83,6 +88,19 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
     what = f"{len(withheld)} finding{'s' if len(withheld) > 1 else ''}, the largest of {_largest(withheld, measures)}"
     words = f"Not judged: the machine is busy, and {what} of the step, may be chance"
     return Verdict("none", f"{words}; run the job on a quiet machine, or give it cores of its own (taskset, a cgroup)")
+
+
+def _other_reading(measures: Measures) -> str:
+    """Where few steps cannot tell whether a long one recurs: what a step takes if it does; "" where that is little."""
+    left_out, step_us = measures.job.left_out, measures.step_us
+    if measures.steps + len(left_out) >= TELLING_STEPS:
+        return ""
+    mean_us = with_left_out_ns(left_out, 1e3 * step_us, measures.steps) / 1e3 if left_out else step_us
+    long = max((s for s in left_out if s.why.startswith(MOSTLY)), key=lambda s: s.wall_ns, default=None)
+    if long is None or mean_us - step_us < WARNING_SHARE * step_us or none_is_steady(measures.job.ranks, left_out):
+        return ""
+    why = long.why.removeprefix(MOSTLY).strip()
+    return f"; a step takes {format_us(mean_us)}, with {why}, if step {long.number} recurs: record more steps to tell"
 
 
 def _largest(withheld: Sequence[Abstention], measures: Measures) -> str:

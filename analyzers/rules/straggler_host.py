@@ -27,6 +27,7 @@ from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
@@ -104,6 +105,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
     slow = slow[~other_work[slow]]  # straggler.imbalance
+    slow = slow[(measures.host.time_us - typical)[slow] > 2 * _paused_in_turn_us(measures)[slow]]  # host.gc
     chosen = slow
     if execution.computes_on_host:
         # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.
@@ -139,6 +141,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(_fix(measures, numbers, worst),),
     )
+
+
+def _paused_in_turn_us(measures: Measures) -> Array:
+    """What each host pauses in turn with others, us per step, shape (ranks,): that is no rank's own."""
+    pauses = pauses_in_turn(measures.job)
+    return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 
 
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:

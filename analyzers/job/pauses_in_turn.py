@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
 from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.script.idle import script_times
 from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
 from ddprof.derived_once import remembered
-from ddprof.findings import WARNING_SHARE
 from ddprof.tables import Array
 
 FEWEST = 3  # pauses, and steps: two may coincide
@@ -48,7 +48,7 @@ class PausesInTurn:
 def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
     """The pauses of the job, None where its stops are no such pauses or cost little."""
     steps = min((len(facts.steps) for facts in job.ranks), default=0)
-    if len(job.ranks) < 2 or steps < FEWEST or not all(facts.is_device_rank for facts in job.ranks):
+    if len(job.ranks) < 2 or steps < FEWEST:
         return None
     shape = len(job.ranks), steps
     longest, total = np.zeros(shape), np.zeros(shape)
@@ -56,7 +56,7 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
         stopped = starved(facts)
         stops = intervals.merge(stopped.stalled, stopped.held)
         if (
-            np.median(intervals.overlap(script.idle, *facts.steps.bounds)) >= WARNING_SHARE * job.step_ns
+            np.median(intervals.overlap(script.idle, *facts.steps.bounds)) >= WORTH_SAYING * job.step_ns
         ):  # in most steps
             stops = intervals.subtract(stops, script.idle)
         begin, end = (bound[:steps] for bound in facts.steps.bounds)
@@ -65,11 +65,11 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
         lengths = (stops[1] - stops[0])[inside]
         np.maximum.at(longest[position], at[inside], lengths)
         np.add.at(total[position], at[inside], lengths)
-    is_pause = (longest >= WARNING_SHARE * job.step_ns) & (longest >= MOSTLY * total)
+    is_pause = (longest >= WORTH_SAYING * job.step_ns) & (longest >= MOSTLY * total)
     count, of_rank = int(is_pause.sum()), is_pause.sum(axis=1)
     cost_ns = float(np.where(is_pause, longest, 0.0).max(axis=0).mean())
     wander = (of_rank > 0).sum() > 1 and chance_of_most(int(of_rank.max()), count, shape[0]) >= MAX_CHANCE
-    if not FEWEST <= count <= RARE * is_pause.size or not wander or cost_ns < WARNING_SHARE * job.step_ns:
+    if not FEWEST <= count <= RARE * is_pause.size or not wander or cost_ns < WORTH_SAYING * job.step_ns:
         return None
     if longest[is_pause].sum() < MOSTLY * total.sum():
         return None

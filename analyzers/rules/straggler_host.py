@@ -96,16 +96,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Device ranks whose traces say when work was launched; one of communication alone need not.
     sees_calls = out_of_scope(measures.job) is not None or all(map(knows_launches, measures.job.ranks))
     if starting or not sees_calls:
-        late = _late(measures, UNSEEN_CHARGED_SHARE)
-        yield from late
-        if not late:
-            yield Abstention(RULE.id, starting or NO_CALLS)
+        yield from _late(measures, UNSEEN_CHARGED_SHARE) or [Abstention(RULE.id, starting or NO_CALLS)]
         return
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
-    other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
-    slow = slow[~other_work[slow]]  # straggler.imbalance
-    slow = slow[(measures.host.time_us - typical)[slow] > 2 * _paused_in_turn_us(measures)[slow]]  # host.gc
+    elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
+    elsewhere |= measures.host.time_us - typical <= 2 * _paused_in_turn_us(measures)  # host.gc
+    slow = slow[~elsewhere[slow]]
     chosen = slow
     if execution.computes_on_host:
         # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.

@@ -91,7 +91,7 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
 
 
 def _other_reading(measures: Measures) -> str:
-    """Where few steps cannot tell whether a long one recurs: what a step takes if it does; "" where that is little."""
+    """The step if a long one recurs, where few steps cannot tell whether it does; "" where that is little more."""
     left_out, step_us = measures.job.left_out, measures.step_us
     if measures.steps + len(left_out) >= TELLING_STEPS:
         return ""

@@ -237,7 +237,7 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
 
 
 def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
-    """What holds the device when the recording begins and is no part of a step; `steps`: the window as one step."""
+    """Note on work that holds the device at first and is no part of a step; `steps`: the window as one step."""
     held_ns = int((steps["start_ns"] - steps["mark_ns"]).sum())
     if not held_ns:
         return []

@@ -96,7 +96,7 @@ class Measures:
 
     @property
     def unrecorded_launching_us(self) -> Array:
-        """What launching costs each rank where nothing is recorded, us per step, shape (ranks,)."""
+        """Cost of launching on each rank where nothing is recorded, us per step, shape (ranks,)."""
         return np.maximum(0.0, self.launching_us - self.recording_us)
 
     @property

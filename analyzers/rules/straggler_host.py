@@ -141,7 +141,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _paused_in_turn_us(measures: Measures) -> Array:
-    """What each host pauses in turn with others, us per step, shape (ranks,): that is no rank's own."""
+    """Pauses of each host that come in turn on others, us per step, shape (ranks,): they are no rank's own."""
     pauses = pauses_in_turn(measures.job)
     return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 

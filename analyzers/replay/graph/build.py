@@ -269,8 +269,8 @@ def _order(ops: Ops, anchors: Anchors, first: Array, last: Array) -> Order:
 
 
 def _turns_at_once(track: Array, is_comm: Array, start_ns: Array, end_ns: Array) -> Array:
-    """How many communications of its stream end at the moment at which each node starts, one after another: it comes
-    after them, though all have one time. Timelines whose operations begin where the one before ended are full of such.
+    """Number of communications of its stream that end when each node starts, one after another: it comes after them,
+    though all have one time. Timelines whose operations begin where the one before ended are full of such.
     """
     follows = np.zeros(len(track), bool)
     follows[1:] = is_comm[1:] & is_comm[:-1] & (track[1:] == track[:-1]) & (start_ns[1:] == end_ns[:-1])

@@ -61,7 +61,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def memory_unknown(measures: Measures, why: str) -> Abstention:
-    """What an abstention says where memory is not known: also what is computed again, if that is worth a finding."""
+    """The abstention where memory is not known, with what is computed again, if that is worth a finding."""
     cost_us = float(recompute_us(measures).mean())
     if cost_us < WARNING_SHARE * measures.step_us:
         return Abstention(RULE_ID, why)

@@ -1,4 +1,4 @@
-"""What the spans of all ranks show: who is late in which phase and since when, what stops ranks in turn, what takes
+"""Findings on the spans of all ranks: who is late in which phase and since when, what stops ranks in turn, what takes
 time on all of them, and what slows steps beside which it runs.
 
 Ranks meet in the backward pass and in the optimizer, and wait there for one another: a longer time in such a phase says
@@ -154,7 +154,7 @@ def _stops(run: Run, phase: str, named: set[int]) -> Iterator[SpanFinding]:
 
 
 def _on_all(run: Run, phase: str) -> Iterator[SpanFinding]:
-    """What every rank spends a part of each step on, beside computing."""
+    """Parts of each step that every rank spends beside computing."""
     share = float(np.median(run.phases[phase].sum(axis=1) / run.period_s.sum(axis=1)))
     of, words, page = _kind(phase)
     if share < WARNING_SHARE or (of == "phase" and phase != BETWEEN):

@@ -63,7 +63,7 @@ def render(report: SpanReport) -> str:
 
 
 def next_commands(report: SpanReport) -> list[str]:
-    """What to type next."""
+    """Commands to type next."""
     pages = dict.fromkeys(f.page for f in report.findings if f.page is not None and f.severity != "info")
     return [*(f"ddprof explain {page}" for page in pages), "ddprof run -- COMMAND"]
 

@@ -77,7 +77,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     starting = start_up(tables["once"], steps)
     tables["gaps"] = book_start_up(tables["gaps"], starting)
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
-    notes += _outside_note(tables["device_ops"], steps)
+    notes += [] if trace.top.get("records") == "communication" else _outside_note(tables["device_ops"], steps)
     notes += [] if len(trace.script_spans) else _silent_note(tables["gaps"], tables["silences"], steps)
     notes += _busy_before_note(steps, tables["device_ops"]) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):

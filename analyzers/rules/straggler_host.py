@@ -96,7 +96,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Device ranks whose traces say when work was launched; one of communication alone need not.
     sees_calls = out_of_scope(measures.job) is not None or all(map(knows_launches, measures.job.ranks))
     if starting or not sees_calls:
-        yield from _late(measures, UNSEEN_CHARGED_SHARE) or [Abstention(RULE.id, starting or NO_CALLS)]
+        late = _late(measures, UNSEEN_CHARGED_SHARE)
+        yield from late
+        if not late:
+            yield Abstention(RULE.id, starting or NO_CALLS)
         return
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)

@@ -105,8 +105,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
     elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
     elsewhere |= measures.host.time_us - typical <= 2 * _paused_in_turn_us(measures)  # host.gc
-    slow = slow[~elsewhere[slow]]
-    chosen = slow
+    chosen = slow = slow[~elsewhere[slow]]
     if execution.computes_on_host:
         # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.
         slow = np.array([p for p in slow.tolist() if _is_held(measures, p) or _is_steady(measures.host, p)], np.int64)

@@ -59,6 +59,7 @@ WORDS = {
     Once.OVERHEAD: "the profiler",
     Once.STARTING: "the start of the profiler",
     Once.STOPPING: "the end of the profiler",
+    Once.FIRST_RUN: "first runs of what is compiled then",
 }
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"

@@ -92,12 +92,12 @@ class Measures:
         """Host time that recording operators with an old profiler costs each rank, us per step, shape (ranks,)."""
         old = [OLD_CATEGORY in facts.top.get("categories", {}) for facts in self.job.ranks]
         operators = [facts.counts.get("operators_per_step", 0) for facts in self.job.ranks]
-        return np.asarray(np.where(old, RECORDING_US * np.array(operators, float), 0.0))
+        return np.where(old, RECORDING_US * np.array(operators, float), 0.0)
 
     @property
     def unrecorded_launching_us(self) -> Array:
         """Cost of launching on each rank where nothing is recorded, us per step, shape (ranks,)."""
-        return np.maximum(0.0, self.launching_us - self.recording_us)
+        return np.asarray(np.maximum(0.0, self.launching_us - self.recording_us))
 
     @property
     def own_us(self) -> Array:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import out_of_scope
+from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
+from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_out_ns
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
@@ -17,6 +18,8 @@ from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
+TELLING_STEPS = 12  # what comes in every third step is in just one of so many once in 20 recordings
+UNSHARDED = "input.unsharded"
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 MAINLY_COMPUTE = (
     0.5  # of the step: nor does an upper bound that is less than critical beside more compute than the rest
@@ -39,7 +42,13 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
         return Verdict("compute" if rule is None or is_compute else rule.bound, _capital(sentence))
     plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures)
-    return Verdict(plain.bound, plain.headline + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis))
+    spent = max(diagnosis.abstentions, key=lambda a: a.spent_us, default=None)
+    if spent is not None and spent.spent_us and plain.bound == "compute":
+        plain = Verdict("compute", _capital(spent.reason))
+    return Verdict(
+        plain.bound,
+        plain.headline + _other_reading(measures) + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis),
+    )
 
 
 def _capital(sentence: str) -> str:
@@ -84,6 +93,19 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
     return Verdict("none", f"{words}; run the job on a quiet machine, or give it cores of its own (taskset, a cgroup)")
 
 
+def _other_reading(measures: Measures) -> str:
+    """The step if a long one recurs, where few steps cannot tell whether it does; "" where that is little more."""
+    left_out, step_us = measures.job.left_out, measures.step_us
+    if measures.steps + len(left_out) >= TELLING_STEPS:
+        return ""
+    mean_us = with_left_out_ns(left_out, 1e3 * step_us, measures.steps) / 1e3 if left_out else step_us
+    long = max((s for s in left_out if s.why.startswith(MOSTLY)), key=lambda s: s.wall_ns, default=None)
+    if long is None or mean_us - step_us < WARNING_SHARE * step_us or none_is_steady(measures.job.ranks, left_out):
+        return ""
+    why = long.why.removeprefix(MOSTLY).strip()
+    return f"; a step takes {format_us(mean_us)}, with {why}, if step {long.number} recurs: record more steps to tell"
+
+
 def _largest(withheld: Sequence[Abstention], measures: Measures) -> str:
     return format_share(max(a.busy_us for a in withheld) / measures.step_us)
 
@@ -102,8 +124,11 @@ def _healthy(measures: Measures) -> Verdict:
     step, rest = format_us(measures.step_us), "no fix above 3 % found"
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
-    shown = second if largest == "compute" else largest
-    text = f"{format_share(shares.get(shown, 0.0))} of each {step} step is {_words(shown, measures)}; {rest}"
+    told = second if largest == "compute" else largest
+    started = computes_after_start_up(measures.job) if told == "other" else ""
+    if started:
+        return Verdict("compute", f"{_capital(started)}; {rest}")
+    text = f"{format_share(shares.get(told, 0.0))} of each {step} step is {_words(told, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text)
 
 

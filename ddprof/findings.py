@@ -182,14 +182,15 @@ class Finding:
 class Abstention:
     """A rule that could not judge, and why: "not measured" must never read as "fine".
 
-    `is_withdrawn`: it had a finding, but this recording is too weak a proof. `busy_us`: cost of that finding per step
-    where a busy machine is the reason.
+    `is_withdrawn`: it had found something, which this recording is not to be believed on. `busy_us`: what that cost per
+    step, where a busy machine is why. `spent_us`: what it saw spent per step, and cannot call needless.
     """
 
     id: str
     reason: str
     is_withdrawn: bool = False
     busy_us: float = 0.0
+    spent_us: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ ENTRY_POINTS = "ddprof.slices"
 # In the order of `ddprof --help`, and of the navigation.
 OWN = (
     *("planning", "tuning", "comparison", "live", "hangs", "memory", "doctor"),
-    *("assistants", "trackers", "training_logs", "xla"),
+    *("assistants", "trackers", "training_logs", "span_logs", "xla"),
 )
 
 

@@ -21,6 +21,7 @@ from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 
 _GATHER = OP_CODE["all_gather"]
+_COALESCED = re.compile(r"^(?:[a-z]ccl:)?coalesced$")
 _C10D = re.compile(r"^c10d::")
 LOST, COALESCED = -2, -3  # in place of the kernel of a call
 
@@ -113,6 +114,13 @@ def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
     table = trace.collectives
     by_args = np.where(args >= 0, code_of[table["op"][args]] if len(table) else 0, 0)
     op = np.where(by_args > 0, by_args, np.where(by_call > 0, by_call, by_name))
+    # "coalesced" alone may be several collectives, or messages: then the kernel's own name says which.
+    stated = np.where(by_args > 0, table["op"][args] if len(table) else 0, 0)
+    stated = np.where(
+        (by_args == 0) & (by_call > 0), trace.events["name"][annotations[around]] if len(annotations) else 0, stated
+    )
+    vague = (op != by_name) & (by_name > 0) & matches(_COALESCED, trace.strings)[stated]
+    op = np.where(vague, by_name, op)
     point = np.isin(op, POINT_TO_POINT)
     return np.where(point, OP_CODE["send_recv"], op)
 

@@ -30,6 +30,7 @@ from ddprof.analyzers.facts.model import (
     of_cause,
 )
 from ddprof.analyzers.facts.names import is_wait_event
+from ddprof.analyzers.facts.numbered import numbered_by_group
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.barriers import meeting_calls
 from ddprof.analyzers.facts.script.calls import script_calls
@@ -38,7 +39,7 @@ from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
 from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.tree import CallTree
-from ddprof.analyzers.facts.stepping.device_time import in_device_time
+from ddprof.analyzers.facts.stepping.device_time import in_device_time, met_ns
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
 from ddprof.analyzers.facts.stops import host_bounds, host_silences, host_stalls
@@ -52,8 +53,8 @@ OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is n
 
 
 def rank_facts(trace: RankTrace) -> RankFacts:
-    """All facts of one rank. Never raises on odd content, which becomes a health note."""
-    trace = with_named_frames(trace)
+    """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
+    trace, unnumbered = numbered_by_group(with_named_frames(trace))
     steps, source, main, notes = find_steps(trace)
     device = accelerator(trace)
     is_device = device.kind != "cpu"  # also where its device left no events: its time is unknown then
@@ -66,7 +67,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     else:
         tables = _host_tables(trace, steps, main)
     lost = _lost_notes(trace, source, marked, steps, tables["device_ops"])
-    notes, whole = [*notes, *incomplete, *lost], whole and not lost
+    notes, whole = [*notes, *unnumbered, *incomplete, *lost], whole and not lost
     counts = _counts(trace, tables["device_ops"], whole)
     counts["operators_per_step"] = _operators_per_step(trace, steps)
     if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":
@@ -76,9 +77,9 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     starting = start_up(tables["once"], steps)
     tables["gaps"] = book_start_up(tables["gaps"], starting)
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
-    notes += _outside_note(tables["device_ops"], steps)
+    notes += [] if trace.top.get("records") == "communication" else _outside_note(tables["device_ops"], steps)
     notes += [] if len(trace.script_spans) else _silent_note(tables["gaps"], tables["silences"], steps)
-    notes += _busy_before_note(steps) if source == "inferred" and len(steps) == 1 else []
+    notes += _busy_before_note(steps, tables["device_ops"]) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
     marked = phases(trace)
@@ -238,11 +239,16 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
     return {**empty, **cpu_facts(trace, steps, main)}
 
 
-def _busy_before_note(steps: Table) -> list[HealthNote]:
-    """A note where unrecorded work occupies the device at the start; `steps`: the window as one step."""
+def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
+    """Note on work that holds the device at first and is no part of a step; `steps`: the window as one step."""
     held_ns = int((steps["start_ns"] - steps["mark_ns"]).sum())
     if not held_ns:
         return []
+    if met_ns(ops, steps.replace(start_ns=steps["mark_ns"])) == int(steps["start_ns"][0]):
+        issue = f"the first communication took until {format_us(held_ns / 1e3)}, the same one later takes far less"
+        return [
+            HealthNote(issue, "it waited for ranks whose profilers started later; the step starts after it", "info")
+        ]
     issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
     return [HealthNote(issue, "that work is not in the file; the step starts after it", "info")]
 

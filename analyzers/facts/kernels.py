@@ -19,6 +19,8 @@ from ddprof.tables import NULL, Array, Table
 
 # Names of matrix kernels: marks of operands narrower than single precision (TF32 included), and of single precision.
 _NARROW = ("bf16", "f16", "half", "tf32", "fp8", "e4m3", "i8")
+# Tensor cores, whatever the operands: in single precision they multiply TF32 (CUTLASS s1688 is m16n8k8; cuBLAS nvjet).
+_TENSOR_CORES = re.compile(r"tensorop|[_a-z](?:884|1688|16816)(?:gemm|cudnn|fprop|dgrad|wgrad)|nvjet|wgmma")
 _SINGLE = ("sgemm", "scudnn", "f32f32_f32f32", "<float,")
 # Tensile (rocBLAS, hipBLASLt) names its operand type after the index letters: Cijk_Ailk_Bljk_SB_..., ..._HHS_BH_...
 _TENSILE = re.compile(r"^Cijk_[A-Z][a-z]+_[A-Z][a-z]+_([A-Z])")
@@ -128,7 +130,9 @@ def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
         return False
     lowered = text.lower()
     recorded = (types or "").lower()
-    if any(mark in lowered for mark in _NARROW) or "c10::bfloat16" in recorded or "c10::half" in recorded:
+    if any(mark in lowered for mark in _NARROW) or _TENSOR_CORES.search(lowered):
+        return False
+    if "c10::bfloat16" in recorded or "c10::half" in recorded:
         return False
     tensile = _TENSILE.match(text)
     if tensile:

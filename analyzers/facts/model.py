@@ -60,6 +60,7 @@ class Once(enum.IntEnum):
     OVERHEAD = 4  # what the profiler marks as its own
     STARTING = 5  # before the first work of the first step: the profiler starts
     STOPPING = 6  # after the last work of the last step: the profiler stops
+    FIRST_RUN = 7  # running what is compiled when it first runs
 
 
 STEPS = Schema(

@@ -100,7 +100,7 @@ is_comm_kernel = _naming(
     r"nccl(?:Dev)?Kernel|ncclKern|ncclSymk|nccl_|nccl:"  # NCCL < 2.19, >= 2.19, symmetric kernels >= 2.27
     r"|rccl|mscclpp|mscclKernel|msccl"  # RCCL and MSCCL on AMD
     r"|hccl|hcom_"  # Ascend
-    r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce"  # Intel
+    r"|(?:one)?ccl_|onecclKernel|sycl.*allreduce|Rt64_"  # Intel
     r"|deep_?ep|nvshmem|(?:.*::)?(?:internode|intranode)::(?:dispatch|combine|notify)"  # expert-parallel libraries
     r"|(?:.*::)?cross_device_reduce|(?:.*::)?(?:multimem|one_shot|two_shot|stream_write)_?all_?reduce"  # custom ones
     r"|(?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start|-done)?(?:\.\d+)*$"  # XLA
@@ -120,13 +120,15 @@ is_fetch_from_workers = _naming(r"MultiProcessing")
 # runtime calls that block the host until the device has caught up
 is_sync_call = _naming(
     r"^(?:cuda|hip|cu|acl|aclrt|mu|xpu)\w*Synchronize(?:_v\d+)?$|^(?:cuda|hip)Memcpy(?:2D|DtoH|HtoD|ToSymbol|FromSymbol)?$"
-    r"|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$|^hipMemcpyWithStream$|^zeEventHostSynchronize$|^zeCommandListHostSynchronize$",
+    r"|^cuMemcpy(?:DtoH|HtoD)(?:_v2)?$|^hipMemcpyWithStream$|^zeEventHostSynchronize$|^zeCommandListHostSynchronize$"
+    r"|^ur(?:QueueFinish|EventWait)$",  # SYCL's unified runtime, on Intel
     0,
 )
 # runtime calls that allocate or free device or pinned memory
 is_allocator_call = _naming(
     r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|HostFree|MallocHost|FreeHost|ExtMallocWithFlags|MallocManaged)(?:_v\d+)?$"
-    r"|^cuMem(?:Create|Map|Unmap|Release|SetAccess|AddressReserve|AddressFree|Alloc|Free)(?:_v2)?$|^aclrtMalloc|^aclrtFree",
+    r"|^cuMem(?:Create|Map|Unmap|Release|SetAccess|AddressReserve|AddressFree|Alloc|Free)(?:_v2)?$|^aclrtMalloc|^aclrtFree"
+    r"|^urUSM(?:DeviceAlloc|SharedAlloc|HostAlloc|Free)$|^zeMem(?:Alloc|Free)",
     0,
 )
 # host ranges in which a model is in evaluation mode, as capture names them
@@ -135,7 +137,7 @@ is_evaluation = _naming(r"^ddprof::evaluation$", 0)
 is_gc = _naming(r"^Python GC$|^ddprof::gc$|^gc\.collect|\bgc:? ?collect|^gc$")
 # runtime calls that make one stream wait for another
 is_wait_event = _naming(r"^(?:cuda|hip|cu)StreamWaitEvent$", 0)
-is_launch = _naming(r"launch\w*kernel")  # runtime calls that launch a kernel
+is_launch = _naming(r"launch\w*kernel|kernel\w*launch")  # runtime calls that launch a kernel
 # kernels that are matrix products or convolutions
 is_gemm = _naming(r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop")
 

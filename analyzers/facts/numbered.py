@@ -1,16 +1,18 @@
-"""Evidence that ranks belong to one job: recording times and first numbered collectives."""
+"""Evidence that ranks are of one job: when they were recorded, and their collectives by number."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, POINT_TO_POINT
-from ddprof.model import ProcessGroup
+from ddprof.model import HealthNote, ProcessGroup, RankTrace
 from ddprof.tables import NULL
 
+FEWEST = 3  # numbers: of two the distance says nothing
 MAX_NUMBERED = 32  # collectives of a rank that are compared with those of others: the first of the window
 _EQUAL_BYTES = (OP_CODE["all_reduce"], OP_CODE["broadcast"])  # operations whose message has one size on all members
 
@@ -21,6 +23,28 @@ def recorded_ns(facts: RankFacts) -> tuple[int, int] | None:
     if not facts.has_base_time or not tables:
         return None
     return min(int(t["start_ns"].min()) for t in tables), max(int(t["end_ns"].max()) for t in tables)
+
+
+def numbered_by_group(trace: RankTrace) -> tuple[RankTrace, list[HealthNote]]:
+    """The trace without numbers of collectives that do not count those of their group: others of one group then have
+    another number on each rank.
+
+    The backend nccl2 has one counter for all groups of a process, and counts the wait for a collective as well
+    (pytorch#191990). Where groups are counted apart, those whose numbers overlap have numbers in common.
+    """
+    table = trace.collectives
+    known = (table["seq"] != NULL) & (table["group"] >= 0)
+    group, seq = np.unique(np.stack((table["group"][known], table["seq"][known])), axis=1)
+    if trace.format != "kineto" or len(seq) < FEWEST or len(np.unique(seq)) < len(seq):
+        return trace, []
+    order = np.argsort(seq)
+    turns = len(np.flatnonzero(np.diff(group[order]))) >= len(np.unique(group)) > 1  # they do not follow one another
+    if not turns and (np.diff(seq[order]) % 2).any():
+        return trace, []
+    unnumbered = trace.collectives.replace(seq=np.full(len(table), NULL))
+    issue = f"{trace.path}: the numbers of its collectives do not count those of a group (nccl2 counts per process)"
+    note = HealthNote(issue, "collectives are matched by their order within the group", "info")
+    return replace(trace, collectives=unnumbered), [note]
 
 
 def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, int | None]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ddprof import intervals
-from ddprof.analyzers.facts.stepping.start_up import start_up
-from ddprof.analyzers.facts.work import is_torn_host, lost_device, may_compute
+from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING, start_up
+from ddprof.analyzers.facts.work import compute_work, is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.steps.steady import none_is_steady
 from ddprof.derived_once import remembered
-from ddprof.units import format_us
+from ddprof.units import format_share, format_us
 
 MOST = 0.5  # of the recording: what is left is the smaller part, and start-up goes on between its calls
 # All steps together: issuing one operation takes a host longer (2 to 10 us, kernel launches on A100 and H100).
@@ -38,13 +38,37 @@ def start_up_only(job: JobFacts) -> str | None:
     """Why no part of the job is known to recur (one-off work, or mostly start-up); None where some is."""
     if none_is_steady(job.ranks, job.left_out):
         told = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
-        return f"all steps that the ranks have in common are one-off ({told}); record later steps"
-    starting = [intervals.length(start_up(f.once, f.steps)) for f in job.ranks]
-    walls = [int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks]
-    if sum(starting) <= MOST * sum(walls):
+        return f"all that the ranks recorded in common occurred once ({told}); record later steps"
+    starting_ns, wall_ns = _start_up_ns(job)
+    if starting_ns <= MOST * wall_ns or computes_after_start_up(job):
         seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]
         return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
     return (
-        f"only start-up was recorded (first calls took {format_us(sum(starting) / len(starting) / 1e3)} of "
-        f"{format_us(sum(walls) / len(walls) / 1e3)}); record later steps"
+        f"only start-up was recorded (first calls took {format_us(starting_ns / 1e3)} of {format_us(wall_ns / 1e3)}); "
+        "record later steps"
     )
+
+
+@remembered
+def computes_after_start_up(job: JobFacts) -> str:
+    """The start-up of a recording of one step that then mostly computes, in words; "" of any other.
+
+    Not where the work is small beside the start-up: a first step is no measure of the next.
+    """
+    starting_ns, wall_ns = _start_up_ns(job)
+    rest_ns = wall_ns - starting_ns
+    outside = [intervals.subtract(compute_work(f), start_up(f.once, f.steps)) for f in job.ranks]
+    each = [intervals.overlap(work, *f.steps.bounds).sum() for work, f in zip(outside, job.ranks, strict=True)]
+    computed_ns = float(sum(each)) / len(job.ranks)
+    if starting_ns < WORTH_SAYING * wall_ns or computed_ns <= MOST * max(rest_ns, starting_ns):
+        return ""
+    share = format_share(min(1.0, computed_ns / rest_ns))
+    words = f"after {format_us(starting_ns / 1e3)} of start-up, {share} of the remaining {format_us(rest_ns / 1e3)}"
+    return f"{words} is compute"
+
+
+def _start_up_ns(job: JobFacts) -> tuple[float, float]:
+    """Start-up, and all, of a recording of one step, ns on the mean rank."""
+    starting = sum(intervals.length(start_up(f.once, f.steps)) for f in job.ranks)
+    walls = sum(int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks)
+    return starting / len(job.ranks), walls / len(job.ranks)

@@ -9,8 +9,9 @@ How to fix: look at the link and the transport there: cable, NIC, PCIe width, NC
 run` recorded them, the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with
 fewer PCIe lanes.
 Limits: at least two groups or pairs are needed to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours);
-links between hosts are not held against links inside one. In one world-wide ring all members see the slow link alike,
-so no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of its link.
+links between hosts are not held against links inside one, but where a pipeline has one such link alone: against 24
+times as long (NVLink over a network port of V100 nodes). In one world-wide ring all members see the slow link alike, so
+no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of its link.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 
@@ -24,7 +25,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
-from ddprof.analyzers.job.traffic.stage_links import SlowLinks, stage_links
+from ddprof.analyzers.job.traffic.stage_links import BETWEEN_HOSTS, SlowLinks, stage_links
 from ddprof.analyzers.rules.evidence.examples import slowest_message, slowest_transfer
 from ddprof.analyzers.rules.evidence.transport import of_ranks
 from ddprof.finding_ids import COMM_SLOW_LINK
@@ -84,17 +85,19 @@ def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
     numbers = measures.ranks(list(links.culprits))
     pairs = [measures.ranks(list(pair)) for pair in links.pairs]
     words = ", ".join(f"{a} and {b}" for a, b in pairs)
+    others = "a usual link between hosts" if links.is_only else "those of other pairs"
+    usual = f", {BETWEEN_HOSTS:.0f} times what they take inside a host" if links.is_only else ""
     return Candidate(
         id=RULE.id,
-        summary=f"messages between ranks {words} take {links.ratio:.1f}x as long as those of other pairs",
+        summary=f"messages between ranks {words} take {links.ratio:.1f}x as long as {others}",
         ranks=numbers,
         lost_us=links.excess_us,
         changes=(Change("speed_links", tuple(rank for pair in pairs for rank in pair), (1.0 / links.ratio,)),),
         basis=Basis.COMPARED if len(numbers) <= 2 else Basis.DEDUCED,
         evidence=(
             Evidence(
-                f"between ranks {words}: {format_us(links.slow_us)} per message against {format_us(links.peer_us)}, "
-                "after both ranks have arrived",
+                f"between ranks {words}: {format_us(links.slow_us)} per message against {format_us(links.peer_us)}"
+                f"{usual}, once both ranks are there",
                 numbers[0],
             ),
             *of_ranks(measures, numbers),

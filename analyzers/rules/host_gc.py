@@ -8,7 +8,8 @@ the whole run calls them, and is named.
 How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps: their
 share of the run's time as the capture recorded it, on the rank that lost most.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
-Limits: pauses are seen where the profiler records them or ddprof captured the run.
+Limits: pauses are seen where the profiler records them or ddprof captured the run. Where neither names them, hosts
+that pause once in a step, in few steps and on another rank each time are said to do so as collections make them.
 Sources: OSDI'25 section 5.4 (12.6 % at 128 ranks); torchtitan's GarbageCollection (every 1,000 steps).
 """
 
@@ -21,7 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.waiting.lateness import chance_of_most
+from ddprof.analyzers.job.pauses_in_turn import PausesInTurn, pauses_in_turn
+from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
 from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
@@ -64,6 +66,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not pauses.any():
         if outside is not None and outside.share >= MIN_SHARE and outside.count >= FEWEST_TIMES:
             yield _over_the_run(measures, outside, line)
+        elif not is_timed(measures.job.ranks) and (unnamed := pauses_in_turn(measures.job)) is not None:
+            yield _unnamed(unnamed)
         return
     numbers = () if outside is None or _is_chance(measures, outside, line) else measures.theirs(outside.shares)
     position = outside.position if numbers and outside is not None else None
@@ -89,6 +93,29 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(_fix(measures, line),),
         times_us=tuple(measures.step_us * share for share in outside.shares) if outside is not None and numbers else (),
+    )
+
+
+def _unnamed(pauses: PausesInTurn) -> Candidate:
+    """Pauses that come as collections do, in a trace that has no event for them."""
+    is_pause = pauses.longest_ns > 0
+    usual = format_us(float(np.median(pauses.longest_ns[is_pause])) / 1e3)
+    hit, steps = int(is_pause.any(axis=0).sum()), is_pause.shape[1]
+    return Candidate(
+        id=RULE.id,
+        summary=f"hosts pause in turn, as Python's garbage collection makes them: {pauses.count} times on "
+        f"{pauses.ranks} ranks",
+        ranks=(),
+        lost_us=pauses.cost_us,
+        changes=(),
+        basis=Basis.DEDUCED,
+        evidence=(
+            Evidence(f"once in a step, {usual} each, in {hit} of {steps} steps; the others wait"),
+            Evidence("no event names them: `ddprof run` records collections; other pauses are told by Python stacks"),
+        ),
+        fixes=(FIX,),
+        ceiling_us=pauses.cost_us,
+        band=0.5,
     )
 
 

@@ -9,7 +9,8 @@ How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers; what t
 already is not advised again.
 Limits: the price is an upper bound, because dynamic shapes and graph breaks keep some launches. Long gaps are not the
 cost of launching: a call that takes far longer than usual is host.stalled. The profiler of PyTorch before 1.12 slows
-the host by 4 us for each operator: where that explains the gaps but for 3 % of the step, it abstains.
+the host by 4 us for each operator: that is no gain; where it leaves less than 3 % of the step, the rule abstains.
+A step in which the host alone is slower than in all others is no measure of launching.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; pytorch#82793 (cost of recording).
 """
 
@@ -32,9 +33,6 @@ from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.015  # of the step idle before launches, healthy runs 0.1 %; queued kernels start within a microsecond
 PACING_SHARE = 0.9  # of the step: hosts that are free for a tenth of it could launch as much more meanwhile
-# What recording an operator costs the host in PyTorch before 1.12, whose categories have capitals (pytorch#82793: 4 us
-# on CUDA). What newer ones cost is not known well enough: 1.2 to 3.7 us on CPU ranks (torch 2.13, 2026-11-24).
-RECORDING_US, OLD_CATEGORY = 4.0, "Operator"
 PLAIN_COMPILE = "torch.compile(model)"
 WHY = "the device is idle until the next kernel is launched"
 SOURCE = "PyTorch CUDA graphs and torch.compile documentation"
@@ -53,12 +51,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         typical = averages.typical(held)
     if typical < MIN_SHARE * measures.step_us:
         return
-    recording_us = _recording_us(measures)
+    recording_us = averages.typical(measures.recording_us)
     if typical - recording_us < min(WARNING_SHARE * measures.step_us, typical):
         words = f"the device waits {format_us(typical)} per step for launches; this old profiler costs the host about "
         words += f"{format_us(recording_us)} per step: time steps without the profiler to see what is left"
         yield Abstention(RULE.id, words)
         return
+    words = (
+        f"{format_us(typical - recording_us)} per step ({format_share((typical - recording_us) / measures.step_us)})"
+    )
+    words += " on the typical rank"
+    if recording_us:
+        words += f", without some {format_us(recording_us)} that this old profiler costs"
     worst = int(np.argmax(idle))
     kernels = float(np.median(measures.kernels_per_step))
     mean_us = float(np.median(measures.cause_us("compute"))) / kernels if kernels else 0.0
@@ -67,10 +71,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         id=RULE.id,
         summary="the device waits for the host to launch kernels",
         ranks=(),
-        lost_us=float(idle.mean()),
+        lost_us=max(0.0, float(idle.mean()) - recording_us),
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,
         evidence=(
+            Evidence(words),
             Evidence(
                 f"the device waits {format_us(typical)} per step ({format_share(typical / measures.step_us)}) "
                 "on the typical rank"
@@ -82,16 +87,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *longest_idle(measures, worst, "launching"),
         ),
         fixes=tuple(_fixes(present_in(job))),
-        ceiling_us=float(held.max()),
+        ceiling_us=float(held.max()) - recording_us,
+        band=0.25,
         is_bound=True,
     )
-
-
-def _recording_us(measures: Measures) -> float:
-    """Time that an old profiler takes to record operators on the typical rank's host, us per step."""
-    old = [OLD_CATEGORY in facts.top.get("categories", {}) for facts in measures.job.ranks]
-    recorded = [facts.counts.get("operators_per_step", 0) for facts in measures.job.ranks]
-    return RECORDING_US * averages.typical(np.where(old, recorded, 0.0))
 
 
 def _pace_the_step(measures: Measures) -> bool:

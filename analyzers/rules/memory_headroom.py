@@ -20,8 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.recompute import FULL, needless_recompute, recompute_words
-from ddprof.finding_ids import MEMORY_HEADROOM
+from ddprof.analyzers.rules.evidence.recompute import FULL, memory_unknown, needless_recompute
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share
 
@@ -35,7 +34,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         if peak and total:
             shares[p] = peak / total
     if not shares:
-        yield Abstention(RULE.id, "no memory events in the trace" + recompute_words(measures))
+        yield memory_unknown(measures, "no memory events in the trace")
         return
     full = [p for p, s in shares.items() if s >= FULL]
     if not full:

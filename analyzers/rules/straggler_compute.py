@@ -9,9 +9,9 @@ cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held
 node's power brake) and more often than its peers, and the fix is that.
 Limits: kernels beside communication are compared only with their like. Against other stages of a pipeline kernels must
 be slower alike by 5 % at least: a stage with more layers launches more of them, and is pipeline.imbalance.
-With one step, work that happens to be unequal cannot be told from a slow device; of CPU ranks one step, and what is
-left of a damaged file, are not judged. A rank that is fed more (elements of its batches, bytes copied to its device) is
-straggler.imbalance.
+With one step, work that happens to be unequal cannot be told from a slow device, nor within five standard errors where
+all ranks' work varies by step; of CPU ranks one step, and what is left of a damaged file, are not judged. A rank that
+is fed more (elements of its batches, bytes copied to its device) is straggler.imbalance.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
 """
 
@@ -38,6 +38,8 @@ from ddprof.units import format_ranks, format_share
 
 NOISE_FACTOR = 4.0  # and this many robust standard deviations of the ranks' spread
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
+SURE = 5.0  # standard errors, which are known from few steps only, of the mean of work that varies by step
+LEAST_STEPS = 3  # that tell how much it varies
 MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
 MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
 
@@ -45,7 +47,8 @@ MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than
 def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf) -> Array:
     """Sorted positions with a steady slowdown against their peers; may be empty.
 
-    Steady means in nearly every step by STICKY_SHARE of the typical excess, or by `enough`.
+    Steadily: in nearly every step by STICKY_SHARE of the typical excess, or by `enough`, and by more than the mean of
+    as many steps differs by chance where the work of all ranks varies from step to step.
     """
     factor = slowdown.factor
     usable = np.isfinite(factor) & (slowdown.coverage >= MIN_COVERAGE)
@@ -54,13 +57,23 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
     typical = averages.typical(factor[usable])
     spread = averages.NORMAL_MAD * averages.typical(np.abs(factor[usable] - typical))
     excess = factor - typical
-    slow = usable & (excess > np.maximum(min_excess, NOISE_FACTOR * spread))
+    slow = usable & (excess > np.maximum(min_excess, np.maximum(NOISE_FACTOR * spread, _by_chance(slowdown, usable))))
     steady = np.zeros(len(factor), bool)
     for p in np.flatnonzero(slow):
         steps = slowdown.per_step[p][np.isfinite(slowdown.per_step[p])] - typical
         steady[p] = np.quantile(steps, 0.1) >= min(STICKY_SHARE * excess[p], enough)
     chosen = np.flatnonzero(slow & steady)
     return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
+
+
+def _by_chance(slowdown: Slowdown, usable: Array) -> float:
+    """Largest excess of the mean step of a rank whose work varies as that of the ranks that vary less than others."""
+    steps = slowdown.per_step[usable]
+    steps = steps[np.isfinite(steps).sum(axis=1) >= LEAST_STEPS]
+    if not len(steps):
+        return 0.0
+    errors = np.nanstd(steps, axis=1, ddof=1) / np.sqrt(np.isfinite(steps).sum(axis=1))
+    return SURE * float(np.quantile(errors, 0.5, method="lower"))
 
 
 def slowed_down(measures: Measures) -> dict[int, Onset]:

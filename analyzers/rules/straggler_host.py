@@ -8,9 +8,10 @@ costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
-(a start-up broadcast) is not counted, nor is a pause in one step alone. A rank that runs what its peers do not, or is
-fed more by as much as its host takes longer (on a device rank one that computes longer for it), does not do the same
-work: straggler.imbalance.
+(a start-up broadcast) is not counted, nor is a pause in one step alone. Of communication alone each rank that is last
+beyond chance is named, with its share, but not one that was late only while the job started. A rank that runs what its
+peers do not, or is fed more by as much as its host takes longer (on a device rank one that computes longer for it),
+does not do the same work: straggler.imbalance.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -26,12 +27,13 @@ from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_rank
+from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -105,9 +107,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     limits = execution.limits
     slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
-    other_work = fed_longer(measures, measures.host.time_us) | measures.compute.has_more
-    slow = slow[~other_work[slow]]  # straggler.imbalance
-    chosen = slow
+    elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
+    elsewhere |= measures.host.time_us - typical <= 2 * _paused_in_turn_us(measures)  # host.gc
+    chosen = slow = slow[~elsewhere[slow]]
     if execution.computes_on_host:
         # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.
         slow = np.array([p for p in slow.tolist() if _is_held(measures, p) or _is_steady(measures.host, p)], np.int64)
@@ -144,11 +146,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def _summary(numbers: tuple[int, ...], factor: float) -> str:
-    whom, times = format_ranks(numbers), _times(factor)
-    if len(numbers) > 1:
-        return f"the hosts of {whom} take {times} as long as their peers to launch a step"
-    return f"the host of {whom} takes {times} as long as its peers to launch a step"
+def _paused_in_turn_us(measures: Measures) -> Array:
+    """Pauses of each host that come in turn on others, us per step, shape (ranks,): they are no rank's own."""
+    pauses = pauses_in_turn(measures.job)
+    return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 
 
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
@@ -182,24 +183,29 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
 
     `sure_share`: share of all waiting that must be charged to such a rank.
     """
-    job = measures.job
-    found = latest_rank(job, HOST_CAUSES)
-    if found is None:
-        return []
-    sure = found.is_sure
-    if found.charged_ns < (sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)) * found.total_ns:
-        return []
+    found = latest_ranks(measures.job, HOST_CAUSES)
+    return [late for each in found if (late := _latest(measures, each, sure_share)) is not None]
+
+
+def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candidate | None:
+    """The finding on a late rank, None where it is not late enough to be named. Of a recording of communication alone
+    nothing else names it: there it is told by its share of the waiting, if that is more than each rank's.
+    """
+    job, sure = measures.job, found.is_sure
+    unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
+    least = sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)
+    if found.charged_ns < (1 / len(job.ranks) if sure and unseen else least) * found.total_ns:
+        return None
     cost_us = found.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     recurring_us = measures.step_us - found.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
-    if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * recurring_us:
-        return []
+    if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * recurring_us and not (sure and unseen):
+        return None
     if not sure and found.waits >= FEW_WAITS:
-        return []  # enough operations to judge, and chance explains them
+        return None  # enough operations to judge, and chance explains them
     if fed_longer(measures, measures.own_us)[found.position] or measures.compute.has_more[found.position]:
-        return []
+        return None
     rank = job.rank_ids[found.position]
-    unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
-    late = Candidate(
+    return Candidate(
         id=RULE.id,
         summary=f"rank {rank} is the last to enter {found.last} of {format_count(found.waits, 'collective')}",
         ranks=(rank,),
@@ -223,14 +229,13 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
         ceiling_us=0.0 if start_up_only(job) else cost_us if unseen else None,
         is_bound=unseen,
     )
-    return [late]
 
 
 def _charged_words(found: LatestRank) -> str:
     text = f"{format_share(found.charged_ns / found.total_ns)} of all waiting is for this rank"
     if not found.once_ns:
         return text
-    return f"{text}, except {format_us(found.once_ns / 1e3)} of one-time waits over all ranks"
+    return f"{text}, except {format_us(found.once_ns / 1e3)} of waits at the start or once, over all ranks"
 
 
 RULE = Rule(

@@ -233,9 +233,9 @@ def _reading(view: View, job_us: Sequence[float]) -> str:
         return "No step of the whole job was measured."
     if len(known) == 1:
         return f"Only one step, {format_us(known[0])}: its spread is unknown."
-    spread = phrases.step_spread(view.opened.report)
+    spread = phrases.spread_words(view.opened.report)
     words = f"The median of {len(known)} steps is {format_us(statistics.median(known))}"
-    return words + (f", spread ±{spread * 100:.1f} %." if spread is not None else ".")
+    return words + (f", spread {spread}." if spread else ".")
 
 
 def _outliers(values: Array) -> Array:

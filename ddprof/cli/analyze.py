@@ -55,8 +55,8 @@ def command(
     """Say why a traced job is slow, what to change, and what it will save.
 
     PATH is a run folder of `ddprof run`, a trace file, a folder or archive of traces, any of these behind an fsspec
-    URL (s3://bucket/run), or a saved JSON report. A text log of a training job (Megatron, NeMo, DeepSpeed) given alone
-    is read for what its lines say, a memory snapshot as by `ddprof memory`.
+    URL (s3://bucket/run), or a saved JSON report. A log of a training job (Megatron, NeMo, DeepSpeed; spans of
+    torchtitan) given alone is read for what its lines say, a memory snapshot as by `ddprof memory`.
 
     \b
     ddprof analyze ddprof-runs/latest

@@ -53,6 +53,8 @@ def bound_word(report: Report) -> str:
     largest = max(CAUSES, key=lambda cause: job.get(cause, 0.0))
     if report.verdict.bound == "none" or not job.get(largest, 0.0) > 0:
         return "No verdict"
+    if CAUSES[largest].bound == "none" and report.verdict.bound == "compute":
+        largest = "compute"  # start-up may take longer than what is judged
     share = format_share(job[largest] / job["wall_us"])
     bound = CAUSES[largest].bound
     return f"{'Idle' if bound == 'none' else f'{bound.capitalize()}-bound'} ({share})"
@@ -130,9 +132,9 @@ def run_words(report: Report) -> str:
 def trust_words(report: Report) -> str:
     """Trust in the verdict: confidence of the leading finding, spread of steps, replay error."""
     facts, finding = [], leading(report)
-    spread = step_spread(report)
-    if spread is not None:
-        facts.append(f"{report.steps.count} steps, spread ±{format_share(spread)}")
+    spread = spread_words(report)
+    if spread:
+        facts.append(f"{report.steps.count} steps, spread {spread}")
     elif report.steps.count == 1 and not (finding and finding.grounds):
         facts.append("only one step")
     if report.replay.error is not None:
@@ -149,6 +151,19 @@ def step_spread(report: Report) -> float | None:
         return None
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return (high - low) / 2 / statistics.median(values)
+
+
+def spread_words(report: Report) -> str:
+    """The spread of the steps, and the one that pulls their mean out of it by what is worth a finding; "" below three
+    steps."""
+    spread, values = step_spread(report), [v for v in report.steps.per_step_us if math.isfinite(v)]
+    if spread is None:
+        return ""
+    median, mean = statistics.median(values), statistics.fmean(values)
+    words = f"±{format_share(spread)}"
+    if abs(mean - median) <= max(spread, WARNING_SHARE) * median:
+        return words
+    return f"{words} but one of {format_us(max(values, key=lambda value: abs(value - median)))}"
 
 
 def who_words(finding: Finding) -> str:

@@ -60,11 +60,60 @@ def without_sequences(ranks: Sequence[Events]) -> None:
         event.get("args", {}).pop("Seq", None)
 
 
+def counted_per_process(ranks: Sequence[Events]) -> None:
+    """Sequence numbers as nccl2 gives them: of all groups of a process together, two for each call (pytorch#192114),
+    from what each process has called before.
+    """
+    for rank, events in enumerate(ranks):
+        numbered = [e for e in events if "Seq" in e.get("args", {})]
+        calls = sorted(numbered, key=lambda e: (float(e["ts"]), str(e.get("cat"))))
+        renamed: dict[tuple[Any, Any], int] = {}
+        for event in calls:
+            key = event["args"].get("Process Group Name"), event["args"]["Seq"]
+            event["args"]["Seq"] = renamed.setdefault(key, 2 * (len(renamed) + 3 * rank))
+
+
 def older_names(ranks: Sequence[Events]) -> None:
     """Every communication kernel under the one name that RCCL gives them all."""
     for event in (e for events in ranks for e in events if e.get("cat") == "kernel"):
         if event["name"].startswith("nccl"):
             event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def _without_metadata(ranks: Sequence[Events], prefix: str) -> None:
+    """Kernels and operators that do not state what is communicated in which group; ranges by `prefix`."""
+    for event in (e for events in ranks for e in events if "dur" in e):
+        args = event.get("args", {})
+        if f"{args.get('Collective name')} {event['name']}".startswith(
+            ("send", "recv", "None nccl:send", "None nccl:recv")
+        ):
+            continue  # sends and receives in a batch state each for itself (pytorch#194693)
+        if event["name"] == "record_param_comms" or event.get("cat") in DEVICE:
+            event["args"] = {
+                k: args[k] for k in ("External id", "correlation", "device", "stream", "bytes") if k in args
+            }
+        if event["name"].startswith("nccl:"):
+            event["name"] = prefix if prefix.endswith("coalesced") else prefix + event["name"].removeprefix("nccl:")
+
+
+def coalesced(ranks: Sequence[Events]) -> None:
+    """Collectives that a coalescing manager groups: their range says nothing but that."""
+    _without_metadata(ranks, "nccl:coalesced")
+
+
+def on_intel(ranks: Sequence[Events]) -> None:
+    """Names of oneCCL and SYCL's unified runtime, and kernels without metadata (intel/torch-xpu-ops#5384)."""
+    calls = {"cudaLaunchKernel": "urEnqueueKernelLaunch", "cudaLaunchKernelExC": "urEnqueueKernelLaunch"}
+    calls |= {"cudaMemcpyAsync": "urEnqueueUSMMemcpy", "cudaMalloc": "urUSMDeviceAlloc", "cudaFree": "urUSMFree"}
+    calls |= {"cudaDeviceSynchronize": "urQueueFinish", "cudaStreamSynchronize": "urQueueFinish"}
+    _without_metadata(ranks, "xccl:")
+    for event in (e for events in ranks for e in events if "dur" in e):
+        if event.get("cat") == "cuda_runtime":
+            event["cat"], event["name"] = "xpu_runtime", calls.get(event["name"], event["name"])
+        elif event.get("cat") in DEVICE:
+            event["args"]["sycl queue"] = event["args"].pop("stream", None)
+            if event["name"].startswith("nccl") and "AllReduce" in event["name"]:
+                event["name"] = "oneccl_reduce_base<float, 2, 16, 1, 1, 2>"
 
 
 def device_ends_early(share: float, count: int | None = None) -> Change:

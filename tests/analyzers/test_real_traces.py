@@ -16,7 +16,7 @@ TRUTHS = (
     ("formats/horovod_timeline", "straggler", ("straggler.host", (7,)), ("comm.", "host.", "input.")),
     ("formats/nccl_profiler_jsonl", "straggler", ("straggler.host", (0,)), ("comm.", "host.", "input.")),
     ("single_rank/resnet50_v100_workers0", "input", ("input.starved", ()), ()),
-    ("single_rank/resnet50_v100_workers4", "host", ("host.launch_bound", ()), ("input.",)),
+    ("single_rank/resnet50_v100_workers4", "compute", ("host.launch_bound", ()), ("input.",)),
     ("single_rank/resnet_2080ti_input_bound", "input", ("input.starved", ()), ()),
     ("single_rank/ddp_a100_collective_args", "host", ("host.launch_bound", ()), ("input.", "straggler.")),
     ("single_rank/launch_bound_a100", "host", ("host.launch_bound", ()), ("input.",)),

@@ -19,7 +19,10 @@ CHANGES: dict[str, Callable[[Sequence[Events]], None]] = {
     "three times as slow": retold.scaled(3.0),
     "times as text": retold.in_text,
     "no sequence numbers": retold.without_sequences,
+    "sequence numbers of each process": retold.counted_per_process,
     "one kernel name": retold.older_names,
+    "coalesced, without metadata": retold.coalesced,
+    "on Intel": retold.on_intel,
     "one rank lost a step": retold.last_step_lost,
 }
 

@@ -1,5 +1,6 @@
 """A folder as a reader has it who followed the pages; programs of a cluster or a forge are stand-ins."""
 
+import json
 import os
 import pickle
 import re
@@ -182,6 +183,26 @@ def record(scratch: Scratch) -> None:
     allocator.free(allocator.alloc(MIB, FORWARD))
     write(folder / "snapshot.pickle", allocator.dump())
     shutil.copy(ROOT / "tests/slices/training_logs/samples/megatron_gpt2.log", folder / "train.log")
+    spans(folder / "outputs" / "structured_logs")
+
+
+def spans(folder: Path) -> None:
+    """Logs of the spans of two ranks, of which the second takes longer to go forward."""
+    folder.mkdir(parents=True)
+    for rank in range(2):
+        forward_us, told = 10_000 + 5_000 * rank, []
+        for step in range(20):
+            begin_us = 1_709_500_000_000_000 + 50_000 * step
+            told += [
+                {"rank": rank, "step": step, "span": name, "start_us": begin_us + at_us, "dur_us": dur_us}
+                for name, at_us, dur_us in (
+                    ("step", 0, 50_000),
+                    ("forward", 0, forward_us),
+                    ("backward", forward_us, 40_000 - forward_us),
+                )
+            ]
+        lines = "".join(json.dumps(line) + "\n" for line in told)
+        (folder / f"rank{rank}.jsonl").write_text(lines, encoding="utf-8")
 
 
 def hang(folder: Path) -> None:

@@ -18,3 +18,13 @@ def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_r
     item = HealthItem("/data/runs/a/rank1.json: the trace ends early", "its last step is left out", rank=1)
     ((_, words),) = phrases.health_words(replace(straggler_report, run=run, health=(item,)))
     assert words == "rank 1: rank1.json: the trace ends early; its last step is left out"
+
+
+def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: Report) -> None:
+    def spread(*steps_us: float) -> str:
+        return phrases.spread_words(
+            replace(straggler_report, steps=replace(straggler_report.steps, per_step_us=steps_us))
+        )
+
+    assert spread(126e3, 127e3, 123e3, 164e3, 124e3) == "±1.2 % but one of 164 ms"
+    assert "but" not in spread(126e3, 127e3, 123e3, 125e3, 124e3) and spread(1e3, 2e3) == ""

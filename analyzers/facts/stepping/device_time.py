@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
 from ddprof.analyzers.facts.model import Work
 from ddprof.tables import NULL, Array, Table
 
+FEWEST_LATER = 3  # communications of one name, for a usual time
+TIMES_USUAL = 10.0  # an order of magnitude, as everywhere where "far longer" is asked for
 ALWAYS, NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -28,9 +31,8 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
     if not len(steps) or not launched.any():
         return steps
     if not are_marked:
-        return steps.replace(
-            start_ns=np.clip(_queue_free_ns(ops, int(steps["mark_ns"][0])), steps["start_ns"], steps["end_ns"] - 1)
-        )
+        free_ns = max(_queue_free_ns(ops, int(steps["mark_ns"][0])), met_ns(ops, steps))
+        return steps.replace(start_ns=np.clip(free_ns, steps["start_ns"], steps["end_ns"] - 1))
     steps = _with_work(steps, ops["launch_ns"][launched])
     work = np.flatnonzero((launched | is_early(ops)) & (ops["work"] != Work.COPY))
     launch, start, end = np.where(launched, ops["launch_ns"], ALWAYS)[work], ops["start_ns"][work], ops["end_ns"][work]
@@ -46,6 +48,26 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
 
     begin, until = np.split(begun(np.concatenate((steps["mark_ns"], steps["mark_end_ns"]))), 2)
     return steps.replace(start_ns=begin, end_ns=until).take(np.flatnonzero(until > begin))
+
+
+def met_ns(ops: Table, steps: Table) -> int:
+    """Until when the first communication of a window waited for ranks whose profilers started later; ALWAYS where it
+    did not.
+
+    `torch.profiler` starts on each rank on its own, apart by up to seconds. The first communication then takes longer
+    than all else in the window, and far longer than the same one does later.
+    """
+    comm = np.flatnonzero(ops["work"] == Work.COMM)
+    if not len(comm):
+        return ALWAYS
+    first = comm[np.argmin(ops["start_ns"][comm])]
+    begin, end = int(ops["start_ns"][first]), int(ops["end_ns"][first])
+    later = comm[(ops["name"][comm] == ops["name"][first]) & (comm != first)]
+    rest = int(steps["end_ns"][-1]) - int(steps["start_ns"][0]) - (end - begin)
+    if len(later) < FEWEST_LATER or end - begin <= rest:
+        return ALWAYS
+    usual = float(np.median((ops["end_ns"] - ops["start_ns"])[later]))
+    return end if end - begin >= TIMES_USUAL * usual else ALWAYS
 
 
 def _with_work(steps: Table, launch_ns: Array) -> Table:
@@ -73,9 +95,10 @@ def _queue_free_ns(ops: Table, mark_ns: int) -> int:
     """End of the device's unrecorded work launched before the recording; ALWAYS where there was none. `mark_ns`: the
     first step mark.
 
-    The first operation of the stream that computes most shows it: it started long after its launch although nothing
-    recorded ran before it on the stream. If it started as an operation of another stream ended, that stream was the
-    delayed one.
+    The first operation of the stream that computes most shows it: it had been launched, and started far later than a
+    launch takes, though nothing recorded ran before it on its stream. If it started when an operation of another stream
+    ended, that stream was the one that was held up. Where recorded operations fill most of that time, it waited for
+    them.
     """
     computed = (ops["work"] == Work.COMPUTE) & (ops["end_ns"] > ops["start_ns"])
     if not computed.any():
@@ -87,7 +110,11 @@ def _queue_free_ns(ops: Table, mark_ns: int) -> int:
     released = (ops["end_ns"] <= start) & (ops["end_ns"] > start - MAX_LAUNCH_LATENCY_NS)
     if _is_held_up(ops, first, mark_ns) and released.any():
         first = _first_of(ops, int(ops["track"][np.flatnonzero(released)[0]]))
-    return int(ops["start_ns"][first]) if _is_held_up(ops, first, mark_ns) else ALWAYS
+    start = int(ops["start_ns"][first])
+    if not _is_held_up(ops, first, mark_ns):
+        return ALWAYS
+    recorded = intervals.overlap(intervals.union(*ops.bounds), np.array([mark_ns]), np.array([start]))
+    return start if 2 * int(recorded[0]) <= start - mark_ns else ALWAYS
 
 
 def _first_of(ops: Table, track: int) -> int:

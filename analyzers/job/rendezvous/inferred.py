@@ -8,8 +8,9 @@ resume, and the others wait for it. Where no recorded rank does, the late rank i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +51,7 @@ class _Seen:
     is_strict: bool  # resumes differ by RATIO of what arrivals differ by, or less
     is_prompt: bool  # the last arrives right before all resume
     standstills: tuple[tuple[int, int], ...]  # (position, standstill) of the members that stood still
+    moment: tuple[int, int, float]  # when its members come to the place, how long after resuming, and give or take
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,13 @@ class _Search:
     """Looks for the meetings at one place after another."""
 
     def __init__(
-        self, standstills: Sequence[Standstills], clocks: PlaceClocks, groups: Mapping[tuple[int, ...], tuple[int, ...]]
+        self,
+        standstills: Sequence[Standstills],
+        clocks: PlaceClocks,
+        numbers: Sequence[int],
+        groups: Mapping[tuple[int, ...], tuple[int, ...]],
     ):
-        self._standstills, self._clocks = standstills, clocks
+        self._standstills, self._clocks, self._numbers = standstills, clocks, numbers
         self._groups = dict(sorted(groups.items(), key=lambda item: -len(item[0])))
 
     def meet_at(self, place: int, worth_ns: float) -> list[Meeting]:
@@ -83,17 +89,38 @@ class _Search:
         )  # fmt: skip
         used: set[tuple[int, int]] = set()
         accepted: list[_Seen] = []
+        of_groups: list[list[_Seen]] = []
         for group, members in self._groups.items():
             left = [
                 (position, row) for _, position, row in seeds if position in members and (position, row) not in used
             ]
             found = self._of_group(place, group, members, left)
             if found:
-                accepted += found
+                of_groups.append(found)
                 used |= {standstill for seen in found for standstill in seen.standstills}
         long = [(position, row) for idle, position, row in seeds if idle >= worth_ns]
+        for found in of_groups:
+            accepted += self._joined(place, found, [each for each in long if each not in used])
+        used |= {standstill for seen in accepted for standstill in seen.standstills}
         explained = sum(standstill in used for standstill in long)
         return [seen.meeting for seen in accepted] if explained >= MOSTLY * len(long) else []
+
+    def _joined(self, place: int, found: list[_Seen], left: Sequence[tuple[int, int]]) -> list[_Seen]:
+        """The meetings of a group, with the ranks that are not of it and wait there for it: one that gathers what the
+        last stage of a pipeline computed. It resumes with the group where it stood still for long, MOSTLY.
+        `left`: long standstills at the place that no group explains.
+        """
+        for position, times in sorted(Counter(position for position, _ in left).items()):
+            if times < FEWEST or position in found[0].meeting.members:
+                continue
+            came = [self._member(place, position, *seen.moment, seen.meeting.on_host) for seen in found]
+            waited = [each if each is not None and each.standstill is not None else None for each in came]
+            if sum(each is not None for each in waited) >= max(FEWEST, MOSTLY * times):
+                found = [
+                    seen if each is None else _with(seen, self._numbers[position], position, each)
+                    for seen, each in zip(found, waited, strict=True)
+                ]
+        return found
 
     def _of_group(
         self, place: int, group: tuple[int, ...], members: tuple[int, ...], seeds: Sequence[tuple[int, int]]
@@ -167,6 +194,7 @@ class _Search:
             standstills=tuple(
                 (q, each.standstill) for q, each in zip(members, here, strict=True) if each.standstill is not None
             ),
+            moment=(at_ns, after_ns, within_ns),
         )
 
     def _member(
@@ -198,6 +226,22 @@ class _Search:
         return _Member(still - offset_ns, at_ns - after_ns, False, None, NULL, offset_ns, error_ns)
 
 
+def _with(seen: _Seen, rank: int, position: int, member: _Member) -> _Seen:
+    """The meeting with one more member."""
+    met = seen.meeting
+    resumed_ns = max(member.resumed_ns, member.arrived_ns) + member.offset_ns
+    meeting = Meeting(
+        group=tuple(sorted((*met.group, rank))),
+        members=(*met.members, position),
+        arrived_ns=(*met.arrived_ns, member.arrived_ns + member.offset_ns),
+        resumed_ns=(*met.resumed_ns, resumed_ns),
+        launch_ns=(*met.launch_ns, member.launch_ns),
+        on_host=met.on_host,
+    )
+    stood = () if member.standstill is None else ((position, member.standstill),)
+    return replace(seen, meeting=meeting, standstills=(*seen.standstills, *stood))
+
+
 def find_meetings(
     ranks: Sequence[RankFacts], clock: Clock, groups: Sequence[tuple[int, ...]], step_ns: float
 ) -> list[Meeting]:
@@ -210,9 +254,9 @@ def find_meetings(
     standstills = [find_standstills(facts, rank, places) for facts, rank in zip(ranks, still, strict=True)]
     position = {facts.identity.rank: p for p, facts in enumerate(ranks)}
     traced = {group: tuple(position[r] for r in group if r in position) for group in groups}
-    search = _Search(
-        standstills, PlaceClocks(ranks, clock, standstills), {g: at for g, at in traced.items() if len(at) > 1}
-    )
+    numbers = [p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(ranks)]
+    meet = {g: at for g, at in traced.items() if len(at) > 1}
+    search = _Search(standstills, PlaceClocks(ranks, clock, standstills), numbers, meet)
     return [meeting for place in _worth(standstills, worth_ns) for meeting in search.meet_at(place, worth_ns)]
 
 

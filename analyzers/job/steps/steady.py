@@ -57,8 +57,9 @@ WORDS = {
     Once.MODULE: "loading code",
     Once.BATCH: "the first batch",
     Once.OVERHEAD: "the profiler",
-    Once.STARTING: "starting the profiler",
-    Once.STOPPING: "stopping the profiler",
+    Once.STARTING: "the start of the profiler",
+    Once.STOPPING: "the end of the profiler",
+    Once.FIRST_RUN: "first runs of what is compiled then",
 }
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
@@ -154,11 +155,16 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: 
         return []
     told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
     effect = f"excluded from the {format_us(step_ns / 1e3)} step"
-    again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
     if any(step.why.startswith(MOSTLY) for step in left_out):
-        mean = format_us((step_ns * kept + sum(again)) / (kept + len(again)) / 1e3)
-        effect += f"; if it recurs as often, a step takes {mean}: record more steps"
+        mean = format_us(with_left_out_ns(left_out, step_ns, kept) / 1e3)
+        effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
     return [HealthNote(told, "no other step is left to judge" if is_all else effect, "info")]
+
+
+def with_left_out_ns(left_out: Sequence[LeftOut], step_ns: float, kept: int) -> float:
+    """The mean step, ns, with those that may come again. `kept`: steps of `step_ns` that are left."""
+    again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
+    return (step_ns * kept + sum(again)) / (kept + len(again))
 
 
 def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:

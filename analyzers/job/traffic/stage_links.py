@@ -17,6 +17,9 @@ from ddprof.analyzers.job.traffic.links import MIN_RATIO
 from ddprof.tables import NULL, Array, distinct
 
 MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does not move
+# Of what a message takes inside a host, at most, between two: NVLink over a device's part of the network, on nodes of
+# V100 (24), A100 (12) and H100 (9; ddprof/hardware.toml).
+BETWEEN_HOSTS = 24.0
 SAME_FAULT = 0.5  # of the slowest link's excess: what another link must have to be called slow beside it
 
 
@@ -30,6 +33,7 @@ class SlowLinks:
     slow_us: float  # per message
     peer_us: float
     excess_us: float  # per step, of the slowest
+    is_only: bool = False  # no other link is between hosts: held against BETWEEN_HOSTS of those inside one
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class _Messages:
     pair: Array  # lower position * ranks + higher position
     kind: Array  # messages of one kind are comparable
     dur_ns: Array
+    crosses: Array  # between two hosts
+    alike: Array  # of one kind but for that
 
 
 def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
@@ -49,13 +55,24 @@ def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
         of_kind = messages.kind == kind
         pairs, counts = np.unique(messages.pair[of_kind], return_counts=True)
         pairs = pairs[counts >= MIN_MESSAGES]
-        if len(pairs) < 2:
-            continue
         medians = [float(np.median(messages.dur_ns[of_kind & (messages.pair == pair)])) for pair in pairs]
-        typical = averages.typical(medians)
+        typical = averages.typical(medians) if len(pairs) > 1 else _usual_between_hosts(messages, of_kind)
+        if not len(pairs) or typical is None:
+            continue
         for pair, median in zip(pairs.tolist(), medians, strict=True):
             ratios.setdefault(pair, []).append((median / typical if typical > 0 else 1.0, median, typical))
     return len(ratios), _slow(job, messages, ratios)
+
+
+def _usual_between_hosts(messages: _Messages, of_kind: Array) -> float | None:
+    """The longest that messages of a kind, which one link between hosts alone carries, take by those inside a host;
+    None where there are none, or the link is inside a host itself."""
+    if not messages.crosses[of_kind].all():
+        return None
+    inside = ~messages.crosses & np.isin(messages.alike, messages.alike[of_kind])
+    pairs, counts = np.unique(messages.pair[inside], return_counts=True)
+    medians = [float(np.median(messages.dur_ns[inside & (messages.pair == p)])) for p in pairs[counts >= MIN_MESSAGES]]
+    return BETWEEN_HOSTS * averages.typical(medians) if medians else None
 
 
 def message_ends(job: JobFacts) -> tuple[Array, Array]:
@@ -91,7 +108,13 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
     total_us = float(messages.dur_ns[messages.pair == worst].sum()) / max(1, len(job.per_step_ns)) / 1e3
     slow_us, peer_us = (float(np.median([found[i] for found in ratios[worst]])) / 1e3 for i in (1, 2))
     return SlowLinks(
-        pairs, _culprits(pairs, rest), overall[worst], slow_us, peer_us, total_us * (1 - 1 / overall[worst])
+        pairs,
+        _culprits(pairs, rest),
+        overall[worst],
+        slow_us,
+        peer_us,
+        total_us * (1 - 1 / overall[worst]),
+        int(messages.crosses.sum()) == int((messages.crosses & (messages.pair == worst)).sum()) > 0,
     )
 
 
@@ -111,7 +134,7 @@ def _messages(job: JobFacts) -> _Messages:
     rows = _both_sides(job)
     if not len(rows):
         none = np.empty(0, np.int64)
-        return _Messages(none, none, none)
+        return _Messages(none, none, none, none.astype(bool), none)
     instance = members["instance"][rows[:, 0]]
     rank = np.sort(members["rank"][rows], axis=1)
     dur_ns = (members["end_ns"] - members["start_ns"])[rows].min(axis=1)
@@ -120,8 +143,8 @@ def _messages(job: JobFacts) -> _Messages:
     crosses = hosts[rank[:, 0]] != hosts[rank[:, 1]]
     size = instances["size_bytes"][instance]
     between = np.where((size == NULL)[:, None], _stage_of(job)[rank], -1)
-    _, kind = distinct(size, crosses, shares, *between.T)
-    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], kind, dur_ns)
+    alike = np.unique(np.column_stack((size, shares, between)), axis=0, return_inverse=True)[1].reshape(-1)
+    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], 2 * alike + crosses, dur_ns, crosses, alike)
 
 
 def _payloads(rank: Array, comm: Array) -> Array:

@@ -40,37 +40,61 @@ class LatestRank:
         return self.chance < MAX_CHANCE
 
 
-def latest_rank(job: JobFacts, causes: Collection[str]) -> LatestRank | None:
-    """The rank that is repeatedly late for these causes; None where nobody waited for them.
+def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
+    """The ranks that are late again and again for these causes, the first of them first; none where nobody waited.
 
-    Ranks that arrive last more often than by chance come first; among them the one that is last most often in the
-    operations with most of the waiting. Waits that occur once are left out (`recurring`).
+    Ranks that arrive last more often than by chance go before all others, and among them the one that is last most
+    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`), and of a
+    recording of communication alone those for ranks that were late only while the job started. There ranks may be late
+    in turn: each that is last more often than by chance is one, with its share. Elsewhere one rank is told.
     """
     recurs = recurring(job)
+    alone = out_of_scope(job) is not None
+    if alone:
+        recurs &= ~np.isin(job.instances["late"][job.blame["instance"]], _late_at_first(job, job.blame.take(recurs)))
     blame = job.blame.take(recurs)
-    if not len(blame):
-        return None
     total = int(blame["dur_ns"].sum())
     last_in = job.instances["late"][blame["instance"]]
     mine = np.isin(blame["cause"], [CAUSE_CODE[c] for c in causes]) & (last_in != NULL)
     if total <= 0 or not mine.any():
-        return None
+        return []
     charged = np.bincount(last_in[mine], weights=blame["dur_ns"][mine], minlength=len(job.ranks))
     waited = np.unique(blame["instance"])
     last, chance = _last_counts(job, waited)
     usual = (chance < MAX_CHANCE) & (charged > 0)
     often, _ = _last_counts(job, _most_of(blame))
     order = (charged, np.where(usual, often, -1)) if usual.any() else (charged,)
-    position = int(np.lexsort(order)[-1])
-    return LatestRank(
-        position=position,
-        last=int(last[position]),
-        waits=len(waited),
-        charged_ns=int(charged[position]),
-        total_ns=total,
-        chance=float(chance[position]),
-        once_ns=int(job.blame["dur_ns"][~recurs].sum()),
-    )
+    ranking = np.lexsort(order)[::-1]
+    told = [p for p in ranking.tolist() if alone and usual[p]] or [int(ranking[0])]
+    return [
+        LatestRank(
+            position=position,
+            last=int(last[position]),
+            waits=len(waited),
+            charged_ns=int(charged[position]),
+            total_ns=total,
+            chance=float(chance[position]),
+            once_ns=int(job.blame["dur_ns"][~recurs].sum()),
+        )
+        for position in told
+    ]
+
+
+def _late_at_first(job: JobFacts, blame: Table) -> Array:
+    """Positions of ranks that are last in the first half of what others wait in more often than by chance, and in the
+    second neither so, nor as often as the first half lets expect (Laplace's rule of succession): they were starting.
+    """
+    begin = np.full(len(job.instances), np.iinfo(np.int64).max)
+    np.minimum.at(begin, job.members["instance"], job.members["start_ns"])
+    waited = np.unique(blame["instance"])
+    waited = waited[np.argsort(begin[waited], kind="stable")]
+    first, second = np.array_split(waited, 2)
+    if not len(second):
+        return np.empty(0, np.int64)
+    (early, by_chance), (late, again) = _last_counts(job, first), _last_counts(job, second)
+    expected = (early + 1) / (len(first) + 2)
+    missed = [binomial_tail(len(second) - int(k), len(second), 1 - p) for k, p in zip(late, expected, strict=True)]
+    return np.flatnonzero((by_chance < MAX_CHANCE) & (again >= MAX_CHANCE) & (np.array(missed) < MAX_CHANCE))
 
 
 def recurring(job: JobFacts) -> Array:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import in_hooks
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 PREFETCHED_US = 150.0  # to take a batch from a filled prefetch queue: 0.1 to 0.2 ms on the healthy runs
 FILLED_SHARE = 0.8  # of the time between two saving ranges in blocking copies: from this it is saving, too
@@ -36,12 +36,16 @@ def remove_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def _with_copies_between(facts: RankFacts, spans: intervals.Intervals) -> intervals.Intervals:
-    """Saving copies tensors to the host between the ranges that name it: blocking copies that fill a gap are saving."""
+    """Saving copies tensors to the host between the ranges that name it: blocking copies that fill a gap are saving,
+    where nothing that computes is launched between them: else it is a step, whose host waits for its device.
+    """
     start, end = intervals.union(*spans)
     if len(start) < 2:
         return start, end
-    copies = intervals.union(*facts.spans_of("host_sync").bounds)
+    copies, ops = intervals.union(*facts.spans_of("host_sync").bounds), facts.device_ops
     filled = intervals.overlap(copies, end[:-1], start[1:]) >= FILLED_SHARE * (start[1:] - end[:-1])
+    launched = np.sort(ops["launch_ns"][(ops["work"] != Work.COPY) & (ops["launch_ns"] != NULL)])
+    filled &= np.searchsorted(launched, end[:-1]) == np.searchsorted(launched, start[1:])
     return intervals.merge((start, end), (end[:-1][filled], start[1:][filled]))
 
 

@@ -107,7 +107,7 @@ _ROWS = (
     ChangeKind("on_time", "no rank waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,
-               ledger=Booked(booked.starved(lambda measures: measures.launching_us)), doubt=0.25),
+               ledger=Booked(booked.starved(lambda measures: measures.unrecorded_launching_us)), doubt=0.25),
     ChangeKind("scale_kernels", "kernels of `target` take `values[0]` times as long", scale_kernels,
                ledger=Booked(booked.faster_kernels)),
     ChangeKind("keep_activations", "`values[0]` of what is computed again in backward is kept", keep_activations,

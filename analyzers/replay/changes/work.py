@@ -45,7 +45,9 @@ def _as_peers(change: Change, rank: RankGraph, graph: Graph, measures: Measures)
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """In every step each rank computes for the mean time of all ranks (OSDI'25: the mean for compute).
 
-    CPU ranks do so in every segment, where segments are comparable, so that equal work (an optimizer) stays.
+    CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
+    In a pipeline whose timeline records each pass as one operation, each pass takes the mean of its kind: stages wait
+    for unequal microbatches as ranks do for unequal batches.
     """
     balanced = _balanced_hosts(graph, measures)
     if balanced is not None:
@@ -60,7 +62,31 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
             with np.errstate(invalid="ignore", divide="ignore"):
                 factor = np.where(own > 0, mean / own, 1.0)
             _scale_steps(rank, factor, dur, host)
+        if measures.job.pipeline is not None and not any(rank.has_host for rank in group):
+            dur.update(_mean_passes(group))
     return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _mean_passes(group: list[RankGraph]) -> dict[int, Array]:
+    """Durations in which each operation but communication takes the mean of its name and step on all these ranks."""
+    numbers: dict[str, int] = {}
+    keys, lengths = [], []
+    for rank in group:
+        names = rank.facts.device_ops["name"][rank.ops.row]
+        distinct, which = np.unique(names, return_inverse=True)
+        number = np.array([numbers.setdefault(rank.facts.strings[n], len(numbers)) for n in distinct.tolist()])
+        keys.append(np.stack((_step_of_ops(rank), number[which]))[:, ~rank.ops.is_comm])
+        lengths.append(rank.ops.dur_ns[~rank.ops.is_comm])
+    _, kind = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
+    every = np.concatenate(lengths)
+    mean = (np.bincount(kind.ravel(), weights=every) / np.bincount(kind.ravel()))[kind.ravel()]
+    found, begin = {}, 0
+    for rank, own in zip(group, lengths, strict=True):
+        dur = rank.ops.dur_ns.copy()
+        dur[~rank.ops.is_comm] = np.round(mean[begin : begin + len(own)])
+        found[rank.position] = dur
+        begin += len(own)
+    return found
 
 
 def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | None:

@@ -252,5 +252,24 @@ def _order(ops: Ops, anchors: Anchors, first: Array, last: Array) -> Order:
         (waits, np.arange(len(returned)), returned),
     )
     kind, index, time = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((index, np.minimum(kind, Node.ANCHOR), time))
+    turn = _turns_at_once(ops.track[first], is_comm, start_time, finish_time)
+    meets = (kind == Node.POST) | (kind == Node.FINISH)
+    at_once = np.zeros(len(kind), np.int64)
+    at_once[meets] = np.where(time[meets] == start_time[index[meets]], turn[index[meets]], 0)
+    order = np.lexsort((index, np.minimum(kind, Node.ANCHOR), at_once, time))
     return Order(kind[order], index[order])
+
+
+def _turns_at_once(track: Array, is_comm: Array, start_ns: Array, end_ns: Array) -> Array:
+    """Number of communications of its stream that end when each node starts, one after another: it comes after them,
+    though all have one time. Timelines whose operations begin where the one before ended are full of such.
+    """
+    follows = np.zeros(len(track), bool)
+    follows[1:] = is_comm[1:] & is_comm[:-1] & (track[1:] == track[:-1]) & (start_ns[1:] == end_ns[:-1])
+    instant = np.append(False, (end_ns == start_ns)[:-1])  # the one before took no time
+    turn = np.zeros(len(track), np.int64)
+    while True:
+        after = np.where(follows, 1 + np.where(instant, np.append(0, turn[:-1]), 0), 0)
+        if (after == turn).all():
+            return turn
+        turn = after

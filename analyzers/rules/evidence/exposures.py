@@ -16,7 +16,7 @@ from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Tr
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
-from ddprof.findings import Abstention, Basis
+from ddprof.findings import CRITICAL_SHARE, Abstention, Basis
 from ddprof.tables import Array
 from ddprof.units import MIB, format_us
 
@@ -65,8 +65,10 @@ def exposures(measures: Measures) -> list[Exposure]:
     for traffic in measures.comm.traffic:
         if traffic.role == "unmatched":  # only one member was traced, and waiting is not told from moving data
             continue
-        if traffic.role == "pp" or traffic.op == "barrier" or traffic.needless:
+        if traffic.op == "barrier" or traffic.needless:
             continue  # what could go has rules' words of its own (evidence/redundant)
+        if traffic.role == "pp" and traffic.exposed_us < CRITICAL_SHARE * measures.step_us:
+            continue  # the first and the last message of a step are exposed in any pipeline
         if traffic.exposed_us < limits.min_exposed_share * measures.step_us:
             continue
         model = fit_cost(traffic.sizes_bytes, traffic.times_us * 1e3)
@@ -92,6 +94,8 @@ def _is_volume(traffic: Traffic, step_us: float, limits: Limits) -> bool:
 
 
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
+    if traffic.role == "pp":
+        return "bandwidth"  # one message between two passes: fewer of them would hold more
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
     latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")

@@ -29,7 +29,7 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     known = [f.memory for f in measures.job.ranks if f.memory.get("total_bytes") and _peak(f.memory)]
     if len(known) < len(measures.job.ranks):
-        yield Abstention(MEMORY_HEADROOM, "memory of some ranks is unknown" + recompute_words(measures))
+        yield memory_unknown(measures, "memory is not known of every rank")
         return
     kept = [memory.get("kept_bytes") for memory in known]
     fullest = max(known, key=lambda memory: _peak(memory) / memory["total_bytes"])
@@ -60,15 +60,14 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def recompute_words(measures: Measures) -> str:
-    """Sentence for an abstention where memory is unknown; "" where nothing is recomputed."""
+def memory_unknown(measures: Measures, why: str) -> Abstention:
+    """The abstention where memory is not known, with what is computed again, if that is worth a finding."""
     cost_us = float(recompute_us(measures).mean())
     if cost_us < WARNING_SHARE * measures.step_us:
-        return ""
-    return (
-        f"; the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
-        "checkpointing), and whether keeping activations would fit cannot be told"
-    )
+        return Abstention(RULE_ID, why)
+    words = f"activation checkpointing computes {format_us(cost_us)} per step again; whether memory would hold the "
+    words += f"activations is not known ({why})"
+    return Abstention(RULE_ID, words, spent_us=cost_us)
 
 
 def recompute_us(measures: Measures) -> Array:

@@ -50,6 +50,16 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "a pointer of git-annex, not the file itself: `git annex get` fetches it",
     ),
     (
+        # What `export_memory_timeline` writes as .json, .raw.json.gz and .html, and the page of a snapshot.
+        re.compile(
+            rb"\A\[\[-?\d+(?:, -?\d+){7}|\A\[\[-?\d+, -?\d+, \[-?\d+, -?\d+\], -?\d+, -?\d+\]"
+            rb"|\A\s*<.{0,800}?(?:<title>GPU Memory Timeline|/torch/utils/viz/MemoryViz\.js)",
+            re.S,
+        ),
+        "a memory timeline of PyTorch, sums by category without events: `ddprof memory` reads a snapshot "
+        "(torch.cuda.memory._dump_snapshot), `ddprof analyze` a trace (profile_memory=True)",
+    ),
+    (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
         "a result of rocprofv3 (rocprofiler-sdk), which ddprof does not read: record with torch.profiler, `ddprof run` "
         "or rocmProfileData",

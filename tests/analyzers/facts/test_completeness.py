@@ -1,10 +1,12 @@
 """Steps that are in the trace only in part are left out, whatever kind of event is missing."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.completeness import complete_steps
@@ -145,3 +147,23 @@ def test_a_graph_without_its_kernels_is_as_many_lost_launches(trace: RankTrace) 
     graphs = replace(trace, strings=[*trace.strings, "cudaGraphLaunch"])
     graphs = replace(graphs, events=events.replace(correlation=correlation, name=name))
     assert whole_steps(without(graphs, gone)) == ([0, 1, 3, 4], True)
+
+
+@pytest.mark.parametrize(("is_captured", "has_end"), [(True, True), (True, False), (False, False)])
+def test_launches_while_a_graph_is_captured_leave_no_record_by_design(
+    tmp_path: Path, is_captured: bool, has_end: bool
+) -> None:
+    script = Script()
+    for step in script.steps(4):
+        for _ in range(20):
+            script.launch()
+        if step == 3 and is_captured:
+            script.host("cudaStreamBeginCapture", 5.0, "cuda_runtime", correlation=900_000)
+        for _ in range(50 * (step == 3)):
+            script.launches += 1
+            script.host("cudaLaunchKernel", 4.0, "cuda_runtime", correlation=script.launches)
+        if has_end:
+            script.host("cudaStreamEndCapture", 5.0, "cuda_runtime", correlation=900_001)
+    facts = script.facts(tmp_path)
+    assert any("no device record" in note.issue for note in facts.health) != is_captured
+    assert len(facts.steps) == 3 + is_captured

@@ -72,6 +72,33 @@ def test_nothing_is_said_of_less_than_a_launch(tmp_path: Path, length_us: float,
     assert ("too little was recorded" in found.verdict.headline) == says and not (says and found.findings)
 
 
+# A call that creates the context, its length; the kernels after it, and the time between them (us).
+@pytest.mark.parametrize(
+    ("call", "call_us", "kernels", "between_us", "is_judged"),
+    [
+        ("cudaMallocManaged", 7_200_000, (6_300_000,), 0, True),
+        ("hipMalloc", 2_200_000, (20_000,) * 80, 2_000, True),
+        ("cudaHostRegister", 3_000_000, (400_000,) * 6, 40_000, True),
+        ("cudaMalloc", 7_200_000, (60_000,) * 3, 900_000, False),  # little is computed in what is left
+    ],
+)
+def test_a_program_that_computes_after_a_long_start_is_judged_by_that(
+    tmp_path: Path, call: str, call_us: int, kernels: tuple[int, ...], between_us: int, is_judged: bool
+) -> None:
+    found, now_us = [span("cuda_runtime", call, 0, call_us)], call_us
+    for number, length_us in enumerate(kernels, 1):
+        ids = {"correlation": number, "stream": 7, "device": 0}
+        found.append({**span("cuda_runtime", "cudaLaunchKernel", now_us, 20), "args": ids})
+        found.append({**span("kernel", "stencil", now_us + 25, length_us), "pid": 0, "tid": 7, "args": ids})
+        now_us += 25 + length_us
+        found.append(span("cuda_runtime", "cudaDeviceSynchronize", now_us - length_us, length_us))
+        now_us += between_us
+    report = report_of(json.dumps({"traceEvents": found}), tmp_path / "program")
+    assert report.verdict.bound == ("compute" if is_judged else "none") and not report.findings
+    assert ("of the remaining" in report.verdict.headline) == is_judged, report.verdict.headline
+    assert ("only start-up" in report.verdict.headline) != is_judged
+
+
 @pytest.mark.parametrize(("category", "tail_us", "name"), [("cpu_op", 80_000, "#"), ("Operator", 150_000, "#")])
 def test_the_end_of_the_profiler_is_no_part_of_a_step(tmp_path: Path, category: str, tail_us: int, name: str) -> None:
     """Traces of PyTorch 1.8 mark steps by operators."""

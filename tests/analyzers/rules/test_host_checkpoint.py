@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import retold
 from captured import steps, with_sidecars
+from kineto_run import Script, loaded
 from labelled_runs import Labelled, Runs, abstains, candidate, fires
 
 ID = "host.checkpoint"
@@ -30,4 +31,17 @@ def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled:
         run = Labelled(ID, source.label, place)
         if run.measures.host_spans_us["checkpoint"].any():
             break
-    assert "frequency of saves" in abstains(ID, run.measures)
+    assert "how often" in abstains(ID, run.measures)
+
+
+def test_steps_between_two_saves_are_no_part_of_saving(tmp_path: Path) -> None:
+    """Their hosts wait for their devices nearly all the time, as one does that copies state."""
+    script = Script()
+    for step in script.steps(6):
+        for _ in range(5):
+            script.launch(dur_us=4_000.0)
+        script.synchronise("cudaStreamSynchronize")
+        if step in (1, 3, 5):
+            script.host("save_checkpoint", 5_000.0, "user_annotation")
+    made = loaded([script], tmp_path)
+    assert made.pricer.gain_us(candidate(ID, made.measures)) == pytest.approx(2_500.0, rel=0.05)

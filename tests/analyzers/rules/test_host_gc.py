@@ -1,10 +1,13 @@
 """Collections at different moments on different ranks."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from captured import steps, with_sidecars
-from labelled_runs import Runs, candidate, fires
+from kineto_run import Script, in_step, loaded
+from labelled_runs import Runs, candidate, candidates, fires, serious
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.findings import Candidate
@@ -76,3 +79,32 @@ def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int
     (found,) = [one for one in catalogue()[ID].detect(measures) if isinstance(one, Candidate)]
     assert found.ranks == tuple(measures.job.rank_ids[at] for at in who)
     assert all(change.ranks == found.ranks for change in found.changes)
+
+
+def stopping(pause_us: Callable[[int, int], float], times: int = 1) -> Callable[[Script, int, int], None]:
+    """Work of a rank in a step: twenty kernels, and `times` pauses between them that nothing records."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        for call in range(20):
+            script.launch(dur_us=30.0)
+            script.host("aten::view", 2.0)
+            if call % (20 // times) == (3 * rank + 5 * step) % (20 // times):
+                script.idle(pause_us(rank, step))
+
+    return work
+
+
+def test_hosts_that_pause_once_in_turn_are_said_to_collect(tmp_path: Path) -> None:
+    """On 4 ranks, now this one, now that one; neither what one rank has, nor every step, nor many stops of a step."""
+    made = loaded(in_step(4, 8, stopping(lambda rank, step: 4_000.0 * ((step * 7 + 1) % 4 == rank))), tmp_path)
+    said = candidate(ID, made.measures)
+    assert said.lost_us == said.ceiling_us == pytest.approx(4_000.0, rel=0.1) and not said.changes
+    assert "8 times on 4 ranks" in said.summary and serious(made.report) == {ID: ()}
+    for pause_us, times in (
+        (lambda rank, step: 4_000.0 * (rank == 2), 1),
+        (lambda rank, step: 4_000.0, 1),
+        (lambda rank, step: 1_500.0 * ((step * 7 + 1) % 4 == rank), 5),
+        (lambda rank, step: 4_000.0 * (rank == 1 and step == 3), 1),
+        (lambda rank, step: 0.0, 1),
+    ):
+        assert candidates(ID, loaded(in_step(4, 8, stopping(pause_us, times)), tmp_path).measures) == []

@@ -18,6 +18,9 @@ FILES = {
     "git annex get": b"/annex/objects/SHA256E-s3--00.json\n",
     "without a complete plane|XPlane": b'\n\xa1\xf0\x08\x12\x0e/host:metadata"\xbf\x14',
     "rocprofv3": b'{"rocprofiler-sdk-tool":[{"metadata":{"node":{"id":0}}}]}',
+    "a memory timeline": b"[[10, 20, 30, 40, 50, 60, 70, 80], [[0, 8]]]",
+    "a memory timeline.*snapshot": b"[[10, -1, [5, 0], 4096, 6], [20, 1, [5, 0], 4096, 6]]",
+    "a memory timeline of PyTorch": b"<html><head><meta /><title>GPU Memory Timeline HTML</title></head></html>",
     "an execution trace": b'{"workload_graph": [{"Id": 1, "Name": "aten::mm", "data_deps": []}]}',
 }
 

@@ -18,12 +18,16 @@ from ddprof.slices.training_logs.reading.iterations import LoggedRecord
 from ddprof.slices.training_logs.reading.lines import LogLine
 from ddprof.slices.training_logs.reading.stamps import Stamp
 
+# How far, and for how long. What is drawn and said before is looked at from there backwards: searched from the left,
+# each letter of a line could begin a label.
 _BAR = re.compile(
-    r"(?:(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?)?\s{0,4}"
-    r"(?:\d{1,3}%)?\s?(?:\|[^|\n]{0,300}\||[━╸╺ ]{1,300})?\s{0,4}(?P<n>\d{1,12})/(?P<total>\d{1,12}|\?)\s"
+    r"(?P<n>\d{1,12})/(?P<total>\d{1,12}|\?)\s"
     r"(?:\[(?P<elapsed>\d[\d:]{1,12})<[\d:?]{1,16},|(?P<rich>\d{1,6}:\d\d:\d\d) • [\d:-]{1,16})"
     r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
 )
+_LABEL = re.compile(r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?\s{0,4}$")
+_DRAWN = "━╸╺ "  # of rich; tqdm draws between two strokes
+_LONGEST_BAR, _LONGEST_LABEL = 300, 64
 _EPOCH, _LABELS = "epoch", ("train", "training", "steps", "step")
 _UNLABELLED = ""
 
@@ -41,12 +45,13 @@ class BarLines:
             self.is_of_trainer = True
         if "it/s" not in line.text and "s/it" not in line.text:
             return
+        begin = 0
         for found in _BAR.finditer(line.text):
-            label = (found["label"] or _UNLABELLED).strip().lower()
-            at, total = int(found["n"]), found["total"]
+            label, epoch = _said(line.text[begin : found.start()])
+            begin, at, total = found.end(), int(found["n"]), found["total"]
             if label not in (_EPOCH, _UNLABELLED, *_LABELS):
                 continue
-            before = int(found["epoch"] or 0) * int(total) if label == _EPOCH and total != "?" else 0
+            before = epoch * int(total) if label == _EPOCH and total != "?" else 0
             rate = float(found["rate"].rstrip(".")) if found["rate"].count(".") <= 1 else 0.0
             ms = None if not rate else rate * 1e3 if found["unit"] == "s/it" else 1e3 / rate
             self._drawn[label, total].append(
@@ -62,6 +67,18 @@ class BarLines:
                 writer = "Lightning" if label == _EPOCH else "Hugging Face Trainer" if self.is_of_trainer else "tqdm"
                 return writer, max(of, key=lambda drawn: max(bar.clock.s for bar in drawn if bar.clock))
         return "", []
+
+
+def _said(before: str) -> tuple[str, int]:
+    """Label and number of the epoch that stand before a bar and its percentage; ("", 0) where nothing does."""
+    before = before.rstrip()
+    if before.endswith("|"):
+        before = before[: max(before.rfind("|", -_LONGEST_BAR - 2, -1), 0)].rstrip()
+    before = before.rstrip(_DRAWN)
+    if before.endswith("%"):
+        before = before[:-1].rstrip("0123456789")
+    found = _LABEL.search(before[-_LONGEST_LABEL:])
+    return (_UNLABELLED, 0) if found is None else (found["label"].strip().lower(), int(found["epoch"] or 0))
 
 
 def _seconds(told: str) -> float:

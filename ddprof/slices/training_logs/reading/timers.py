@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import lru_cache
 
 from ddprof.readers.numbers import one_float, one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
-from ddprof.slices.training_logs.reading.fields import fields, number
+from ddprof.slices.training_logs.reading.fields import number
 
 _HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")
 _ALL_HEAD = re.compile(r"(?<!\w)times across ranks \(ms\):")
@@ -109,17 +110,23 @@ class TimerLines:
         """Add timers of one line; DeepSpeed's of micro steps are parts of those of the step, which it logs too."""
         marked = _WHO.search(text)
         rank = one_rank(found["rank"] or (marked["rank"] if marked else None))
-        keys = [key.strip() for key in re.findall(r"([\w/ -]{1,100}):", found["rest"])]
-        timers = [(key, number(value)) for key, (_, value) in zip(keys, fields(found["rest"]), strict=False)]
-        first = next((key for key, _ in timers), "")
+        parts = [part.partition(":") for part in found["rest"].split("|")]
+        said = [(key.strip(), number(value.strip())) for key, colon, value in parts if colon]
+        first = next((key for key, _ in said), "")
         block = self._next("flat", f"{who}/{rank}/{first}")
         for name, ms in timers:
             if ms is None or ms < 0:
                 continue
             self.readings.append(TimerReading(name, block, ms, None, False))
-            self.writers.add("DeepSpeed" if _DEEPSPEED.fullmatch(name) else "Megatron")
+            self.writers.add(_writer(name))
             if rank is not None:
                 self.by_rank.append(RankReading(name, block, rank, ms))
+
+
+@lru_cache(maxsize=256)
+def _writer(name: str) -> str:
+    """Who names a timer so, where all stand in one line."""
+    return "DeepSpeed" if _DEEPSPEED.fullmatch(name) else "Megatron"
 
 
 def without_microsteps(readings: list[TimerReading]) -> list[TimerReading]:

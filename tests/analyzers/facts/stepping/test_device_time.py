@@ -55,6 +55,9 @@ CASES = {
     "a copy of the next batch": ([0, 10, 20], "1-18@.99, 11-12@10.1 copy/2, 18-38@10.5", [0, 18, 38]),
     "a late first launch": ([0, 30], "20.5-30@20", [0, 30]),
     "a stream held up by one whose work is not in the file": ([0, 200], "150-155@.1 comm/1, 155-190@.2", [150, 200]),
+    "a stream that waits for recorded work without a launch": (
+        [0, 200], "1-149.9 copy/2, 150-155@.1, 155-190@.2", [0, 200]
+    ),
     "no launches": ([0, 10, 20], "1-30", [0, 10, 20]),
     "marks at the ends into which nothing is launched": ([0, 10, 20, 30, 31], IN_STEPS[8:], [10, 20, 30]),
 }  # fmt: skip
@@ -76,6 +79,23 @@ def test_a_stream_busy_with_foreign_work_and_a_module_that_loads(are_marked: boo
 
 def test_a_window_without_marks_keeps_work_whose_launch_was_not_recorded() -> None:
     assert bounds_ms([0, 60], ops("0-40, 40-60@39"), are_marked=False) == [0, 60]
+
+
+FIRST = "0-1@.1, 1-100@.2 comm/1, 100-102@.3"  # ranks whose profilers started later hold the first communication
+
+
+@pytest.mark.parametrize(
+    ("later", "begins"),
+    [
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1, 106-106.2@.6 comm/1", 100),
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1", 0),  # too few to know what it usually takes
+        ("102-122@.4 comm/1, 124-134@.5 comm/1, 136-146@.6 comm/1", 0),  # it usually takes long
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1, 106-106.2@.6 comm/1, 107-200@.7", 0),  # less than all else
+    ],
+)
+def test_a_window_begins_when_the_profilers_of_all_ranks_have_started(later: str, begins: float) -> None:
+    found = ops(f"{FIRST}, {later}")
+    assert bounds_ms([0, max(110, found[-1][1])], found, are_marked=False)[0] == begins
 
 
 @pytest.mark.parametrize("are_marked", [True, False])

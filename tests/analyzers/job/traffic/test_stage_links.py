@@ -54,6 +54,8 @@ def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> 
     [
         ([(0, 1, SLOW, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), (3, 4, FAST, 8)], "aaaaa", (1,)),  # all of one rank
         ([(0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)], "aabb", None),  # between hosts, the others inside one
+        ([(0, 1, FAST, 8), (1, 2, 20 * FAST, 8), (2, 3, FAST, 8)], "aabb", None),  # as a usual network is slower
+        ([(0, 1, FAST, 8), (1, 2, 60 * FAST, 8), (2, 3, FAST, 8)], "aabb", (1, 2)),  # slower than any
         ([(0, 1, FAST, 8), (1, 2, SLOW, 24), (2, 3, FAST, 8)], "aaaa", None),  # other messages
     ],
 )

@@ -10,7 +10,7 @@ from labelled_runs import Runs
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.model import MEMBERS
-from ddprof.analyzers.job.waiting.lateness import chance_of_most, latest_rank, recurring
+from ddprof.analyzers.job.waiting.lateness import chance_of_most, latest_ranks, recurring
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.unread import unread_wait_ns
 from ddprof.causes import CAUSE_CODE, CAUSES
@@ -79,9 +79,9 @@ def test_chance_of_being_last_in_most() -> None:
 def test_a_startup_broadcast_names_nobody(shared_dir: Path) -> None:
     """Rank 0 is last in the first broadcast, for 32 s; rank 9 in 36 of 54 all-reduces."""
     (run,) = load_runs([shared_dir / "wild" / "recordings" / "horovod_late_rank_24"], Options(workers=1, cache=False))
-    found = latest_rank(run.job, ("unknown",))
-    assert found is not None and (run.job.rank_ids[found.position], found.last) == (9, 36)
-    assert found.waits == 54 and found.once_ns == 0  # the broadcasts are in no step
+    (found,) = latest_ranks(run.job, ("unknown",))
+    assert (run.job.rank_ids[found.position], found.last) == (9, 36)
+    assert found.waits == 42 and found.once_ns  # rank 0 is last in those of the first six steps, and never again
     once = run.job.blame["instance"] == run.job.blame["instance"][0]
     long = np.where(once, 10**12, run.job.blame["dur_ns"])
     job = replace(run.job, blame=run.job.blame.replace(dur_ns=long))

@@ -1,0 +1,29 @@
+"""The headline where a few steps cannot tell whether a long one comes again."""
+
+from pathlib import Path
+
+import pytest
+from kineto_run import Script, loaded
+
+
+def headline(folder: Path, waits_us: list[float]) -> str:
+    """The headline of a run whose steps compute for 36 ms and wait so long for their batch."""
+    script = Script()
+    for step in script.steps(len(waits_us)):
+        script.host("enumerate(DataLoader)#_Iter.__next__", 500.0 + waits_us[step], "user_annotation")
+        for call in range(40):
+            script.launch(f"gemm{call % 5}", dur_us=900.0, op="aten::mm")
+        script.synchronise()
+    return loaded([script], folder).report.verdict.headline
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_of_three_steps_one_that_waits_is_said_beside_the_others(tmp_path: Path, place: int) -> None:
+    said = headline(tmp_path, [170e3 * (step == place) for step in range(3)])
+    assert "36.5 ms step" in said and "a step takes 93.2 ms, with waiting for the next batch" in said
+    assert f"if step {place + 1} recurs: record more steps to tell" in said
+
+
+def test_of_many_steps_or_of_two_that_wait_nothing_is_left_open(tmp_path: Path) -> None:
+    assert "recurs" not in headline(tmp_path, [2e6, *[0.0] * 14])
+    assert "waits for its data loader" in headline(tmp_path, [0.0, 170e3, 0.0, 170e3])

@@ -1,0 +1,120 @@
+"""Logs of spans: who is late in which phase and since when, what stops ranks in turn, and what runs beside."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ddprof.cli.main import cli
+from ddprof.errors import NoUsableInput, UsageError
+
+RANKS, STEPS = 4, 120
+Extra = Callable[[int, int], float]  # of a rank and a step: seconds
+
+
+def nothing(rank: int, step: int) -> float:
+    return 0.0
+
+
+def write(
+    folder: Path, fetch: Extra = nothing, pause: Extra = nothing, save: Extra = nothing, titan: bool = True
+) -> Path:
+    """Logs as torchtitan writes them, or in the schema of docs/formats.md. The ranks meet in `fwd_bwd`. `fetch`: more
+    time for a batch, `pause`: a collection before a step, `save`: by how much a save beside the step slows it."""
+    draw, now = random.Random(5), 1.7e9
+    lines: list[list[str]] = [[] for _ in range(RANKS)]
+
+    def span(rank: int, name: str, step: int, begin: float, end: float, thread: int = 1) -> None:
+        if titan:
+            said: dict[str, Any] = {"rank": rank, "source": "training", "step": step, "tid": thread}
+            ended = {"log_type_name": f"{name}_end", "value": (end - begin) * 1e3, "time_us": int(end * 1e6)}
+            begun = {"log_type_name": f"{name}_start", "time_us": int(begin * 1e6)}
+            lines[rank] += [json.dumps({**said, **begun}), json.dumps({**said, **ended})]
+        else:
+            where = {"start_us": int(begin * 1e6), "dur_us": (end - begin) * 1e6, "thread": thread}
+            lines[rank].append(json.dumps({"rank": rank, "step": step, "span": name, **where}))
+
+    for step in range(1, STEPS + 1):
+        begins = [now + pause(rank, step) for rank in range(RANKS)]
+        ready = [begin + 0.02 + 0.002 * draw.random() + fetch(rank, step) for rank, begin in enumerate(begins)]
+        slowed = max(save(rank, step) for rank in range(RANKS))
+        done = max(ready) + 0.4 + 0.004 * draw.random() + slowed + (5.0 if step == 1 else 0.0)
+        for rank, begin in enumerate(begins):
+            if begin > now:
+                span(rank, "gc_collect", step, now, begin)
+            span(rank, "fetching_batch", step, begin, ready[rank])
+            span(rank, "fwd_bwd", step, ready[rank], done)
+            span(rank, "optim", step, done, done + 0.03)
+            span(rank, "step", step, begin, done + 0.03)
+            if slowed:
+                span(rank, "async_save", step, now, done + 0.02, thread=9)
+        now = done + 0.032
+    folder.mkdir(exist_ok=True)
+    for rank, told in enumerate(lines):
+        (folder / f"training.global_rank_{rank}.jsonl").write_text("\n".join(told) + "\n", encoding="utf-8")
+    return folder
+
+
+def analyze(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["analyze", *arguments])
+
+
+def told(folder: Path) -> dict[str, dict[str, Any]]:
+    """Findings above info by id."""
+    document = json.loads(analyze(str(folder), "--format", "json").stdout)
+    assert document["schema"] == "ddprof.span_log/1" and document["ranks"] == list(range(RANKS))
+    return {found["id"]: found for found in document["findings"] if found["severity"] != "info"}
+
+
+@pytest.mark.parametrize("titan", [True, False])
+@pytest.mark.parametrize(("first", "words"), [(1, "in every step."), (70, "in every step since step 70.")])
+def test_a_late_rank_is_named_with_its_phase_and_since_when(
+    tmp_path: Path, titan: bool, first: int, words: str
+) -> None:
+    folder = write(tmp_path / "logs", fetch=lambda rank, step: 0.08 * (rank == 2 and step >= first), titan=titan)
+    (found,) = told(folder).values()
+    assert (found["id"], found["ranks"], found["phase"]) == ("straggler.input", [2], "fetching_batch")
+    assert found["share"] == pytest.approx(0.08 / 0.49, rel=0.15) and found["page"] == "input.starved"
+    assert words in " ".join(analyze(str(folder)).stdout.split())
+
+
+def test_healthy_ranks_are_not_named_and_what_the_log_cannot_tell_is_said(tmp_path: Path) -> None:
+    folder = write(tmp_path / "logs")
+    assert told(folder) == {}
+    said = " ".join(analyze(str(folder)).stdout.split())
+    assert "A step takes 45" in said and "No span shows" in said and "wait for one another in fwd_bwd, optim" in said
+
+
+def test_pauses_outside_the_step_wander_or_stay_or_stop_all(tmp_path: Path) -> None:
+    turn = write(tmp_path / "turn", pause=lambda rank, step: 1.4 * (step % 10 == 0 and step // 10 % RANKS == rank))
+    (found,) = told(turn).values()
+    assert found["id"] == "rotating.gc" and not found["ranks"] and "4 ranks in turn" in found["summary"]
+    assert "of each hour" in found["evidence"][0]
+    one = told(write(tmp_path / "one", pause=lambda rank, step: 1.4 * (step % 10 == 0 and rank == 3)))
+    assert [(name, found["ranks"]) for name, found in one.items()] == [("straggler.gc", [3])]
+    every = told(write(tmp_path / "every", pause=lambda rank, step: 1.4 * (step % 10 == 0)))
+    assert list(every) == ["pause.gc"] and "stops all ranks" in every["pause.gc"]["summary"]
+
+
+def test_steps_that_take_longer_while_something_runs_beside_them(tmp_path: Path) -> None:
+    (found,) = told(write(tmp_path / "logs", save=lambda rank, step: 0.2 * (step % 4 == 0))).values()
+    assert found["id"] == "beside.slows_steps" and "async_save" in found["summary"]
+    assert found["share"] == pytest.approx(0.2 / 4 / (0.456 + 0.05), rel=0.1)
+
+
+def test_too_few_steps_torn_lines_and_what_only_traces_have(tmp_path: Path) -> None:
+    folder = write(tmp_path / "logs")
+    file = folder / "training.global_rank_1.jsonl"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"rank": 1', '"rank": ', 3), encoding="utf-8")
+    assert told(folder) == {} and "no whole record" in analyze(str(folder)).stdout
+    file.write_text("\n".join(text.splitlines()[:24]), encoding="utf-8")
+    assert isinstance(analyze(str(folder)).exception, NoUsableInput)
+    for arguments in (["--format", "html"], ["--fail-on", "warning"]):
+        assert isinstance(analyze(str(folder), *arguments).exception, UsageError)
+    shown = analyze(str(write(tmp_path / "secret-customer")), "--redact").stdout
+    assert "secret-customer" not in shown and "A step takes" in shown

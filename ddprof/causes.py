@@ -71,7 +71,7 @@ _ROWS = (
           explained_by=("input.",)),
     Cause("host_launch", "host too slow (CPU)", "idle while the host issues work too slowly",
           "H", "#1F2430", "#B8C0D0", "host", texture="cross",
-          explained_by=("host.launch_bound", "host.stalled", "host.script", "host.gc")),
+          explained_by=(HOST_LAUNCH_BOUND, HOST_STALLED, HOST_SCRIPT, HOST_GC)),
     Cause("host_sync", "host-device sync", "idle while host and device wait for one another",
           "S", "#5B6472", "#8E99AB", "host", host_precedence=5,
           explained_by=(HOST_SYNC, HOST_STALLED)),

@@ -16,8 +16,9 @@ from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
 from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.script.idle import script_times
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
+from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.derived_once import remembered
+from ddprof.significance import MAX_CHANCE
 from ddprof.tables import Array
 
 FEWEST = 3  # pauses, and steps: two may coincide

@@ -23,7 +23,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pauses_in_turn import PausesInTurn, pauses_in_turn
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
+from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run

@@ -21,6 +21,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.recompute import FULL, memory_unknown, needless_recompute
+from ddprof.finding_ids import MEMORY_HEADROOM
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share
 

@@ -152,6 +152,13 @@ def _paused_in_turn_us(measures: Measures) -> Array:
     return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 
 
+def _summary(numbers: tuple[int, ...], factor: float) -> str:
+    whom, times = format_ranks(numbers), _times(factor)
+    if len(numbers) > 1:
+        return f"the hosts of {whom} take {times} as long as their peers to launch a step"
+    return f"the host of {whom} takes {times} as long as its peers to launch a step"
+
+
 def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
     """The fix for slow hosts, which differs for Python at one place of each step."""
     held = held_between(measures.job.ranks, worst, measures.cpu_stops)

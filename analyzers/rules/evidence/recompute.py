@@ -64,10 +64,10 @@ def memory_unknown(measures: Measures, why: str) -> Abstention:
     """The abstention where memory is not known, with what is computed again, if that is worth a finding."""
     cost_us = float(recompute_us(measures).mean())
     if cost_us < WARNING_SHARE * measures.step_us:
-        return Abstention(RULE_ID, why)
+        return Abstention(MEMORY_HEADROOM, why)
     words = f"activation checkpointing computes {format_us(cost_us)} per step again; whether memory would hold the "
     words += f"activations is not known ({why})"
-    return Abstention(RULE_ID, words, spent_us=cost_us)
+    return Abstention(MEMORY_HEADROOM, words, spent_us=cost_us)
 
 
 def recompute_us(measures: Measures) -> Array:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.job.waiting.lateness import MAX_CHANCE, chance_of_most
+from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE
+from ddprof.significance import MAX_CHANCE
 from ddprof.slices.span_logs.model import BETWEEN, UNNAMED, Run, SpanFinding
 from ddprof.tables import Array
 from ddprof.units import format_count, format_ranks, format_share, format_us

@@ -114,7 +114,7 @@ class TimerLines:
         said = [(key.strip(), number(value.strip())) for key, colon, value in parts if colon]
         first = next((key for key, _ in said), "")
         block = self._next("flat", f"{who}/{rank}/{first}")
-        for name, ms in timers:
+        for name, ms in said:
             if ms is None or ms < 0:
                 continue
             self.readings.append(TimerReading(name, block, ms, None, False))

@@ -214,11 +214,8 @@ def cost_words(report: Report, finding: Finding) -> str:
 
 
 def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> str:
-    """A sentence that names the culprits, with a leading blank, where a page shows another rank; "" where it is one of
-    them.
-
-    `order`: the measure by which that rank comes first on the page.
-    """
+    """A sentence that names the culprits, with a leading blank, where a page shows another rank first, by `order`; ""
+    where it is one of them."""
     if culprit is None or rank in culprit[1].ranks:
         return ""
     number, finding = culprit
@@ -348,15 +345,10 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
     nothing could be judged, the reasons too.
     """
     lines = []
-    if report.checked and full:
-        lines.append(("Checked, not found", ", ".join(report.checked)))
-    elif report.checked:
-        lines.append(
-            (
-                "Checked",
-                f"{format_count(len(report.checked), 'other cause' if report.findings else 'cause')}, none found",
-            )
-        )
+    if report.checked:
+        count = format_count(len(report.checked), "other cause" if report.findings else "cause")
+        told = ("Checked, not found", ", ".join(report.checked)) if full else ("Checked", f"{count}, none found")
+        lines.append(told)
     if full or report.verdict.bound == "none":
         return lines + [("Not judged", f"{ids} ({reason})") for ids, reason in abstention_words(report)]
     return lines + ([("Not judged", f"{not_judged_count(report)}, see --all")] if report.abstentions else [])

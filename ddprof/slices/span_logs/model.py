@@ -48,7 +48,7 @@ class Run:
 
 @dataclass(frozen=True)
 class SpanFinding:
-    """Record of what the spans show. `share`: of the time of the run; `page`: what explains it."""
+    """One finding of span logs. `share`: of the time of the run; `page`: the one that explains it."""
 
     id: str
     severity: str  # "critical" | "warning" | "info"

@@ -31,7 +31,7 @@ def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled:
         run = Labelled(ID, source.label, place)
         if run.measures.host_spans_us["checkpoint"].any():
             break
-    assert "how often" in abstains(ID, run.measures)
+    assert "frequency of saves" in abstains(ID, run.measures)
 
 
 def test_steps_between_two_saves_are_no_part_of_saving(tmp_path: Path) -> None:

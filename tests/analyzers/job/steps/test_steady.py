@@ -42,8 +42,8 @@ ONCE = {
     "a module loads": ("launch", 0, "loading code"),
     "the context is created": ("cudaFree", 0, "first allocations"),
     "another first call creates it": ("cudaHostRegister", 0, "creating contexts"),
-    "the profiler starts": ("open", 0, "starting the profiler"),
-    "the profiler stops": ("close", 2, "stopping the profiler"),
+    "the profiler starts": ("open", 0, "the start of the profiler"),
+    "the profiler stops": ("close", 2, "the end of the profiler"),
 }
 
 
@@ -105,7 +105,7 @@ def test_what_recurs_or_may_recur_stays_in_the_average(labelled: Runs, name: str
 def test_a_long_step_that_start_up_does_not_explain_is_told_with_both_readings() -> None:
     waited, cold = LeftOut(8, 194_000_000, "mostly waiting for the next batch"), LeftOut(7, 900_000_000, "loading code")
     (note,) = left_out_note((cold, waited), 27_000_000, 1, is_all=False)
-    assert "excluded from the 27 ms step; if it recurs as often, a step takes 110 ms" in note.effect
+    assert "excluded from the 27 ms step; if it comes again as often, a step takes 110 ms" in note.effect
     assert "again" not in left_out_note((cold,), 27_000_000, 1, is_all=False)[0].effect
 
 
@@ -163,7 +163,7 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
     first = int(run.job.ranks[0].steps["index"][0])
     assert [facts.steps["index"].tolist() for facts in run.job.ranks] == [[first]] * len(run.job.ranks)
     assert [left.number for left in run.job.left_out] == [first] and run.report.verdict.bound == "none"
-    assert "one-off" in run.report.verdict.headline and not serious(run.report)
+    assert "occurred once" in run.report.verdict.headline and not serious(run.report)
     (note,) = [item for item in run.report.health if "excluded from" in item.effect or "no other step" in item.effect]
     assert "no other step is left" in note.effect
 

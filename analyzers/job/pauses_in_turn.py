@@ -57,7 +57,7 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
         stopped = starved(facts)
         stops = intervals.merge(stopped.stalled, stopped.held)
         if (
-            np.median(intervals.overlap(script.idle, *facts.steps.bounds)) >= WORTH_SAYING * job.step_ns
+            np.median(intervals.overlap(script.every, *facts.steps.bounds)) >= WORTH_SAYING * job.step_ns
         ):  # in most steps
             stops = intervals.subtract(stops, script.idle)
         begin, end = (bound[:steps] for bound in facts.steps.bounds)

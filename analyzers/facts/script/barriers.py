@@ -16,11 +16,12 @@ from ddprof.analyzers.facts.names import OP_CODE, matches
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table, among, of_kinds
 
-_CALLS = (
+MEETING_CALLS = (
     *("barrier", "monitored_barrier", "all_gather_object", "gather_object"),
     *("broadcast_object_list", "scatter_object_list"),
 )
-_MEETING = re.compile(rf"^(?:ddprof::collective\.|c10d::)({'|'.join(_CALLS)})$")  # capture's ranges, torch's operator
+# The ranges that capture leaves, and torch's operator.
+_MEETING = re.compile(rf"^(?:ddprof::collective\.|c10d::)({'|'.join(MEETING_CALLS)})$")
 
 
 def meeting_calls(trace: RankTrace, threads: Array) -> Table:

@@ -32,6 +32,7 @@ from ddprof.analyzers.job.script.beside import (
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack, training_spans
 from ddprof.causes import SPAN_CAUSES
+from ddprof.derived_once import remembered
 from ddprof.intervals import EMPTY, Intervals
 from ddprof.tables import Array
 
@@ -67,6 +68,7 @@ def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
     ]
 
 
+@remembered
 def script_time(facts: RankFacts) -> ScriptTime:
     """The time of a rank; none for one without frames.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.derived_once import remembered
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class BusyThread:
     share: float
 
 
+@remembered
 def busy_threads(facts: RankFacts) -> list[BusyThread]:
     """The threads of one rank whose lines are known, busiest first."""
     windows = facts.sidecar.cpu_waits.windows

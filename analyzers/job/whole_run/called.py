@@ -12,7 +12,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, unprofiled_steps
 from ddprof.sidecar.calls import CallingLine
 
 MIN_OFTEN = 0.5  # of the steps since the first that has them: what comes more rarely goes with saving or evaluating
@@ -33,13 +33,12 @@ def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
     """Collectives that begin after the traced steps; None where few steps were timed or the calls come rarely."""
     if not ranks or not all(computes(facts) for facts in ranks):
         return None
-    timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]
-    numbers = sorted(set.intersection(*(set(own) for own in timed)))
+    outside = common_steps(ranks)
     traced = [[step.collective_ns for step in facts.sidecar.steps if step.profiled] for facts in ranks]
     lines = next((found for facts in ranks if (found := _new_lines(facts))), ())
-    if len(numbers) < MIN_STEPS or not all(traced) or not lines:
+    if len(outside[0]) < MIN_STEPS or not all(traced) or not lines:
         return None
-    least = np.array([[own[number].collective_ns for number in numbers] for own in timed], float).min(axis=0)
+    least = np.array([[step.collective_ns for step in own] for own in outside], float).min(axis=0)
     more = np.maximum(0.0, least - min(float(np.mean(own)) for own in traced))
     if not more.any():
         return None
@@ -47,7 +46,7 @@ def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
     often = int((since > 0).sum())
     if often < MIN_OFTEN * len(since):
         return None
-    mean_ns = np.mean([step.length_ns for own in timed for step in own.values() if step.length_ns])
+    mean_ns = np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
     return CalledOutside(lines, float(more.mean() / mean_ns), often, len(since))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere
-from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, pauses_in, unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.sidecar import StepTimes
 from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import Array
@@ -38,24 +38,22 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
     """Occasional time of the ranks; None where too few steps were timed, or ranks also meet outside backward passes.
     `in_forward`: count forward time, which also grows with the batch.
     """
-    timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]
     if not ranks or any(map(meets_elsewhere, ranks)):
         return None
-    numbers = sorted(set.intersection(*(set(own) for own in timed)))
+    outside = common_steps(ranks)
     traced = [[step for step in facts.sidecar.steps if step.profiled] for facts in ranks]
-    if len(numbers) < MIN_STEPS or not all(traced):
+    if len(outside[0]) < MIN_STEPS or not all(traced):
         return None
-    outside = [[each[number] for number in numbers] for each in timed]
     own = [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, outside, strict=True)]
     inside = [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, traced, strict=True)]
     quickest, quiet = np.quantile(own, (QUICKEST, QUIET), axis=1)
     quiet = np.minimum(quiet, [each.mean() for each in inside])
     more = np.array(own) - quiet[:, None]
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
-    more /= np.mean([step.length_ns for each in timed for step in each.values()])
+    more /= np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
     longest = more.max(axis=0)
     often = int((longest > 0).sum())
-    return NowAndThen(more.mean(axis=1), float(longest.mean()), often, len(numbers), _is_in_turn(more > 0))
+    return NowAndThen(more.mean(axis=1), float(longest.mean()), often, len(outside[0]), _is_in_turn(more > 0))
 
 
 def _is_in_turn(is_long: Array) -> bool:

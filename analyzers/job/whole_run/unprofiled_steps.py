@@ -54,6 +54,13 @@ def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
     return [step for step in outside if step.length_ns is not None]
 
 
+def common_steps(ranks: Sequence[RankFacts]) -> list[list[StepTimes]]:
+    """The unprofiled steps that all ranks have, rank by rank, in one order; empty lists where there are none."""
+    timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]
+    numbers = sorted(set.intersection(*(set(own) for own in timed))) if timed else []
+    return [[own[number] for number in numbers] for own in timed]
+
+
 def typical_steps(facts: RankFacts) -> list[StepTimes]:
     """The unprofiled steps of a rank without the shortest and the longest quarter of blocks of BLOCK_STEPS.
 

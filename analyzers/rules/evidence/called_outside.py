@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ddprof.analyzers.facts.script.barriers import MEETING_CALLS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import caller_words
 from ddprof.analyzers.job.whole_run.called import called_outside
@@ -18,7 +19,7 @@ def calls_outside(
 ) -> Iterator[Candidate]:
     """The candidate of a rule on meetings (barriers, objects) or on other collectives; none where they cost little."""
     found = called_outside(measures.job.ranks)
-    if found is None or found.cost < LEAST or _is_meeting(found.lines[0][0].op) != is_meeting:
+    if found is None or found.cost < LEAST or (found.lines[0][0].op in MEETING_CALLS) != is_meeting:
         return
     first, per_step = found.lines[0]
     cost_us = found.cost * measures.step_us
@@ -43,10 +44,6 @@ def calls_outside(
         ceiling_us=cost_us,
         band=0.25,
     )
-
-
-def _is_meeting(op: str) -> bool:
-    return "barrier" in op or "object" in op
 
 
 def _of_size(size: tuple[int, ...] | None, dtype: str) -> str:

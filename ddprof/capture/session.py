@@ -222,8 +222,9 @@ class Session:
                 step_ended(next_index - 1)
         if window.is_open and self.plan.closes_at(next_index):
             self._close_window(next_index - 1, between_steps=True)
-        if (request := self.control.take()) is not None and self._requested(request):
-            return True
+        while (request := self.control.take()) is not None:
+            if self._requested(request):
+                return True
         may_open = self._windows_allowed and not window.is_open
         if may_open and (reason := self.plan.opens_at(next_index)) is not None:
             self._open_window(next_index, reason)
@@ -244,7 +245,7 @@ class Session:
         calm = self.plan.idle and not self.window.is_open and self.clock.settled and index >= _SETTLED_STEP
         calm = calm and not self.tracker.disturbed and not self._listeners.step_begins
         self.tracker.calm_until = self.own_cost.next_step if calm else 0
-        if self.control.waiting is not None:  # asked last: it may have come while this was worked out
+        if self.control.waiting:  # asked last: it may have come while this was worked out
             self._attend()
 
     def _attend(self) -> None:

@@ -1,14 +1,18 @@
 """Requests to a running job: a small file in the run folder.
 
 `ddprof trigger`, `ddprof stop` and monitor mode write it; a thread of each rank polls it. Without requests, a rank's
-steps pay nothing.
+steps pay nothing. The file holds the newest request and those `before` it, so that a rank obeys each of several that
+are sent between two of its polls.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +22,7 @@ from ddprof.capture.files.storage import read_object, write_json
 _POLL_S = 0.5
 WHERE, LESS = "where", "less"
 _MAX_BYTES = 1 << 16  # a request has some hundred
+_KEPT = 16  # requests in the file: several senders within a poll send a handful
 INSTRUMENTS = ("stacks", "shapes")  # of a window, as they are left out: the one that tells least comes first
 LONGEST_WINDOW = 10_000  # steps that may be asked for: a profiler keeps all events of its window in memory
 _LARGEST = 1 << 48  # of an id or a step
@@ -39,18 +44,49 @@ class Request(NamedTuple):
 
 def send(run_dir: Path, request: Request) -> int:
     """Send a request to every rank of the job. Returns its number. Raises OSError."""
-    try:
-        last, _ = _read(run_dir / CONTROL)
-    except (OSError, ValueError):
-        last = 0  # none yet, or one that no rank can read either: the time of day is above every earlier id
-    identifier = max(last + 1, int(time.time()))
-    write_json(run_dir / CONTROL, {"id": identifier, **request._asdict()})
+    with _alone(run_dir):
+        try:
+            earlier = _read(run_dir / CONTROL)[-_KEPT + 1 :]
+        except (OSError, ValueError):
+            earlier = []  # none yet, or those that no rank can read either: the time of day is above every earlier id
+        identifier = max(earlier[-1][0] + 1 if earlier else 0, int(time.time()))
+        before = [_as_json(*sent) for sent in earlier]
+        write_json(run_dir / CONTROL, {**_as_json(identifier, request), "before": before})
     return identifier
 
 
-def _read(path: Path) -> tuple[int, Request]:
-    """The request in a file, with its id. Raises OSError; ValueError where it is not a request."""
+@contextlib.contextmanager
+def _alone(run_dir: Path) -> Iterator[None]:
+    """Keep other senders of this folder out. Where the file system has no such lock, two at once may lose a request."""
+    folder = None
+    try:
+        import fcntl
+
+        folder = os.open(run_dir, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        pass
+    try:
+        yield
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+def _as_json(identifier: int, request: Request) -> dict[str, Any]:
+    return {"id": identifier, **request._asdict()}
+
+
+def _read(path: Path) -> list[tuple[int, Request]]:
+    """Requests in a file with their ids, oldest first. Raises OSError; ValueError where one is not a request."""
     content = read_object(path, _MAX_BYTES)
+    before = content.get("before", [])
+    if not isinstance(before, list) or not all(isinstance(sent, dict) for sent in before):
+        raise ValueError(f"{path.name}: not a request")
+    return [_request(path, sent) for sent in (*before, content)]
+
+
+def _request(path: Path, content: dict[str, Any]) -> tuple[int, Request]:
     action, reason = content.get("action"), content.get("reason")
     identifier, first_step, steps = (_whole(content, key) for key in ("id", "first_step", "steps"))
     if identifier is None or first_step is None or not isinstance(action, str) or not isinstance(reason, str):
@@ -84,7 +120,7 @@ class ControlReader:
         self._on_stuck = on_stuck
         self._on_asked = on_asked
         self._unheard = 0  # polls since a "stop" was seen that no step boundary has taken
-        self.waiting: Request | None = None  # seen, and not yet taken at a step boundary
+        self.waiting: deque[Request] = deque()  # seen, and not yet taken at a step boundary; oldest first
         self._seen_id = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -93,7 +129,7 @@ class ControlReader:
         """Begin polling; requests older than this process are ignored. Idempotent."""
         if self._thread is None:
             self._poll()
-            self.waiting = None
+            self.waiting.clear()
             self._thread = threading.Thread(target=self._run, name="ddprof-control", daemon=True)
             self._thread.start()
 
@@ -109,9 +145,8 @@ class ControlReader:
         self._stop = threading.Event()
 
     def take(self) -> Request | None:
-        """The waiting request, handed out once."""
-        request, self.waiting = self.waiting, None
-        return request
+        """The oldest waiting request, handed out once."""
+        return self.waiting.popleft() if self.waiting else None
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_S):
@@ -120,21 +155,24 @@ class ControlReader:
 
     def _watch_stop(self) -> None:
         """Report, once, that the training thread hangs: a "stop" that no step boundary takes."""
-        request = self.waiting
-        self._unheard = self._unheard + 1 if request is not None and request.action == "stop" else 0
+        is_asked = any(request.action == "stop" for request in tuple(self.waiting))
+        self._unheard = self._unheard + 1 if is_asked else 0
         if self._unheard == _STUCK_POLLS:
             self._on_stuck()
 
     def _poll(self) -> None:
         try:
-            identifier, request = _read(self._path)
+            sent = _read(self._path)
         except (OSError, ValueError):
             return  # no request, or one of a newer version
-        if identifier > self._seen_id:
-            self._seen_id = identifier
-            if request.action == WHERE:
-                if self._thread is not None:  # else it was asked before this process was a rank
-                    self._on_asked(identifier)
-                return
-            self.waiting = request
+        for identifier, request in sent:
+            if identifier > self._seen_id:
+                self._seen_id = identifier
+                self._take_in(identifier, request)
+
+    def _take_in(self, identifier: int, request: Request) -> None:
+        if request.action != WHERE:
+            self.waiting.append(request)
             self._on_request()
+        elif self._thread is not None:  # else it was asked before this process was a rank
+            self._on_asked(identifier)

@@ -69,7 +69,7 @@ def test_window_is_asked_for_ahead_of_every_rank(tmp_path: Path) -> None:
     request = json.loads((tmp_path / "control.json").read_text())
     assert first == 100 + 2 + 75  # 1.5 s of 20 ms steps
     earlier = request.pop("id")
-    assert request == {"action": "trace", "first_step": first, "steps": 5, "reason": "why"}
+    assert request == {"action": "trace", "first_step": first, "steps": 5, "reason": "why", "before": []}
     request_window(tmp_path, [], 5, "again")
     assert json.loads((tmp_path / "control.json").read_text())["id"] == earlier + 1
 

@@ -23,7 +23,8 @@ stem = rank_stem(0, host_label(), os.getpid(), 0)
 who = {"rank": 0, "world_size": 1, "host": host_label()}
 ring = StepRing(folder / f"{stem}.ring", {**who, "started_ns": time.time_ns()})
 log = nccl_log.ask(folder, {})
-control = ControlReader(folder, guard.wrap(lambda: None), guard.wrap(lambda: None))
+nothing = guard.wrap(lambda *_: None)
+control = ControlReader(folder, nothing, nothing, nothing)
 control.start()
 steps: list[Step] = []
 for number in range(int(sys.argv[1])):

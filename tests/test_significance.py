@@ -1,8 +1,9 @@
-"""Quantiles of Student's t against printed tables (Abramowitz and Stegun, table 26.10)."""
+"""Quantiles of Student's t against printed tables (Abramowitz and Stegun, table 26.10), and chances by their counts."""
 
+import numpy as np
 import pytest
 
-from ddprof.significance import exceeded, quantile
+from ddprof.significance import MAX_CHANCE, chance_of_mean, exceeded, quantile
 
 
 @pytest.mark.parametrize(
@@ -16,3 +17,15 @@ def test_quantiles_are_those_of_the_table(tail: float, degrees: int, t: float) -
     assert quantile(tail, degrees) == pytest.approx(t, abs=6e-4)
     assert exceeded(quantile(tail, degrees), degrees) == pytest.approx(tail, rel=1e-6)
     assert exceeded(0.0, 4) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("long", "steps", "at_most"),
+    [(8, 40, 2**-7), (12, 40, 0.001), (0, 40, 1.0)],
+)
+def test_the_chance_of_a_mean_is_that_of_its_signs(long: int, steps: int, at_most: float) -> None:
+    """n large differences of one sign among small ones: one in 2**n draws of signs has them all on that side."""
+    noise = np.random.default_rng(0).normal(0.0, 0.1, steps)
+    differences = noise + np.where(np.arange(steps) < long, 20.0, 0.0)
+    assert chance_of_mean(differences) <= at_most
+    assert long or chance_of_mean(differences) > MAX_CHANCE

@@ -33,7 +33,7 @@ from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.numbered import numbered_by_group
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.barriers import meeting_calls
-from ddprof.analyzers.facts.script.calls import script_calls
+from ddprof.analyzers.facts.script.calls import call_waits, script_calls
 from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
@@ -130,6 +130,7 @@ def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
     return {
         "meetings": meeting_calls(trace, threads),
         "script_calls": script_calls(trace, threads),
+        "call_waits": call_waits(trace, threads),
         "comm_hooks": comm_hooks(trace),
         "unused_searches": unused_searches(trace),
     }

@@ -198,6 +198,14 @@ SCRIPT_CALLS = Schema(
     ),
 )
 
+CALL_WAITS = Schema(
+    "call_waits",
+    (
+        Column("start_ns", "int64", "Python of the training thread waits for a communication that a call began"),
+        Column("end_ns", "int64", "it goes on"),
+    ),
+)
+
 COMM_HOOKS = Schema(
     "comm_hooks",
     (
@@ -282,6 +290,7 @@ class RankFacts:
     host_operators: Table = field(default_factory=HOST_OPERATORS.empty)
     meetings: Table = field(default_factory=MEETINGS.empty)
     script_calls: Table = field(default_factory=SCRIPT_CALLS.empty)
+    call_waits: Table = field(default_factory=CALL_WAITS.empty)
     comm_hooks: Table = field(default_factory=COMM_HOOKS.empty)
     engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
     unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
@@ -361,6 +370,7 @@ TABLES: dict[str, Schema] = {
         HOST_OPERATORS,
         MEETINGS,
         SCRIPT_CALLS,
+        CALL_WAITS,
         COMM_HOOKS,
         ENGINE_PASSES,
         UNUSED_SEARCHES,

@@ -35,6 +35,7 @@ class Loop:
     marked: bool = True
     zeroed: bool = False  # gradients, after each pass
     touched: bool = False  # gradients, after each pass
+    closure: bool = False  # the optimizer calls the passes, and what follows them
 
     def written(self, folder: Path) -> Path:
         return gloo_traces.write(folder, [_Rank(rank, self).played() for rank in range(2)])
@@ -56,7 +57,7 @@ class _Rank:
                     self._operator("aten::_foreach_mul_", CALL_US)
             self._called(self.loop.norms, 1, "all_reduce")
             for _ in range(self.loop.optimizers):
-                at = self.now_us
+                at = begin if self.loop.closure else self.now_us
                 self._operator("aten::add_", OPTIMIZER_US)
                 self._range("Optimizer.step#SGD.step", at)
                 self.now_us += CALL_US

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import SCRIPT_CALLS
+from ddprof.analyzers.facts.model import CALL_WAITS, SCRIPT_CALLS
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
 from ddprof.model import Kind, RankTrace
@@ -18,8 +18,10 @@ from ddprof.tables import Array, Table, among, concat
 CALLS = (
     *("all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "broadcast", "gather"),
     *("reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter"),
+    *("all_gather_single", "reduce_scatter_single"),
 )
 _RANGE = re.compile(rf"^ddprof::collective\.({'|'.join(CALLS)})$")
+_WAIT = re.compile(r"^ddprof::collective\.wait$")
 _FRAME = re.compile(rf"^torch/distributed/distributed_c10d\.py ({'|'.join(CALLS)})$")
 
 
@@ -39,10 +41,23 @@ def script_calls(trace: RankTrace, threads: Array) -> Table:
     return calls.take(outermost)
 
 
+def call_waits(trace: RankTrace, threads: Array) -> Table:
+    """CALL_WAITS of the training threads (`threads`: host tracks), by start; from the ranges that capture leaves."""
+    rows, events = _ranges(trace, threads, _WAIT), trace.events
+    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
+    start = events["ts_ns"][rows]
+    return CALL_WAITS.table({"start_ns": start, "end_ns": start + events["dur_ns"][rows]})
+
+
+def _ranges(trace: RankTrace, threads: Array, pattern: re.Pattern[str]) -> Array:
+    """Rows of the events that are ranges of these threads with such a name."""
+    named, events = matches(pattern, trace.strings), trace.events
+    is_one = named[events["name"]] & (events["kind"] == Kind.ANNOTATION)
+    return np.flatnonzero(is_one & among(events["track"], threads))
+
+
 def _from_ranges(trace: RankTrace, threads: Array) -> Table:
-    named = matches(_RANGE, trace.strings)
-    events = trace.events
-    rows = np.flatnonzero(named[events["name"]] & (events["kind"] == Kind.ANNOTATION) & among(events["track"], threads))
+    rows, events = _ranges(trace, threads, _RANGE), trace.events
     code = np.array([_code(_RANGE, text) for text in trace.strings], np.int64)
     columns = {
         "start_ns": events["ts_ns"][rows],

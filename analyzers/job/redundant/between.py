@@ -23,14 +23,16 @@ from ddprof.intervals import Intervals
 from ddprof.sidecar.calls import CallingLine, ScriptCall
 from ddprof.tables import NULL, Array
 
-_GATHERS = ("all_gather", "all_gather_into_tensor", "gather")
+WRAPPERS = ("ddp", "fsdp1", "fsdp2")  # kinds of models that reduce their own gradients
+_GATHERS = ("all_gather", "all_gather_into_tensor", "all_gather_single", "gather")
 _REDUCES = ("all_reduce", "reduce")
 # What a script reduces or gathers itself may keep parameters equal (averaged models, sharded optimizers): of less than
 # this, one message that moves in 1 ms at 1 Gbit/s, no model is made.
 SMALL_BYTES = 128 * 2**10
-ONE_BY_ONE_BYTES = 1024  # of a norm, a count, a flag, and of hardly a layer's gradient
+ONE_BY_ONE_BYTES = 1024  # of a norm, a count, a flag, and of hardly a layer's gradient, where the script reduces these
 WIDEST_BYTES = 4  # of a parameter that ranks keep equal
-FEWEST = 8  # such calls per step, from which their latencies in a row add up
+FEWEST = 3  # such calls in a step: of two, a norm and a loss, one may need the other's value
+AGAIN = 2  # steps that have them: how much they cost on average is for the price to say
 MIN_STEPS = 0.5  # of the optimizer's steps: what comes more rarely is done every N steps already
 # Packages whose collectives are of metrics; those of others may belong to the way they train.
 METRIC_PACKAGES = ("torchmetrics", "torcheval", "ignite", "evaluate")
@@ -66,15 +68,19 @@ def one_by_one(facts: RankFacts) -> Array:
     calls, none = facts.script_calls, np.zeros(len(facts.script_calls), bool)
     if not len(calls):
         return none
-    size = _bytes(facts)
+    size, package = _bytes(facts), np.array([text.partition(" ")[0] for text in through_of(facts)], dtype=object)
     mine = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
-    found = mine & (size >= 0) & (size <= ONE_BY_ONE_BYTES)
-    if (mine & ~found).any() or not _is_usual(facts, found):
+    mine &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
+    is_wrapped = any(model.kind in WRAPPERS for model in facts.sidecar.models)
+    found = mine & (size >= 0) & (size <= (SMALL_BYTES if is_wrapped else ONE_BY_ONE_BYTES))
+    if not is_wrapped and (mine & ~found).any():
         return none  # gradients are reduced so, by hand
     step = _steps(facts)
     per_step = np.bincount(step[found], minlength=int(step.max(initial=0)) + 1)
     found &= per_step[step] >= FEWEST
     rows = np.flatnonzero(found)
+    if len(np.unique(step[rows])) < AGAIN:
+        return none
     found[list(dict(zip(step[rows].tolist(), rows.tolist(), strict=True)).values())] = False
     return np.asarray(found)
 
@@ -96,7 +102,12 @@ def _places(facts: RankFacts) -> Array:
     place[(last == Phase.OPTIMIZER) & np.isin(following, (Phase.FORWARD, -1))] = _AFTER_OPTIMIZER
     place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = _AFTER_MICRO_BATCH
     place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = _BEFORE_OPTIMIZER
+    # An optimizer's closure holds the passes (Lightning, LBFGS): what comes after them there is before the update.
+    passes = [intervals.union(*spans[phase]) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+    updating = intervals.contains(intervals.union(*spans[Phase.OPTIMIZER]), at_ns)
+    in_closure = updating & (last == Phase.BACKWARD) & ~intervals.contains(intervals.merge(*passes), at_ns)
     place[intervals.contains(intervals.union(start, end), at_ns)] = _INSIDE
+    place[in_closure] = _BEFORE_OPTIMIZER
     return place
 
 

@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.names import OP_CODE, matches
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.redundant.accumulation import repeated_reductions
-from ddprof.analyzers.job.redundant.between import call_of, gathered_values, one_by_one
+from ddprof.analyzers.job.redundant.between import WRAPPERS, call_of, gathered_values, one_by_one
 from ddprof.analyzers.job.redundant.passes import HostPasses, called_by_host
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED, Needless
@@ -36,7 +36,7 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
     told = job.instances["members"] > 1
     roles = [roles_by_comm(job, position, told) for position in range(len(job.ranks))]
     settings = next((facts.sidecar for facts in job.ranks if facts.sidecar.is_captured), Sidecar())
-    models = max(1, sum(model.kind in ("ddp", "fsdp1", "fsdp2") for model in settings.models))
+    models = max(1, sum(model.kind in WRAPPERS for model in settings.models))
     found = (
         _reductions(job, roles, models),
         _of_comms(BUFFERS, job, [sent_buffers(f, r) for f, r in zip(job.ranks, roles, strict=True)]),

@@ -45,9 +45,11 @@ class CpuShares:
         Ranks that may use the same cores share, since the scheduler chooses who waits. Where cores are unknown, they
         share if they wait at least a quarter as much relative to their compute.
         """
-        if self.cores[position] is not None and self.cores.count(self.cores[position]) > 1:
-            return True
-        return others_are_stretched(self.stretch, position)
+        return not self.is_alone_on(position) or others_are_stretched(self.stretch, position)
+
+    def is_alone_on(self, position: int) -> bool:
+        """True where no other rank may use exactly the cores of this one, as far as is known."""
+        return self.cores[position] is None or self.cores.count(self.cores[position]) == 1
 
 
 def others_are_stretched(stretch: Array, position: int) -> bool:

@@ -22,7 +22,7 @@ from ddprof.units import MIB, format_us
 
 VOLUME = ("bandwidth", "sharding")
 LATENCY_COVERS = 0.9  # of the exposed transfer, which the latencies of all calls add up to
-MIN_CALLS = 8  # per step, for latency
+MIN_CALLS = 5  # per step, for latency: DistributedDataParallel's first and last bucket of two models are four
 TINY_BYTES = 128 * 2**10  # per call; moves in 1 ms at 1 Gbit/s, so that a longer call does not take long for its bytes
 SMALL_BYTES = 10 * MIB  # per call; far below DDP's 25 MiB default bucket
 # About the bus bandwidth of NCCL's all-reduce on 8 x H100 SXM: a call that is too short for a default bucket even there

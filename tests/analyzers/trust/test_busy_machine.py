@@ -65,6 +65,15 @@ def test_waits_that_all_share_explain_a_rank(labelled: Runs, sidecars: list[dict
     assert reason is None or "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %" in reason
 
 
+@pytest.mark.parametrize(("cpu", "cores", "withdrawn"), [(0.35, "0-1", True), (0.4, "0-1", False), (0.35, "1", False)])
+def test_ranks_that_share_cores_have_no_slow_ones(labelled: Runs, cpu: float, cores: str, withdrawn: bool) -> None:
+    """The scheduler moves them: what is left of 30 % in the traced steps over the whole run is chance, or its own."""
+    peer, slow = waits(0.3, 0.0, cores="0-1"), waits(0.4, 0.0, run=(cpu, 0.0), cores=cores)
+    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), peer, slow, peer))
+    reason = explained_by_a_busy_machine(accusation(measures, 1), measures)
+    assert (reason is not None) == withdrawn and (reason is None or "may use the same cores" in reason)
+
+
 @pytest.fixture
 def busy(labelled: Runs) -> Measures:
     """CPU ranks that all wait for a CPU: any of them may be late by that."""

@@ -25,6 +25,7 @@ _OPERATIONS = (
     "all_gather",
     "all_gather_into_tensor",
     "all_gather_object",
+    "all_gather_single",
     "all_to_all",
     "all_to_all_single",
     "barrier",
@@ -38,10 +39,14 @@ _OPERATIONS = (
     "recv",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
     "reduce_scatter_tensor",
     "scatter",
     "send",
 )
+# Older names that only call another operation of the list, where torch has both (2.13): one collective, counted once.
+_RENAMED = {"all_gather_into_tensor": "all_gather_single", "reduce_scatter_tensor": "reduce_scatter_single"}
+WAIT_RANGE = "ddprof::collective.wait"
 
 
 class Collectives(Instrumentor):
@@ -58,8 +63,11 @@ class Collectives(Instrumentor):
         public: Any = sys.modules["torch.distributed"]
         for name in _OPERATIONS:
             original = getattr(c10d, name, None)
-            if original is not None:
+            if original is not None and not hasattr(c10d, _RENAMED.get(name, "")):
                 self._replace((c10d, public), name, self._timed(original, name))
+        work = getattr(c10d, "Work", None)
+        if work is not None:
+            self.patches.add(work, "wait", self._waiting(work.wait))
         self._replace((c10d, public), "init_process_group", self._announcing(c10d.init_process_group))
 
     def _replace(self, owners: tuple[Any, ...], name: str, replacement: Any) -> None:
@@ -89,6 +97,20 @@ class Collectives(Instrumentor):
                 leave(at, raised)
 
         return timed
+
+    def _waiting(self, original: Any) -> Any:
+        """`Work.wait` as a part of its collective: what the call began, or FSDP, or a hook, ends here."""
+        begin, end = self.hub.begin, self.hub.end
+
+        @functools.wraps(original)
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            token = begin(COLLECTIVE, WAIT_RANGE)
+            try:
+                return original(work, *args, **kwargs)
+            finally:
+                end(COLLECTIVE, token)
+
+        return wait
 
     def _announcing(self, original: Any) -> Any:
         process_group_exists = self.hub.process_group_exists

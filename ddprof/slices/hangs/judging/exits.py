@@ -27,7 +27,8 @@ _STORE_LINE = re.compile(r"\bstore\.(?:wait|get|wait_for|multi_get|barrier)\(", 
 _OPERATIONS = {
     *("all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all", "all_to_all_single"),
     *("barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "monitored_barrier", "reduce"),
-    *("reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "recv", "batch_isend_irecv"),
+    *("reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send"),
+    *("recv", "batch_isend_irecv", "all_gather_single"),
 }
 _LOADER = re.compile(r"torch/utils/data/dataloader\.py$")
 _FETCHER = re.compile(r"torch/utils/data/_utils/fetch\.py$")

@@ -40,6 +40,14 @@ def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind
     assert finding.recoverable_us.value <= held_us.max() and finding.by_ledger_us is not None
 
 
+def test_few_values_that_an_optimizers_closure_reduces_are_one_by_one(tmp_path: Path) -> None:
+    """Lightning's hooks before the optimizer's step run inside it."""
+    run = only_run(Loop(norms=5, closure=True).written(tmp_path))
+    assert {found: [int(c.sum()) for c in n.comms] for found, n in run.measures.needless.items()} == {
+        NORMS: [4 * STEPS] * 2
+    }
+
+
 @pytest.mark.parametrize(
     "loop",
     [

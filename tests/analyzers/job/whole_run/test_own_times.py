@@ -37,7 +37,7 @@ def on_cpu(share: float, waited: float) -> dict[str, Any]:
         (timed(8.0), timed(0.0), 8 / STEP_MS),
         (timed(18.0, every=3), timed(0.0), 6 / STEP_MS),  # in the mean alone
         (timed(8.0), timed(0.0, stopped=3), 8 / STEP_MS),  # the machine stops the others: in the median alone
-        (timed(22.0, every=4), timed(0.0), 5.5 / STEP_MS),  # in twelve steps: unlikely, though 3.8 standard errors
+        (timed(24.0, every=4), timed(0.0), 6.0 / STEP_MS),  # in twelve steps: unlikely, though 3.8 standard errors
         (timed(22.0, every=9), timed(0.0), 0.0),  # in six: one in 64 such runs has as many on one side
         (timed(2.0), timed(0.0), 0.0),  # little
         (timed(0.0, stopped=1), timed(0.0), 0.0),  # chance

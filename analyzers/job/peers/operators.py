@@ -16,6 +16,7 @@ MOST_SHARE = (
     0.9  # of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py)
 )
 Tensor = tuple[int, ...]  # its shape
+Argument = tuple[str, int, Tensor]  # operator, place, shape
 Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
 
 
@@ -72,17 +73,21 @@ def _by_name(ran: Ran) -> dict[str, float]:
     return total
 
 
-def _tensors_given(ran: Ran) -> set[tuple[str, Tensor]]:
-    """(operator, tensor) pairs of a rank."""
-    return {(name, tensor) for name, shape in ran for tensor in tensors(shape)}
+def _tensors_given(ran: Ran) -> set[Argument]:
+    """Arguments of a rank's operators: a batch may have the shape of a weight by chance, but not its place."""
+    return {(name, place, tensor) for name, shape in ran for place, tensor in enumerate(tensors(shape))}
 
 
-def _elements_by_step(facts: RankFacts, shared: set[tuple[str, Tensor]], steps: int) -> Array:
+def _elements_by_step(facts: RankFacts, shared: set[Argument], steps: int) -> Array:
     ops, inside, text = facts.host_operators, _step_of(facts), facts.strings
     mine = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
     pairs, which = distinct(ops["name"][mine], ops["shape"][mine])
     own = [
-        sum(np.prod(tensor, dtype=float) for tensor in tensors(text[shape]) if (text[name], tensor) not in shared)
+        sum(
+            np.prod(tensor, dtype=float)
+            for place, tensor in enumerate(tensors(text[shape]))
+            if (text[name], place, tensor) not in shared
+        )
         for name, shape in pairs.T.tolist()
     ]
     each = np.array(own, float)[which]

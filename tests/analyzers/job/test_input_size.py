@@ -65,6 +65,8 @@ def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path
     assert ratio[0] == 1.0
     assert ratio[1] == pytest.approx(720 / 330)  # the weight beside each sample is the same on both
     assert fed_more_each_step(ranks, 0.3).tolist() == [False, True]
+    as_large_as_the_weight = [computing(plain[0], [32] * 3), computing(plain[1], [64] * 3)]
+    assert fed_ratio(as_large_as_the_weight) == pytest.approx([1.0, 2.0])
     assert not fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
     ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
     assert np.isnan(fed_ratio(ranks)).all() and not fed_more_each_step(ranks, 0.3).any()

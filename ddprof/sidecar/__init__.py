@@ -195,7 +195,7 @@ class StepTimes(Struct, frozen=True, gc=False):
     forward_ns: Count | None = None
     backward_ns: Count | None = None
     optimizer_ns: Count | None = None
-    collective_ns: Count = 0  # inside functions of torch.distributed that the script calls
+    collective_ns: Count = 0  # in functions of torch.distributed that Python calls, and waits for what they began
     profiled: bool | None = None
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -57,8 +58,9 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     if any(_time_ns(some) < MOST_SHARE * _time_ns(every) for some, every in zip(kept, ran, strict=True)):
         return None
     ran = kept
-    shared = set.intersection(*(_tensors_given(one) for one in ran))
-    found = np.array([_elements_by_step(facts, shared, steps) for facts in ranks])
+    given = [_tensors_given(one) for one in ran]
+    own = [{key: 1 - min(one.get(key, 0.0) for one in given) / n for key, n in mine.items()} for mine in given]
+    found = np.array([_elements_by_step(facts, mine, steps) for facts, mine in zip(ranks, own, strict=True)])
     return found if (found > 0).all() else None
 
 
@@ -73,24 +75,29 @@ def _by_name(ran: Ran) -> dict[str, float]:
     return total
 
 
-def _tensors_given(ran: Ran) -> set[Argument]:
-    """Arguments of a rank's operators: a batch may have the shape of a weight by chance, but not its place."""
-    return {(name, place, tensor) for name, shape in ran for place, tensor in enumerate(tensors(shape))}
+def _tensors_given(ran: Ran) -> Counter[Argument]:
+    """Times that a rank's operators are given a tensor of some shape: a batch may have that of a weight, or of another
+    layer's batch on a peer, by chance, but not in the same place as often."""
+    total: Counter[Argument] = Counter()
+    for (name, shape), (count, _) in ran.items():
+        for place, tensor in enumerate(tensors(shape)):
+            total[name, place, tensor] += count  # type: ignore[assignment]
+    return total
 
 
-def _elements_by_step(facts: RankFacts, shared: set[Argument], steps: int) -> Array:
+def _elements_by_step(facts: RankFacts, own: Mapping[Argument, float], steps: int) -> Array:
+    """Elements of the arguments of each step. `own`: share of such arguments that not all ranks have."""
     ops, inside, text = facts.host_operators, _step_of(facts), facts.strings
     mine = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
     pairs, which = distinct(ops["name"][mine], ops["shape"][mine])
-    own = [
+    elements = [
         sum(
-            np.prod(tensor, dtype=float)
+            np.prod(tensor, dtype=float) * own.get((text[name], place, tensor), 1.0)
             for place, tensor in enumerate(tensors(text[shape]))
-            if (text[name], place, tensor) not in shared
         )
         for name, shape in pairs.T.tolist()
     ]
-    each = np.array(own, float)[which]
+    each = np.array(elements, float)[which]
     return np.bincount(inside[mine], weights=each, minlength=steps)[:steps]
 
 

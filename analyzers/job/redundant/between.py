@@ -38,8 +38,8 @@ MIN_STEPS = 0.5  # of the optimizer's steps: what comes more rarely is done ever
 METRIC_PACKAGES = ("torchmetrics", "torcheval", "ignite", "evaluate")
 METRIC_FUNCTIONS = ("accelerate gather_for_metrics",)
 _MAY_BE_METRICS = ("accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "transformers")
-# A call is noted right before its range opens, by clocks that agree to within 0.1 ms; what is noted this long before
-# is another call, or the thread had no core in between.
+# A call is noted right after its range opens, by clocks that agree to within 0.1 ms; what is noted this long before or
+# after is another call, or the thread had no core in between.
 NOTED_NS = 20_000_000
 
 
@@ -171,9 +171,13 @@ def noted_calls(facts: RankFacts, op: str, start_ns: Array) -> list[ScriptCall |
     """Capture's note on each call of a function that begins at `start_ns` (sorted); None where it has none."""
     noted = sorted((call for call in facts.sidecar.window_calls if call.op == op), key=lambda call: call.entered_ns)
     entered = np.array([call.entered_ns for call in noted], np.int64)
-    at = np.searchsorted(entered, start_ns, side="right") - 1
-    near = (at >= 0) & (start_ns - entered[np.maximum(at, 0)] <= NOTED_NS) if len(entered) else at >= 0
-    return [noted[int(row)] if found else None for row, found in zip(at, near, strict=True)]
+    if not len(entered):
+        return [None] * len(start_ns)
+    after = np.minimum(np.searchsorted(entered, start_ns), len(entered) - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = np.where(np.abs(entered[before] - start_ns) < np.abs(entered[after] - start_ns), before, after)
+    near = np.abs(entered[nearest] - start_ns) <= NOTED_NS
+    return [noted[int(row)] if is_near else None for row, is_near in zip(nearest, near, strict=True)]
 
 
 def noted_of_script(facts: RankFacts) -> list[ScriptCall | None]:

@@ -85,16 +85,16 @@ class Collectives(Instrumentor):
         def timed(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
-            at = enter(args, kwargs)
-            token = begin(COLLECTIVE, label)
-            raised = True
+            token = begin(COLLECTIVE, label)  # first, so that what we do ourselves is no Python of the script
+            at, raised = None, True
             try:
+                at = enter(args, kwargs)
                 result = original(*args, **kwargs)
                 raised = False
                 return result
             finally:
-                end(COLLECTIVE, token)
                 leave(at, raised)
+                end(COLLECTIVE, token)
 
         return timed
 

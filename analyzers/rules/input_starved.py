@@ -303,7 +303,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
             Evidence(f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
-            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst])),
+            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks)),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
         fixes=(_loader_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper),

@@ -51,7 +51,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.COMPARED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst])),
+            *(
+                ()
+                if cost is None
+                else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst : worst + 1])
+            ),
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),

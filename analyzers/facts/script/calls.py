@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import CALL_WAITS, SCRIPT_CALLS
+from ddprof.analyzers.facts.model import CALL_WAITS, SCRIPT_CALLS, RankFacts
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
 from ddprof.model import Kind, RankTrace
@@ -39,6 +39,15 @@ def script_calls(trace: RankTrace, threads: Array) -> Table:
     outermost = np.ones(len(calls), bool)
     outermost[1:] = calls["start_ns"][1:] >= reach[:-1]
     return calls.take(outermost)
+
+
+def called_by_script(facts: RankFacts, op: str, per_step: float) -> Array:
+    """Mask of the script_calls in steps that call this operation themselves; all False where most of the `per_step`
+    calls are DDP's buckets or others'."""
+    calls = facts.script_calls
+    mine = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
+    mine &= facts.is_issued_in_steps(calls["start_ns"])
+    return mine if mine.sum() >= max(1.0, per_step * len(facts.steps) / 2) else np.zeros(len(calls), bool)
 
 
 def call_waits(trace: RankTrace, threads: Array) -> Table:

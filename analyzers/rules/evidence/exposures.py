@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
@@ -98,6 +99,8 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
         return "bandwidth"  # one message between two passes: fewer of them would hold more
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
     latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
+    # What a script reduces one by one between its passes has no pass to hide behind: together it has one latency.
+    latency |= bool(called_by_script(measures.job.ranks[0], traffic.op, traffic.count).any())
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and is_slow_for_size(traffic, measures.comm))) and not sharded:
         return "latency"

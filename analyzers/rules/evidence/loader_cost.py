@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,24 +90,33 @@ def line_of(cost: FetchCost) -> WorkerLine | None:
     return line if is_clear else None
 
 
-def own_line(facts: RankFacts) -> tuple[str, int] | None:
-    """The script line in which the training thread itself was sampled most while making batches, with its number of
-    samples over the run; None where samples are too few.
+def own_line(ranks: Sequence[RankFacts]) -> tuple[str, int] | None:
+    """The script line in which the training threads themselves were sampled most while making batches, with the number
+    of samples over the run of all `ranks`; None where these are too few.
     """
-    tree, seen = CallTree(facts.script_stacks, facts.script_frames), np.zeros(len(facts.script_stacks))
-    fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(tree.folded, 0)]  # the loop is on every stack
-    for stack, samples in run_samples(facts, DATA).items():
-        seen[stack] = samples if fetched[stack] and tree.folded[stack] >= 0 else 0.0
-    first = next((line for line in lines_of(facts, seen) if line.file), None)
-    is_seen = first is not None and first.time_ns >= MIN_SAMPLES and first.time_ns > MOST * seen.sum()
-    return (first.words, int(first.time_ns)) if first is not None and is_seen else None
+    seen: Counter[str] = Counter()
+    for facts in ranks:
+        tree, samples = CallTree(facts.script_stacks, facts.script_frames), np.zeros(len(facts.script_stacks))
+        fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(tree.folded, 0)]  # the loop is on every stack
+        for stack, count in run_samples(facts, DATA).items():
+            samples[stack] = count if fetched[stack] and tree.folded[stack] >= 0 else 0.0
+        for line in lines_of(facts, samples):
+            seen[line.words if line.file else ""] += int(line.time_ns)
+    words, most = max(
+        ((words, count) for words, count in seen.items() if words), key=lambda pair: pair[1], default=("", 0)
+    )
+    return (words, most) if most >= MIN_SAMPLES and most > MOST * seen.total() else None
 
 
-def line_evidence(cost: FetchCost, rank: int, facts: RankFacts) -> tuple[Evidence, ...]:
-    """Script line and call that make a batch, and how long they take, in one sentence."""
-    line, own = line_of(cost), own_line(facts)
+def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tuple[Evidence, ...]:
+    """Script line and call that make a batch of `rank`, and how long they take, in one sentence. `ranks`: those that
+    make theirs alike, whose samples count together."""
+    line, own = line_of(cost), own_line(ranks)
     if line is None and own is not None:
-        return (Evidence(f"the training thread is in {own[0]} ({own[1]} samples of its fetches)", rank),)
+        alone = len(ranks) == 1
+        threads = "the training thread is" if alone else "the training threads are"
+        words = f"{threads} in {own[0]} ({own[1]} samples of {'its' if alone else 'their'} fetches)"
+        return (Evidence(words, rank if alone else None),)
     if line is None:
         return ()
     call = f", {line.call}" if line.call else ""

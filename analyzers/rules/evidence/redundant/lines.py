@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.barriers import called_name
-from ddprof.analyzers.facts.script.calls import CALLS
+from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import callers, noted_calls, noted_of_script
@@ -58,13 +56,9 @@ def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
     """Lines of a rank's script that call a collective themselves, most calls first; [] where most of the `per_step`
     calls are DDP's buckets or others'.
     """
-    calls = facts.script_calls
-    mine = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
-    mine &= facts.is_issued_in_steps(calls["start_ns"])
-    if mine.sum() < per_step * len(facts.steps) / 2:
-        return []
+    mine = called_by_script(facts, op, per_step)
     noted = [call for call, own in zip(noted_of_script(facts), mine.tolist(), strict=True) if own]
-    during = intervals.union(*calls.take(mine).bounds)
+    during = intervals.union(*facts.script_calls.take(mine).bounds)
     return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []
 
 

@@ -23,7 +23,7 @@ from ddprof.analyzers.facts.names import (
     matches,
 )
 from ddprof.analyzers.facts.script.occupants import script_occupants
-from ddprof.analyzers.facts.script.prepared import prepared_in_loop
+from ddprof.analyzers.facts.script.prepared import prepared_in_loop, taken_from_queue
 from ddprof.causes import CAUSE_CODE
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
@@ -70,6 +70,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
     tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
     tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
+    tables.append(taken_from_queue(trace, threads, in_phase, marks_ns))
     tables.append(_prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, in_phase, marks_ns))

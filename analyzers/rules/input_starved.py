@@ -2,7 +2,8 @@
 
 What it detects: all ranks spend a clear part of each step in the loader's `__next__`, or in functions of the script
 that read, tokenize or augment data in the training loop (where Python frames were recorded), or in operators on the CPU
-before the batch is copied to the device, at once or in turn, and removing it makes the step shorter.
+before the batch is copied to the device, or take batches from a queue that a thread of the script fills, at once or in
+turn, and removing it makes the step shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
 Processes that are made again for every epoch are told by the timers of the whole run, and cost their share of it.
@@ -24,11 +25,13 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import function_of, occupying_line, share_within
+from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
-from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost, line_evidence, line_of
+from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
+from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, thread_fix
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, made_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
@@ -208,52 +211,6 @@ def _cores_each(measures: Measures) -> int:
     return max(1, known.usable // max(1, known.local_ranks or 1)) if known.usable else 1 << 30
 
 
-def cheaper_fix(cost: FetchCost) -> Fix | None:
-    """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown."""
-    if cost.turn_us:
-        return _own_files(cost)
-    if cost.kind == "collate":
-        setting_, suggested = (
-            "collate_fn",
-            "collate in fewer copies (preallocate, torch.stack once, no Python per value)",
-        )
-        patch = "def collate(samples):\n    return torch.stack(samples)  # one copy, in C"
-    elif cost.kind == "wait" and (line := line_of(cost)) is not None and line.kind == "network":
-        setting_, suggested = "storage", "many samples per request, requests ahead of need, or a copy on local disk"
-        patch = "def __getitems__(self, indices):\n    return self.client.get_many(indices)  # a request per batch"
-    elif cost.kind == "wait":
-        setting_, suggested = "storage", "local disk or memory, larger sequential reads, sharded archives"
-        patch = "dataset = torch.utils.data.Subset(local_copy, indices)  # or webdataset / mosaicml-streaming shards"
-    elif cost.kind == "cpu":
-        setting_, suggested = "transforms", "decode once and cache, smaller images, decode and augment on the GPU"
-        patch = "transforms = torch.nn.Sequential(...).to(device)  # apply to the batch on the device, not per sample"
-    else:
-        return None
-    return Fix(
-        setting=setting_,
-        suggested=suggested,
-        patch=patch,
-        why=f"a batch takes {format_us(cost.fetch_us)} to make",
-        source="timed inside the loader by ddprof",
-    )
-
-
-def _own_files(cost: FetchCost) -> Fix:
-    """The fix for a lock: separate files per worker. More workers would only wait longer for it."""
-    ranks = cost.timed.turn_ranks
-    owner = "every worker" if ranks < 2 else "every worker of every rank"
-    gain = f"more workers gain nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
-    if cost.timed.alone_ns:
-        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for the lock"
-    return Fix(
-        setting="dataset",
-        suggested=f"a separate file, connection or shard for {owner}, no shared lock",
-        patch="DataLoader(..., worker_init_fn=lambda worker: get_worker_info().dataset.open())  # not in __init__",
-        why=gain,
-        source="timed inside the loader by ddprof",
-    )
-
-
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
     remade = _remade_workers(measures)
@@ -291,7 +248,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     what = f"{'every rank' if ranks > 1 else measures.whom(())} waits for its data loader"
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     in_loop = in_loop or operators
-    if in_loop is not None:
+    maker = making_line(measures.job.ranks[worst])
+    if maker is not None:
+        what = f"{'every rank' if ranks > 1 else measures.whom(())} waits for batches that a thread makes, in {maker}"
+    elif in_loop is not None:
         what = f"the training loop prepares its own batches, in {in_loop}"
     yield Candidate(
         id=RULE.id,
@@ -306,11 +266,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks)),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
-        fixes=(_loader_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper),
+        fixes=_fixes(measures, maker, in_loop, cheaper),
         ceiling_us=float(made.max()) if np.isfinite(made).all() else None,
         # Fetches block now here, now there where all workers are too slow: the time of a batch is what all have then.
         times_us=() if in_turn else tuple(np.minimum(loader_us, LATE_FACTOR * typical).tolist()),
     )
+
+
+def _fixes(measures: Measures, maker: str | None, in_loop: str | None, cheaper: Fix | None) -> tuple[Fix, ...]:
+    if maker is not None:
+        return (thread_fix(maker),)
+    return (loop_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper)
 
 
 def _remade_workers(measures: Measures) -> Candidate | None:
@@ -361,18 +327,6 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
 
 def _waited_us(measures: Measures) -> float:
     return float(measures.cause_us("dataloader").max())
-
-
-def _loader_fix(line: str) -> Fix:
-    """The fix that moves batch preparation from the training thread to workers."""
-    return Fix(
-        setting=line,
-        current="runs in the training loop",
-        suggested="runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
-        patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
-        why="the device waits while the training thread prepares its batch; workers do so during the previous step",
-        source="torch.utils.data.DataLoader documentation",
-    )
 
 
 RULE = Rule(INPUT_STARVED, "Every rank waits for its data loader", detect, bound="input")

@@ -17,7 +17,9 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import loads_for_evaluation
+from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
+from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
@@ -42,24 +44,24 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(late[np.argmax(loader_us[late])])
     typical, waited_us = averages.typical(loader_us), float(loader_us[worst])
     cost = fetch_cost(measures.job.ranks[worst])
+    maker = making_line(measures.job.ranks[worst])
+    late_part = "data loader" if maker is None else f"thread that makes batches, in {maker},"
     found = Candidate(
         id=RULE.id,
-        summary=f"the data loader of {format_ranks(numbers)} is late and the other ranks wait for it",
+        summary=f"the {late_part} of {format_ranks(numbers)} is late and the other ranks wait for it",
         ranks=numbers,
         lost_us=float(measures.cause_us("dataloader")[late].mean()) + charged_us(measures, late.tolist()),
         changes=(Change("instant_loader", numbers),),
         basis=Basis.COMPARED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            *(
-                ()
-                if cost is None
-                else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks[worst : worst + 1])
-            ),
+            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], [measures.job.ranks[worst]])),
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),
-        fixes=(
+        fixes=(thread_fix(maker),)
+        if maker is not None
+        else (
             Fix(
                 setting="shard or storage of " + format_ranks(numbers),
                 suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",

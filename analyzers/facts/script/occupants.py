@@ -35,6 +35,8 @@ _DATA_LIBRARY = re.compile(
     r"|feature_extraction|processing|video_process)\w*))(?:/|\.py| )",
 )
 _DATA_METHOD = re.compile(r"^transformers/pipelines/\S+ preprocess$|^<.*(?:ImagingDecoder|Tokenizer)")
+# A thread, or a process, of the script makes what the training thread waits for here.
+HANDED_OVER = re.compile(r"^(?:queue|multiprocessing/queues)\.py get$")
 LOADER_FETCH = re.compile(r"^torch/utils/data/dataloader\.py __next__$")
 # Functions of the script that save, evaluate or log, as people name them.
 _SAVES = re.compile(
@@ -56,7 +58,8 @@ def with_named_frames(trace: RankTrace) -> RankTrace:
     if not len(trace.script_stacks):
         return trace
     tree = CallTree(trace.script_stacks, trace.script_frames)
-    wanted = np.flatnonzero(_data_frames(tree) | saving_frames(tree) | tree.is_user).tolist()
+    named = _data_frames(tree) | saving_frames(tree) | tree.matching(HANDED_OVER) | tree.is_user
+    wanted = np.flatnonzero(named).tolist()
     return replace(trace, strings=(*trace.strings, *(tree.words(frame) for frame in wanted)))
 
 

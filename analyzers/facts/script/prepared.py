@@ -16,13 +16,14 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase
 from ddprof.analyzers.facts.names import is_dataloader, matches
+from ddprof.analyzers.facts.script.occupants import HANDED_OVER, LOADER_FETCH
 from ddprof.analyzers.facts.script.operators import call_of, script_operators
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, among
 
 # Operators by which batches are made (ATen's native_functions.yaml): of Python values, at random, of images.
 MAKES_BATCHES = re.compile(
@@ -77,6 +78,28 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
     name = {text: row for row, text in enumerate(trace.strings)}.get(tree.words(int(frame)), NO_STRING)
     return _rows(found, track, name)
+
+
+def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
+    """HOST_SPANS of cause "dataloader" in which the training thread waits for batches from a thread, or a process, of
+    the script: before forward passes it is mostly in a queue's `get`. Arguments as of `prepared_in_loop`."""
+    tree = CallTree(trace.script_stacks, trace.script_frames)
+    takes = tree.matching(HANDED_OVER) if len(tree) else np.zeros(0, bool)
+    tracks = trace.script_spans["track"][np.isin(trace.script_spans["track"], threads)]
+    tracks = tracks if len(tracks) else trace.events["track"][among(trace.events["track"], threads)]
+    if not takes.any() or len(marks_ns) < 2 or not len(tracks):
+        return HOST_SPANS.empty()
+    track = int(np.bincount(tracks).argmax())
+    spans = trace.script_spans.take(trace.script_spans["track"] == track)
+    start, end = feeding = host_phases(spans, tree, annotated).feeding
+    weight_ns = _weight_ns(trace, tree, spans, feeding)
+    is_taking = tree.within(takes) & ~tree.within(tree.matching(LOADER_FETCH))
+    share = float(weight_ns[is_taking].sum() / max(1.0, weight_ns.sum()))
+    found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
+    if share <= MOST or intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
+        return HOST_SPANS.empty()
+    words = tree.words(int(np.flatnonzero(takes)[0]))
+    return _rows(found, track, {text: row for row, text in enumerate(trace.strings)}.get(words, NO_STRING))
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:

@@ -17,6 +17,7 @@ from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.kinds import MOST, LineKinds
 from ddprof.analyzers.job.script.lines import time_by_stack, training_spans
+from ddprof.analyzers.job.script.threads import takes_batches
 from ddprof.causes import SPAN_CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
@@ -125,7 +126,8 @@ def _of_closures(tree: CallTree) -> Array:
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
     """Mask of stacks in the user's code, except calls whose time cannot be reduced; shape (stacks,)."""
-    return np.asarray((tree.folded >= 0) & ~tree.is_profiler & ~LineKinds(facts).needed())
+    taken = takes_batches(facts, tree)
+    return np.asarray((tree.folded >= 0) & ~tree.is_profiler & ~LineKinds(facts).needed() & ~taken)
 
 
 def _elsewhere(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:

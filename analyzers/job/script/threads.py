@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.occupants import HANDED_OVER
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.derived_once import remembered
+from ddprof.tables import Array
+
+_QUEUES = re.compile(r"^(?:queue|multiprocessing/queues)\.py ")  # waiting for room, or for the next item
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,30 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
     lines = {name: _line_of(facts, tree, name) for name in cpu_ns} if tree is not None else {}
     found = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
     return sorted(found, key=lambda thread: -thread.share)
+
+
+def takes_batches(facts: RankFacts, tree: CallTree) -> Array:
+    """Mask of stacks in which the training thread takes batches from a queue that a thread, or a process, of the script
+    fills, where that is most of its loading; shape (stacks,)."""
+    spans = facts.spans_of("dataloader")
+    length = spans["end_ns"] - spans["start_ns"]
+    frames = np.flatnonzero(tree.matching(HANDED_OVER))
+    words = {tree.words(int(frame)) for frame in frames}
+    taken = np.array([facts.strings[name] in words for name in spans["name"].tolist()], bool)
+    if not len(spans) or length[taken].sum() <= length.sum() / 2:
+        return np.zeros(len(tree), bool)
+    return np.asarray(tree.within(tree.matching(HANDED_OVER)))
+
+
+def making_line(facts: RankFacts) -> str | None:
+    """The line of the script's thread that makes these batches, as sampled most; None where none was seen."""
+    tree, totals = CallTree(facts.script_stacks, facts.script_frames), facts.script_totals
+    if not takes_batches(facts, tree).any():
+        return None
+    beside = (totals["thread"] != "") & ~tree.within(tree.matching(_QUEUES))[totals["stack"]]
+    user = np.where(beside, tree.folded[totals["stack"]], -1)
+    seen = np.bincount(tree.frame[np.maximum(user, 0)], weights=totals["time_ns"] * (user >= 0))
+    return tree.words(int(np.argmax(seen))) if seen.any() else None
 
 
 def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:

@@ -14,6 +14,7 @@ from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.job.script.threads import making_line, takes_batches
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.readers import discover, read
 
@@ -71,6 +72,19 @@ def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Pa
     assert held_ms(facts) == pytest.approx(ms, abs=0.1 if ms else 0.0)
     if before in (warps, drops_then_draws):
         assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
+
+
+def waits_for_a_thread(script: Script) -> None:
+    with script.frame("queue.py(171): get"), script.frame("threading.py(327): wait"):
+        script.idle(8_000.0)
+
+
+def test_a_wait_for_a_queue_before_forward_is_for_the_batch(tmp_path: Path) -> None:
+    facts = cpu_loop(tmp_path, before=waits_for_a_thread)
+    assert held_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    assert takes_batches(facts, tree).any() and making_line(facts) is None  # no thread was sampled
+    assert not named(cpu_loop(tmp_path, after=waits_for_a_thread))  # before the update
 
 
 def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Fixes for batches that come too late, by who makes them and where the time of a batch goes."""
+
+from __future__ import annotations
+
+from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, line_of
+from ddprof.findings import Fix
+from ddprof.units import format_us
+
+
+def cheaper_fix(cost: FetchCost) -> Fix | None:
+    """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown."""
+    if cost.turn_us:
+        return _own_files(cost)
+    if cost.kind == "collate":
+        setting_, suggested = (
+            "collate_fn",
+            "collate in fewer copies (preallocate, torch.stack once, no Python per value)",
+        )
+        patch = "def collate(samples):\n    return torch.stack(samples)  # one copy, in C"
+    elif cost.kind == "wait" and (line := line_of(cost)) is not None and line.kind == "network":
+        setting_, suggested = "storage", "many samples per request, requests ahead of need, or a copy on local disk"
+        patch = "def __getitems__(self, indices):\n    return self.client.get_many(indices)  # a request per batch"
+    elif cost.kind == "wait":
+        setting_, suggested = "storage", "local disk or memory, larger sequential reads, sharded archives"
+        patch = "dataset = torch.utils.data.Subset(local_copy, indices)  # or webdataset / mosaicml-streaming shards"
+    elif cost.kind == "cpu":
+        setting_, suggested = "transforms", "decode once and cache, smaller images, decode and augment on the GPU"
+        patch = "transforms = torch.nn.Sequential(...).to(device)  # apply to the batch on the device, not per sample"
+    else:
+        return None
+    return Fix(
+        setting=setting_,
+        suggested=suggested,
+        patch=patch,
+        why=f"a batch takes {format_us(cost.fetch_us)} to make",
+        source="timed inside the loader by ddprof",
+    )
+
+
+def _own_files(cost: FetchCost) -> Fix:
+    """The fix for a lock: separate files per worker. More workers would only wait longer for it."""
+    ranks = cost.timed.turn_ranks
+    owner = "every worker" if ranks < 2 else "every worker of every rank"
+    gain = f"more workers gain nothing while they share it: a batch takes {format_us(cost.fetch_us)} to make"
+    if cost.timed.alone_ns:
+        gain += f", {format_us(cost.timed.alone_ns / 1e3)} without waiting for the lock"
+    return Fix(
+        setting="dataset",
+        suggested=f"a separate file, connection or shard for {owner}, no shared lock",
+        patch="DataLoader(..., worker_init_fn=lambda worker: get_worker_info().dataset.open())  # not in __init__",
+        why=gain,
+        source="timed inside the loader by ddprof",
+    )
+
+
+def thread_fix(line: str) -> Fix:
+    """The fix for a thread of the script that makes batches more slowly than steps use them."""
+    return Fix(
+        setting=line,
+        current="runs in one thread beside the training loop",
+        suggested="runs in several workers of a DataLoader, which are processes, or is made cheaper",
+        patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
+        why="one thread makes batches more slowly than steps use them; Python threads share one interpreter",
+        source="torch.utils.data.DataLoader documentation",
+    )
+
+
+def loop_fix(line: str) -> Fix:
+    """The fix that moves batch preparation from the training thread to workers."""
+    return Fix(
+        setting=line,
+        current="runs in the training loop",
+        suggested="runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
+        patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
+        why="the device waits while the training thread prepares its batch; workers do so during the previous step",
+        source="torch.utils.data.DataLoader documentation",
+    )

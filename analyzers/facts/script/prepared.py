@@ -69,9 +69,11 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         earlier = intervals.subtract(intervals.intersect(before, spans_of(spans, called == call)), feeding)
         found, made = intervals.merge(found, earlier), intervals.merge(made, earlier)
     else:
-        share = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum())
-        start, end = made
-        found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
+        # The batch begins with the function that makes it, however late its first operator is.
+        share, end = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum()), made[1]
+        at = np.searchsorted(before[0], end, side="left") - 1
+        since = np.where(at >= 0, before[0][np.maximum(at, 0)], end)
+        found = made = intervals.union(end - (share * (end - since)).astype(np.int64), end)
     is_short = intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0])
     if is_short or intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
         return HOST_SPANS.empty()

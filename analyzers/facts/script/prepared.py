@@ -36,6 +36,7 @@ OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
 _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
 # Functions that are named for something else: what they make is no batch.
 _NOT_DATA = re.compile(r"metric|loss|log|plot|save|eval|predict|ema|average", re.IGNORECASE)
+_TRAINS = re.compile(r"^(?:ProfilerStep#|Optimizer\.step#|ddprof::(?:forward|backward|optimizer)$)")
 MAKING_SHARE = 0.1  # of the operators and of their time: images pass through some ten more
 MOST = 0.5  # of the preparation lies before its last operator: what comes after has the batch
 MIN_SHARE = 0.03  # of the time of the steps: less is no finding of its own (docs/verdict.md)
@@ -87,11 +88,9 @@ def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     the script: before forward passes it is mostly in a queue's `get`. Arguments as of `prepared_in_loop`."""
     tree = CallTree(trace.script_stacks, trace.script_frames)
     takes = tree.matching(HANDED_OVER) if len(tree) else np.zeros(0, bool)
-    tracks = trace.script_spans["track"][np.isin(trace.script_spans["track"], threads)]
-    tracks = tracks if len(tracks) else trace.events["track"][among(trace.events["track"], threads)]
-    if not takes.any() or len(marks_ns) < 2 or not len(tracks):
+    track = _training_track(trace, threads)
+    if not takes.any() or len(marks_ns) < 2 or track is None:
         return HOST_SPANS.empty()
-    track = int(np.bincount(tracks).argmax())
     spans = trace.script_spans.take(trace.script_spans["track"] == track)
     start, end = feeding = host_phases(spans, tree, annotated).feeding
     weight_ns = _weight_ns(trace, tree, spans, feeding)
@@ -105,14 +104,13 @@ def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:
-    """The thread with most frames or, without any in the windows, with most batch-making operators. None where no stack
-    or no such operator is known.
+    """The thread with most frames or, without any in the windows, that of the passes and the optimizer: another one may
+    make batches. None where no stack is known.
     """
     tracks = trace.script_spans["track"][np.isin(trace.script_spans["track"], threads)]
     if not len(tracks) and len(trace.script_totals):
         events = trace.events
-        makes = matches(MAKES_BATCHES, trace.strings)[events["name"]]
-        tracks = events["track"][makes & np.isin(events["track"], threads)]
+        tracks = events["track"][matches(_TRAINS, trace.strings)[events["name"]] & among(events["track"], threads)]
     return int(np.bincount(tracks).argmax()) if len(tracks) else None
 
 

@@ -126,8 +126,12 @@ def _of_closures(tree: CallTree) -> Array:
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
     """Mask of stacks in the user's code, except calls whose time cannot be reduced; shape (stacks,)."""
-    taken = takes_batches(facts, tree)
-    return np.asarray((tree.folded >= 0) & ~tree.is_profiler & ~LineKinds(facts).needed() & ~taken)
+    # A line that calls a framework's whole training loop, passes included: what that does between them is its own.
+    runs_loop = (tree.inclusive(tree.is_backward) > 0)[np.maximum(tree.folded, 0)] & (
+        tree.folded != np.arange(len(tree))
+    )
+    away = runs_loop | takes_batches(facts, tree) | tree.is_profiler | LineKinds(facts).needed()
+    return np.asarray((tree.folded >= 0) & ~away)
 
 
 def _elsewhere(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:

@@ -40,6 +40,7 @@ from ddprof.analyzers.job.model import Clock, LeftOut
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
 from ddprof.causes import CAUSES
+from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
 from ddprof.tables import Array, Table
 from ddprof.units import format_us
@@ -183,7 +184,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         paused[position, at] = intervals.overlap(intervals.union(*own_idle.bounds), lo, hi)
         # Idle time of a rank that was recorded in part has no cause.
         saves = of_cause(facts.gaps, "checkpoint") if facts.counts.get("whole", 1) else facts.spans_of("checkpoint")
-        saving[position, at] = intervals.overlap(intervals.union(*saves.bounds), lo, hi)
+        saving[position, at] = _begun_in(intervals.union(*saves.bounds), lo, hi)
         at_ns = np.sort(facts.device_ops["start_ns"][facts.device_ops["work"] == Work.COMPUTE])
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
         once[:, position, at] = 0
@@ -195,6 +196,17 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
     known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
     return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - known))
+
+
+def _begun_in(spans: Intervals, lo: Array, hi: Array) -> Array:
+    """Time of the spans that begin in each step, or are open as it begins after an unrecorded one; shape (steps,). One
+    save that reaches into the next step is no second save."""
+    start, end = spans
+    step = np.searchsorted(hi, start, side="right")
+    inside = step < len(hi)
+    inside[inside] = end[inside] > lo[step[inside]]
+    held = np.bincount(step[inside], weights=(end - start)[inside], minlength=len(hi))
+    return np.asarray(held[: len(hi)])
 
 
 def _occurring_once(walls: _Walls) -> Array:

@@ -11,7 +11,10 @@ from ddprof.intervals import Intervals, union
 from ddprof.tables import NULL, Array, Table
 
 # Frames of PyTorch under which a step's own work is issued, as "file function".
-_MODULE_CALL = r"torch/nn/modules/module\.py _(?:wrapped_)?call_impl$|torch/_functorch/|torch/_dynamo/eval_frame\.py "
+_MODULE_CALL = (
+    r"torch/nn/modules/module\.py _(?:wrapped_)?call_impl$|torch/nn/parallel/distributed\.py forward$|torch/_functorch/"
+    r"|torch/_dynamo/eval_frame\.py "
+)
 _BACKWARD = r"torch/(?:_tensor|autograd/(?:__init__|graph))\.py (?:backward|grad|_engine_run_backward)$|run_backward"
 # Emptying gradients is no update, and needs no time where they are dropped.
 _OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_scheduler|swa_utils|\S+ zero_grad$)"

@@ -126,11 +126,10 @@ def _of_closures(tree: CallTree) -> Array:
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
     """Mask of stacks in the user's code, except calls whose time cannot be reduced; shape (stacks,)."""
-    # A line that calls a framework's whole training loop, passes included: what that does between them is its own.
-    runs_loop = (tree.inclusive(tree.is_backward) > 0)[np.maximum(tree.folded, 0)] & (
-        tree.folded != np.arange(len(tree))
-    )
-    away = runs_loop | takes_batches(facts, tree) | tree.is_profiler | LineKinds(facts).needed()
+    # A line that calls a pass, or a framework's whole training loop: what a library does around passes is its own.
+    encloses = tree.inclusive(tree.is_forward | tree.is_backward | tree.is_optimizer) > 0
+    is_library = encloses[np.maximum(tree.folded, 0)] & (tree.folded != np.arange(len(tree)))
+    away = is_library | takes_batches(facts, tree) | tree.is_profiler | LineKinds(facts).needed()
     return np.asarray((tree.folded >= 0) & ~away)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere
+from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.sidecar import StepTimes
 from ddprof.significance import MAX_CHANCE, binomial_tail
@@ -67,7 +67,7 @@ def _is_in_turn(is_long: Array) -> bool:
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> Array:
     """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses;
-    NaN where its timers do not say."""
+    NaN where its timers do not say. With passes and optimizer where it communicates in calls alone."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
     parts = [
@@ -77,6 +77,8 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> A
     known = np.array([[np.nan if part is None else part for part in each] for each in parts], float).T
     length, loading, pauses, called, forward, backward, optimizer = known
     rest, passes = length - loading - pauses - called, forward + backward
+    if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
+        return np.asarray(rest)
     # An optimizer may run the passes itself (a closure): they are in its time then.
     within = np.where(passes + optimizer <= rest, passes + optimizer, np.maximum(passes, optimizer))
     return np.asarray(rest - within + in_forward * forward)

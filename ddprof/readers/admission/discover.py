@@ -255,7 +255,7 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes:
     if faults and not found:
         return f"{faults[0]} ({len(faults) - 1} more files could not be read either)"
     kinds = Counter(f.sniffed.what for f in found)
-    seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file"
+    seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file named like one"
     return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})"
 
 

@@ -29,6 +29,7 @@ _MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 _NVTX = "NVTX_EVENTS"
+_OS_CALLS = "OSRT_API"
 _PROCESS_MASK = ~0xFFFFFF  # globalTid = hardware, vm, pid (24 bits), tid (24 bits)
 _RANGES = (59, 60, 70, 71)  # push/pop, start/end, and the same in domains (ENUM_NSYS_EVENT_TYPE)
 _CALL_VERSION = re.compile(r"_(?:v\d+|ptsz|ptds)(?:_v\d+)?$")
@@ -76,6 +77,16 @@ def process_parts(source: Source) -> list[str]:
                 f"{source.label}: DLProf's own database of sums, not a timeline: give ddprof the database of Nsight "
                 "Systems that DLProf made beside it (nsys_profile.sqlite)"
             )
+        calls = [
+            f"{database.rows(f'SELECT COUNT(*) FROM {table}')[0][0]:,} calls {of}"
+            for table, of in ((_OS_CALLS, "of the operating system"), (_RUNTIME, "of CUDA"))
+            if table in database.tables
+        ]
+    if calls:  # the program ran, so the capture is not empty
+        raise NoUsableInput(
+            f"{source.label}: no kernels and no NVTX ranges beside {' and '.join(calls)}: the program gave a device no "
+            "work while it was recorded, or CUDA was not traced (`nsys profile --trace cuda,nvtx`)"
+        )
     raise NoUsableInput(
         f"{source.label}: the capture is empty: no kernels and no NVTX ranges "
         "(the program did nothing while it was recorded, or tracing was off)"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
+from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
 from ddprof.findings import Basis, Candidate
@@ -32,6 +34,13 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     return None if any(words is None for words in verdicts) else verdicts[0]
 
 
+def _computes_more(measures: Measures, position: int, least: float) -> bool:
+    """True where the rank is fed more in every traced step, and on a CPU for longer over the run by this share of it:
+    most of what larger batches cost is in the backward pass, of which these timers say nothing."""
+    ranks = measures.job.ranks
+    return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and run_shares(ranks).own(position, 0.0) >= least
+
+
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
     """Evidence of the timers against a rank's lateness, in words; None without any. Where the traced steps are too few
     for a test (not `is_tested`), the timers must confirm it.
@@ -52,7 +61,8 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     if not peers.any() or not (inside > 0).all():
         return None
     excess_ns = inside[position] - float(np.median(inside[peers]))
-    if excess_ns < MOST * 1e3 * lateness_us(ranks, measures.job.blame, position):
+    late_us = lateness_us(ranks, measures.job.blame, position)
+    if excess_ns < MOST * 1e3 * late_us or _computes_more(measures, position, MOST * late_us / measures.step_us):
         return None
     slowed = float(np.median(outside[peers] / inside[peers]))  # the profiler makes every rank slower
     left_ns = outside[position] - float(np.median(outside[peers]))

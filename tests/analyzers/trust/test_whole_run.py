@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from captured import with_sidecars
 from labelled_runs import Runs, latest
@@ -9,6 +10,7 @@ from labelled_runs import Runs, latest
 from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.script.threads import BusyThread
+from ddprof.analyzers.job.whole_run.cpu_waits import CpuShares
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import Basis, Candidate
 
@@ -55,6 +57,18 @@ def test_a_thread_of_its_own_makes_a_rank_late_where_no_timer_looks(
     late = {latest(labelled(STRAGGLER).measures): BusyThread("train.py:31 watch()", 0.4)}
     monkeypatch.setattr("ddprof.analyzers.trust.whole_run.threads_alone", lambda _: late)
     assert verdict(labelled, 1.0, 0.0) is None
+
+
+@pytest.mark.parametrize(("fed", "cpu", "stands"), [(True, 0.6, True), (True, 0.4, False), (False, 0.6, False)])
+def test_a_rank_fed_more_is_late_in_backward_where_its_cpu_time_says_so(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch, fed: bool, cpu: float, stands: bool
+) -> None:
+    late = latest(labelled(STRAGGLER).measures)
+    is_late = lambda ranks, _: np.arange(len(ranks)) == (late if fed else -1)  # noqa: E731
+    shares = lambda ranks: CpuShares(np.where(is_late(ranks, 0), cpu, 0.4), np.zeros(len(ranks)), ())  # noqa: E731
+    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.fed_more_each_step", is_late)
+    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.run_shares", shares)
+    assert (verdict(labelled, 1.0, 0.0) is None) == stands
 
 
 @pytest.mark.parametrize(

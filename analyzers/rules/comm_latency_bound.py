@@ -15,7 +15,7 @@ and cannot be merged.
 With a single message size latency and bandwidth cannot be separated; then small messages count that are very slow, or
 take twice as long as their bytes on a link that moved other messages faster or joins devices of one host.
 Collectives of the script that begin after the traced steps are told on CPU ranks, by the timers of all steps.
-Whether a script needs a value that it reduces between forward and backward, or a few before the optimizer, is not
+Whether a script needs a value that it reduces between forward and backward, or two before the optimizer, is not
 known: nothing is said of those. That every parameter is used is said of the traced passes.
 Units whose messages all have one size do not tell latency from a slow link either: latency is then what a fast link
 would not need, and the price is marked as uncertain.

@@ -87,7 +87,10 @@ def _line(tree: CallTree, own_ns: Array, stacks: Array, folded: Array) -> Script
     """The line of some stacks that fold to one function."""
     each_ns = own_ns[stacks]
     frames = tree.frame[folded]
-    frame = int(np.argmax(np.bincount(frames, weights=each_ns)))  # of samples in several lines, the most frequent
+    # Of samples in several lines, the most frequent. Between two lines the interpreter may be in none (0).
+    has_line = tree.frames["line"][frames] > 0
+    weights = np.where(has_line, each_ns, 0.0) if has_line.any() else each_ns
+    frame = int(np.argmax(np.bincount(frames, weights=weights)))
     line = int(tree.frames["line"][frame])
     return ScriptLine(
         file=str(tree.frames["file"][frame]),

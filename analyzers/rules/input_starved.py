@@ -31,7 +31,7 @@ from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remake
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
-from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, thread_fix
+from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, thread_fix
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, made_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
@@ -245,12 +245,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
     cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
-    what = f"{'every rank' if ranks > 1 else measures.whom(())} waits for its data loader"
+    who, maker = "every rank" if ranks > 1 else measures.whom(()), making_line(measures.job.ranks[worst])
+    what = f"{who} waits for its data loader"
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     in_loop = in_loop or operators
-    maker = making_line(measures.job.ranks[worst])
     if maker is not None:
-        what = f"{'every rank' if ranks > 1 else measures.whom(())} waits for batches that a thread makes, in {maker}"
+        what = f"{who} waits for batches that {made_beside(maker)}"
     elif in_loop is not None:
         what = f"the training loop prepares its own batches, in {in_loop}"
     yield Candidate(

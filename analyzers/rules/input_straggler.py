@@ -19,7 +19,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import loads_for_evaluation
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
-from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
+from ddprof.analyzers.rules.evidence.loader_fixes import made_beside, thread_fix
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
@@ -42,13 +42,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])
-    typical, waited_us = averages.typical(loader_us), float(loader_us[worst])
     cost = fetch_cost(measures.job.ranks[worst])
     maker = making_line(measures.job.ranks[worst])
-    late_part = "data loader" if maker is None else f"thread that makes batches, in {maker},"
+    is_late = f"the data loader of {format_ranks(numbers)} is late"
+    if maker is not None:
+        is_late = f"{format_ranks(numbers)} waits for batches that {made_beside(maker)},"
     found = Candidate(
         id=RULE.id,
-        summary=f"the {late_part} of {format_ranks(numbers)} is late and the other ranks wait for it",
+        summary=f"{is_late} and the other ranks wait for it",
         ranks=numbers,
         lost_us=float(measures.cause_us("dataloader")[late].mean()) + charged_us(measures, late.tolist()),
         changes=(Change("instant_loader", numbers),),
@@ -59,20 +60,25 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),
-        fixes=(thread_fix(maker),)
-        if maker is not None
-        else (
-            Fix(
-                setting="shard or storage of " + format_ranks(numbers),
-                suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",
-                why=f"its loader takes {format_us(float(loader_us[worst]))} per step, the typical one "
-                f"{format_us(typical)}",
-                source="TraceML diagnosis of input stragglers",
-            ),
-            workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst)),
-        ),
+        fixes=_fixes(measures, worst, numbers) if maker is None else (thread_fix(maker),),
     )
     yield with_line(measures, found) if fetch_themselves(measures) else found
+
+
+def _fixes(measures: Measures, worst: int, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
+    """Fixes for the late data loaders of these ranks."""
+    loader_us = measures.host_spans_us["dataloader"]
+    waited_us = float(loader_us[worst])
+    return (
+        Fix(
+            setting="shard or storage of " + format_ranks(numbers),
+            suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",
+            why=f"its loader takes {format_us(waited_us)} per step, the typical one "
+            f"{format_us(averages.typical(loader_us))}",
+            source="TraceML diagnosis of input stragglers",
+        ),
+        workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst)),
+    )
 
 
 RULE = Rule(INPUT_STRAGGLER, "Some ranks' loaders are late", detect, bound="input", compares_ranks=True)

@@ -35,8 +35,7 @@ _DATA_LIBRARY = re.compile(
     r"|feature_extraction|processing|video_process)\w*))(?:/|\.py| )",
 )
 _DATA_METHOD = re.compile(r"^transformers/pipelines/\S+ preprocess$|^<.*(?:ImagingDecoder|Tokenizer)")
-# A thread, or a process, of the script makes what the training thread waits for here.
-HANDED_OVER = re.compile(r"^(?:queue|multiprocessing/queues)\.py get$")
+_HANDED_OVER = re.compile(r"^(?:queue|multiprocessing/queues)\.py get$")
 LOADER_FETCH = re.compile(r"^torch/utils/data/dataloader\.py __next__$")
 # Functions of the script that save, evaluate or log, as people name them.
 _SAVES = re.compile(
@@ -58,7 +57,7 @@ def with_named_frames(trace: RankTrace) -> RankTrace:
     if not len(trace.script_stacks):
         return trace
     tree = CallTree(trace.script_stacks, trace.script_frames)
-    named = _data_frames(tree) | saving_frames(tree) | tree.matching(HANDED_OVER) | tree.is_user
+    named = _data_frames(tree) | saving_frames(tree) | tree.matching(_HANDED_OVER) | tree.is_user
     wanted = np.flatnonzero(named).tolist()
     return replace(trace, strings=(*trace.strings, *(tree.words(frame) for frame in wanted)))
 
@@ -116,6 +115,16 @@ def saving_around(tree: CallTree) -> Array:
     outermost = tree.around(saving_frames(tree))
     is_fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(outermost, 0)]
     return np.where(is_fetched, -1, outermost)
+
+
+def takes_from_queue(tree: CallTree) -> Array:
+    """Mask of stacks that wait for what a thread, or a process, of the script makes; a loader's workers are its own."""
+    return np.asarray(tree.within(tree.matching(_HANDED_OVER)) & ~tree.within(tree.matching(LOADER_FETCH)))
+
+
+def queue_frames(tree: CallTree) -> list[str]:
+    """Frames of such waits, in words."""
+    return [tree.words(frame) for frame in np.flatnonzero(tree.matching(_HANDED_OVER)).tolist()]
 
 
 def _without_training(found: Intervals, trains: Intervals, marks_ns: Array) -> Intervals:

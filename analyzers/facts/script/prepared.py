@@ -16,7 +16,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase
 from ddprof.analyzers.facts.names import is_dataloader, matches
-from ddprof.analyzers.facts.script.occupants import HANDED_OVER, LOADER_FETCH
+from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
 from ddprof.analyzers.facts.script.operators import call_of, script_operators
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree, spans_of
@@ -79,28 +79,24 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     if is_short or intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
         return HOST_SPANS.empty()
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
-    name = {text: row for row, text in enumerate(trace.strings)}.get(tree.words(int(frame)), NO_STRING)
-    return _rows(found, track, name)
+    return _rows(found, track, _row_of(trace, tree.words(int(frame))))
 
 
 def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
     """HOST_SPANS of cause "dataloader" in which the training thread waits for batches from a thread, or a process, of
     the script: before forward passes it is mostly in a queue's `get`. Arguments as of `prepared_in_loop`."""
     tree = CallTree(trace.script_stacks, trace.script_frames)
-    takes = tree.matching(HANDED_OVER) if len(tree) else np.zeros(0, bool)
-    track = _training_track(trace, threads)
+    takes, track = takes_from_queue(tree), _training_track(trace, threads)
     if not takes.any() or len(marks_ns) < 2 or track is None:
         return HOST_SPANS.empty()
     spans = trace.script_spans.take(trace.script_spans["track"] == track)
     start, end = feeding = host_phases(spans, tree, annotated).feeding
     weight_ns = _weight_ns(trace, tree, spans, feeding)
-    is_taking = tree.within(takes) & ~tree.within(tree.matching(LOADER_FETCH))
-    share = float(weight_ns[is_taking].sum() / max(1.0, weight_ns.sum()))
+    share = float(weight_ns[takes].sum() / max(1.0, weight_ns.sum()))
     found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
     if share <= MOST or intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
         return HOST_SPANS.empty()
-    words = tree.words(int(np.flatnonzero(takes)[0]))
-    return _rows(found, track, {text: row for row, text in enumerate(trace.strings)}.get(words, NO_STRING))
+    return _rows(found, track, _row_of(trace, queue_frames(tree)[0]))
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:
@@ -171,6 +167,11 @@ def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weig
     call = maker if 2 * by_call[maker] >= by_call[call] else call
     functions = {str(tree.frames["function"][frame]) for frame in tree.frame[tree.aside[called == call]].tolist()}
     return None if any(_NOT_DATA.search(function) for function in functions) else call
+
+
+def _row_of(trace: RankTrace, words: str) -> int:
+    """Row of a text among the trace's strings."""
+    return trace.strings.index(words) if words in trace.strings else NO_STRING
 
 
 def _rows(found: Intervals, thread: int, name: int) -> Table:

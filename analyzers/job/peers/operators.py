@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -75,13 +75,13 @@ def _by_name(ran: Ran) -> dict[str, float]:
     return total
 
 
-def _tensors_given(ran: Ran) -> Counter[Argument]:
+def _tensors_given(ran: Ran) -> dict[Argument, float]:
     """Times that a rank's operators are given a tensor of some shape: a batch may have that of a weight, or of another
     layer's batch on a peer, by chance, but not in the same place as often."""
-    total: Counter[Argument] = Counter()
+    total: dict[Argument, float] = defaultdict(float)
     for (name, shape), (count, _) in ran.items():
         for place, tensor in enumerate(tensors(shape)):
-            total[name, place, tensor] += count  # type: ignore[assignment]
+            total[name, place, tensor] += count
     return total
 
 

@@ -19,6 +19,7 @@ from ddprof.analyzers.facts.script.tree import written
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.redundant.passes import passes_of
 from ddprof.analyzers.job.script.lines import lines_in
+from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.sidecar.calls import CallingLine, ScriptCall
 from ddprof.tables import NULL, Array
@@ -70,11 +71,11 @@ def one_by_one(facts: RankFacts) -> Array:
         return none
     size, package = _bytes(facts), np.array([text.partition(" ")[0] for text in through_of(facts)], dtype=object)
     mine = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
-    mine &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
     is_wrapped = any(model.kind in WRAPPERS for model in facts.sidecar.models)
     found = mine & (size >= 0) & (size <= (SMALL_BYTES if is_wrapped else ONE_BY_ONE_BYTES))
     if not is_wrapped and (mine & ~found).any():
         return none  # gradients are reduced so, by hand
+    found &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
     step = _steps(facts)
     per_step = np.bincount(step[found], minlength=int(step.max(initial=0)) + 1)
     found &= per_step[step] >= FEWEST
@@ -180,6 +181,7 @@ def noted_calls(facts: RankFacts, op: str, start_ns: Array) -> list[ScriptCall |
     return [noted[int(row)] if is_near else None for row, is_near in zip(nearest, near, strict=True)]
 
 
+@remembered
 def noted_of_script(facts: RankFacts) -> list[ScriptCall | None]:
     """`noted_calls` of every row of the rank's script_calls."""
     calls = facts.script_calls

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.occupants import HANDED_OVER
+from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.derived_once import remembered
-from ddprof.tables import Array
+from ddprof.tables import Array, Table
 
 _QUEUES = re.compile(r"^(?:queue|multiprocessing/queues)\.py ")  # waiting for room, or for the next item
 
@@ -44,25 +44,21 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
 def takes_batches(facts: RankFacts, tree: CallTree) -> Array:
     """Mask of stacks in which the training thread takes batches from a queue that a thread, or a process, of the script
     fills, where that is most of its loading; shape (stacks,)."""
-    spans = facts.spans_of("dataloader")
+    spans, words = facts.spans_of("dataloader"), set(queue_frames(tree))
     length = spans["end_ns"] - spans["start_ns"]
-    frames = np.flatnonzero(tree.matching(HANDED_OVER))
-    words = {tree.words(int(frame)) for frame in frames}
     taken = np.array([facts.strings[name] in words for name in spans["name"].tolist()], bool)
-    if not len(spans) or length[taken].sum() <= length.sum() / 2:
-        return np.zeros(len(tree), bool)
-    return np.asarray(tree.within(tree.matching(HANDED_OVER)))
+    is_most = length[taken].sum() > length.sum() / 2
+    return np.asarray(takes_from_queue(tree) & is_most)
 
 
 def making_line(facts: RankFacts) -> str | None:
-    """The line of the script's thread that makes these batches, as sampled most; None where none was seen."""
+    """The line in which the script's thread that makes these batches was sampled most; "" where none was seen, None
+    where batches come otherwise."""
     tree, totals = CallTree(facts.script_stacks, facts.script_frames), facts.script_totals
     if not takes_batches(facts, tree).any():
         return None
     beside = (totals["thread"] != "") & ~tree.within(tree.matching(_QUEUES))[totals["stack"]]
-    user = np.where(beside, tree.folded[totals["stack"]], -1)
-    seen = np.bincount(tree.frame[np.maximum(user, 0)], weights=totals["time_ns"] * (user >= 0))
-    return tree.words(int(np.argmax(seen))) if seen.any() else None
+    return _most_seen(tree, totals.take(beside)) or ""
 
 
 def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
@@ -75,7 +71,11 @@ def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
 
 def _line_of(facts: RankFacts, tree: CallTree, name: str) -> str | None:
     """The user's line in which a thread was sampled most; None without one."""
-    totals = facts.script_totals.take(facts.script_totals["thread"] == name)
+    return _most_seen(tree, facts.script_totals.take(facts.script_totals["thread"] == name))
+
+
+def _most_seen(tree: CallTree, totals: Table) -> str | None:
+    """The user's line with most of the time of SCRIPT_TOTALS; None without one."""
     if not len(totals):
         return None
     user = tree.folded[totals["stack"]]

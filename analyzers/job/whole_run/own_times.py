@@ -13,6 +13,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps
+from ddprof.derived_once import remembered
 from ddprof.sidecar import StepTimes
 from ddprof.significance import MAX_CHANCE, chance_of_mean
 from ddprof.tables import Array
@@ -29,8 +30,8 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
     """Time of each step outside its backward pass and the collectives that the script calls; steps whose timers do not
     know it are left out. `beside_loader`: without the wait for the batch, whose workers may have had no CPU: rules on
     loaders look at that."""
-    in_calls, backward = meets_in_calls(facts), facts.phase_time(Phase.BACKWARD)
-    in_backward = intervals.contains(backward, facts.script_calls["start_ns"]).any()
+    in_calls = meets_in_calls(facts)
+    in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
     own = [
         step.length_ns
         - (step.collective_ns if in_calls else step.backward_ns + (0 if in_backward else step.collective_ns))
@@ -67,29 +68,28 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
 def meets_elsewhere(facts: RankFacts) -> bool:
     """True where hosts meet outside the backward passes of most traced steps, and so wait for one another there; not in
     calls of torch.distributed from Python, which are timed."""
-    return _meets_most_steps(facts, ~intervals.contains(facts.phase_time(Phase.BACKWARD), _begun_ns(facts)))
+    _, outside_backward = _untimed(facts)
+    return computes(facts) and outside_backward > len(facts.steps) / 2
 
 
 def meets_in_calls(facts: RankFacts) -> bool:
     """True where the rank's communication is all in calls of torch.distributed from Python: FSDP2, or a script that
     reduces its gradients itself. DistributedDataParallel waits in C++, at the end of the backward pass."""
-    return computes(facts) and bool(len(facts.script_calls)) and not _meets_most_steps(facts, np.ones(1, bool))
+    every, _ = _untimed(facts)
+    return computes(facts) and len(facts.script_calls) > 0 and every <= len(facts.steps) / 2
 
 
-def _meets_most_steps(facts: RankFacts, where: Array) -> bool:
-    """True where a CPU rank communicates in most traced steps outside calls from Python that begin it or wait for it.
-    `where`: mask of its communications in steps; no others count."""
+@remembered
+def _untimed(facts: RankFacts) -> tuple[int, int]:
+    """Communications in steps outside the calls from Python that begin them or wait for them: all, and those that begin
+    outside backward passes."""
     in_steps = facts.is_issued_in_steps(facts.comms["start_ns"])
+    begun, ended = (time[in_steps] for time in facts.comms.bounds)
     calls = (facts.script_calls, facts.meetings, facts.call_waits)
     timed = intervals.merge(*(intervals.union(*each.bounds) for each in calls))
-    begun, ended = (intervals.contains(timed, time[in_steps]) for time in facts.comms.bounds)
-    return computes(facts) and int((where & ~(begun & ended)).sum()) > len(facts.steps) / 2
-
-
-def _begun_ns(facts: RankFacts) -> Array:
-    """Beginnings of the rank's communications in steps."""
-    start_ns = facts.comms["start_ns"]
-    return start_ns[facts.is_issued_in_steps(start_ns)]
+    is_untimed = ~(intervals.contains(timed, begun) & intervals.contains(timed, ended))
+    outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)
+    return int(is_untimed.sum()), int((is_untimed & outside).sum())
 
 
 def _excess_of_means(own: Array, least_ns: Array, computes_more: Array) -> Array:

@@ -102,9 +102,7 @@ def own_line(ranks: Sequence[RankFacts]) -> tuple[str, int] | None:
             samples[stack] = count if fetched[stack] and tree.folded[stack] >= 0 else 0.0
         for line in lines_of(facts, samples):
             seen[line.words if line.file else ""] += int(line.time_ns)
-    words, most = max(
-        ((words, count) for words, count in seen.items() if words), key=lambda pair: pair[1], default=("", 0)
-    )
+    words, most = max(((words, n) for words, n in seen.items() if words), key=lambda pair: pair[1], default=("", 0))
     return (words, most) if most >= MIN_SAMPLES and most > MOST * seen.total() else None
 
 

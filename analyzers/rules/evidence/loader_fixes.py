@@ -53,25 +53,37 @@ def _own_files(cost: FetchCost) -> Fix:
     )
 
 
+def made_beside(line: str) -> str:
+    """Who makes the batches that a training thread takes from a queue; `line`: "" where it was not sampled."""
+    return f"a thread makes, in {line}" if line else "another thread or process makes"
+
+
 def thread_fix(line: str) -> Fix:
     """The fix for a thread of the script that makes batches more slowly than steps use them."""
-    return Fix(
-        setting=line,
-        current="runs in one thread beside the training loop",
-        suggested="runs in several workers of a DataLoader, which are processes, or is made cheaper",
-        patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
-        why="one thread makes batches more slowly than steps use them; Python threads share one interpreter",
-        source="torch.utils.data.DataLoader documentation",
+    return _to_workers(
+        line or "the thread or process that fills the queue",
+        "runs in one thread beside the training loop",
+        "runs in several workers of a DataLoader, which are processes, or is made cheaper",
+        "one thread makes batches more slowly than steps use them; Python threads share one interpreter",
     )
 
 
 def loop_fix(line: str) -> Fix:
     """The fix that moves batch preparation from the training thread to workers."""
+    return _to_workers(
+        line,
+        "runs in the training loop",
+        "runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
+        "the device waits while the training thread prepares its batch; workers do so during the previous step",
+    )
+
+
+def _to_workers(line: str, current: str, suggested: str, why: str) -> Fix:
     return Fix(
         setting=line,
-        current="runs in the training loop",
-        suggested="runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
+        current=current,
+        suggested=suggested,
         patch="DataLoader(dataset, collate_fn=prepare, num_workers=4, prefetch_factor=4, persistent_workers=True)",
-        why="the device waits while the training thread prepares its batch; workers do so during the previous step",
+        why=why,
         source="torch.utils.data.DataLoader documentation",
     )

@@ -77,11 +77,13 @@ def process_parts(source: Source) -> list[str]:
                 f"{source.label}: DLProf's own database of sums, not a timeline: give ddprof the database of Nsight "
                 "Systems that DLProf made beside it (nsys_profile.sqlite)"
             )
-        calls = [
-            f"{database.rows(f'SELECT COUNT(*) FROM {table}')[0][0]:,} calls {of}"
-            for table, of in ((_OS_CALLS, "of the operating system"), (_RUNTIME, "of CUDA"))
+        kinds = ((_OS_CALLS, "of the operating system"), (_RUNTIME, "of CUDA"))
+        counts = [
+            (database.rows(f"SELECT COUNT(*) FROM {table}")[0][0], of)
+            for table, of in kinds
             if table in database.tables
         ]
+        calls = [f"{count:,} calls {of}" for count, of in counts if count]
     if calls:  # the program ran, so the capture is not empty
         raise NoUsableInput(
             f"{source.label}: no kernels and no NVTX ranges beside {' and '.join(calls)}: the program gave a device no "

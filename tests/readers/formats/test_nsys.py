@@ -42,12 +42,18 @@ def test_an_empty_capture_says_that_it_is_empty(shared_dir: Path) -> None:
         discover([shared_dir / FORMATS / "nsys_sqlite" / "empty_capture.sqlite.gz"])
 
 
-def test_a_capture_of_calls_without_device_work_is_not_called_empty(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [([(0, 5), (7, 9)], "2 calls of the operating system and 2 calls of CUDA"), ([], "the capture is empty")],
+)
+def test_a_capture_of_calls_without_device_work_is_not_called_empty(
+    tmp_path: Path, calls: list[tuple[int, int]], said: str
+) -> None:
     with sqlite3.connect(tmp_path / "report1.sqlite") as made:
         made.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
         for table in ("OSRT_API", "CUPTI_ACTIVITY_KIND_RUNTIME"):
             made.execute(f"CREATE TABLE {table} (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER)")
-            made.executemany(f"INSERT INTO {table} VALUES (?, ?, 1, 1)", [(0, 5), (7, 9)])
-    with pytest.raises(NoUsableInput, match="2 calls of the operating system and 2 calls of CUDA") as refused:
+            made.executemany(f"INSERT INTO {table} VALUES (?, ?, 1, 1)", calls)
+    with pytest.raises(NoUsableInput, match=said) as refused:
         discover([tmp_path / "report1.sqlite"])
-    assert "empty" not in str(refused.value)
+    assert ("empty" in str(refused.value)) == (not calls)

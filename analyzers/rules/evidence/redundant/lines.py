@@ -57,6 +57,8 @@ def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
     calls are DDP's buckets or others'.
     """
     mine = called_by_script(facts, op, per_step)
+    if not mine.any():
+        return []
     noted = [call for call, own in zip(noted_of_script(facts), mine.tolist(), strict=True) if own]
     during = intervals.union(*facts.script_calls.take(mine).bounds)
     return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []

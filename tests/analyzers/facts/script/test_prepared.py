@@ -83,7 +83,8 @@ def test_a_wait_for_a_queue_before_forward_is_for_the_batch(tmp_path: Path) -> N
     facts = cpu_loop(tmp_path, before=waits_for_a_thread)
     assert held_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
     tree = CallTree(facts.script_stacks, facts.script_frames)
-    assert takes_batches(facts, tree).any() and making_line(facts) is None  # no thread was sampled
+    assert takes_batches(facts, tree).any() and making_line(facts) == ""  # no thread was sampled
+    assert making_line(cpu_loop(tmp_path, before=warps)) is None
     assert not named(cpu_loop(tmp_path, after=waits_for_a_thread))  # before the update
 
 

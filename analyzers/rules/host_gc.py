@@ -4,7 +4,7 @@ What it detects: Python collection pauses inside steps.
 Why it costs: a pause on one rank delays all ranks at the next collective. With N ranks that pause in different steps,
 nearly every step is hit.
 Who: collections that the interpreter starts come on every rank, now here, now there. One rank that alone has them over
-the whole run calls them, and is named.
+the whole run, or in the traced steps of a short one, more often than chance, calls them, and is named.
 How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps: their
 share of the run's time as the capture recorded it, on the rank that lost most.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
@@ -69,9 +69,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         elif not is_timed(measures.job.ranks) and (unnamed := pauses_in_turn(measures.job)) is not None:
             yield _unnamed(unnamed)
         return
-    numbers = () if outside is None or _is_chance(measures, outside, line) else measures.theirs(outside.shares)
-    position = outside.position if numbers and outside is not None else None
-    worst = int(np.argmax(pauses)) if position is None else position
+    shares = pauses / measures.step_us if outside is None else np.array(outside.shares)
+    count = _traced(measures) if outside is None else outside.count
+    numbers = () if _is_chance(measures, count, line) else measures.theirs(shares)
+    worst = int(np.argmax(shares if numbers else pauses))
     seen = occurrences(measures, worst, "gc")
     if seen.is_once and is_timed(measures.job.ranks) and (outside is None or outside.share < MIN_SHARE):
         return  # one collection, and the run has hardly any other
@@ -82,7 +83,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         + ("the ranks" if len(pauses) > 1 and not numbers else measures.whom(numbers))
         + _in_line(line),
         ranks=numbers,
-        lost_us=cost_us if position is None else cost_us + charged_us(measures, [position]),
+        lost_us=cost_us + charged_us(measures, [worst]) if numbers else cost_us,
         changes=(Change("remove_host", numbers, target="gc"),),
         basis=Basis.RECORDED,
         evidence=(
@@ -92,7 +93,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *(() if outside is None else (run_evidence(measures, outside, "collections"),)),
         ),
         fixes=(_fix(measures, line),),
-        times_us=tuple(measures.step_us * share for share in outside.shares) if outside is not None and numbers else (),
+        times_us=tuple(measures.step_us * shares) if numbers else (),
     )
 
 
@@ -119,9 +120,15 @@ def _unnamed(pauses: PausesInTurn) -> Candidate:
     )
 
 
-def _is_chance(measures: Measures, outside: Pauses, line: str) -> bool:
-    """True where collections of the interpreter may have hit one rank alone by chance."""
-    return not line and chance_of_most(outside.count, outside.count, len(measures.job.ranks)) >= MAX_CHANCE
+def _is_chance(measures: Measures, count: int, line: str) -> bool:
+    """True where so many collections of the interpreter may have hit one rank alone by chance."""
+    return not line and chance_of_most(count, count, len(measures.job.ranks)) >= MAX_CHANCE
+
+
+def _traced(measures: Measures) -> int:
+    """Number of collections in the traced steps of all ranks."""
+    steps = [len(facts.steps) for facts in measures.job.ranks]
+    return round(float(measures.host_counts["gc"] @ np.array(steps)))
 
 
 def _called_at(measures: Measures) -> str:
@@ -151,7 +158,7 @@ def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
         f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
         f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(line)}"
     )
-    is_chance = _is_chance(measures, outside, line)
+    is_chance = _is_chance(measures, outside.count, line)
     return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures, line), is_chance)
 
 

@@ -236,7 +236,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         summary=summary,
         ranks=numbers,
         lost_us=lost_us,
-        changes=(_without(measures, heavy, numbers, "fed" if is_fed and shard is None else ""),),
+        changes=(_without(measures, extra, heavy, "fed" if is_fed and shard is None else ""),),
         basis=Basis.COMPARED,
         evidence=(
             *(hot_evidence(shard, late_rank) if shard else fed_evidence(measures)),
@@ -271,9 +271,13 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
         yield Evidence(f"rank {rank} spends {share} of its time in kernels that its peers do not launch", rank)
 
 
-def _without(measures: Measures, heavy: Array, numbers: tuple[int, ...], target: str) -> Change:
-    """The change that moves ranks' extra work elsewhere, with its Python where lines show that they alone run it."""
-    if all(position in measures.alone for position in heavy.tolist()):
+def _without(measures: Measures, extra: Array, heavy: Array, target: str) -> Change:
+    """The change that moves ranks' extra work elsewhere, with its Python where lines show that they alone run it.
+
+    Without kernels that they alone launch, their longer computing says nothing of what such a line costs.
+    """
+    numbers = measures.ranks(heavy)
+    if np.isin(heavy, extra).all() and all(position in measures.alone for position in heavy.tolist()):
         return Change("on_time", numbers)
     return Change("level_compute", numbers, target=target)
 

@@ -23,8 +23,8 @@ ODD = 2  # the slowest and the quickest steps of a run are left out: the slowest
 _HERE = Path(__file__).resolve().parents[2]
 
 
-def run(spec: Spec, folder: Path, rounds: int) -> str:
-    """Run all of one script; why it could not be, or "". What is there already is kept."""
+def run(spec: Spec, folder: Path, rounds: int, names: Sequence[str] = NAMES) -> str:
+    """Run all of one script; why it could not be, or "". What is there already is kept. `names`: of NAMES."""
     folder.mkdir(parents=True, exist_ok=True)
     script = write(spec)
     for name, text in zip(NAMES, (script.text, script.twin), strict=True):
@@ -33,11 +33,11 @@ def run(spec: Spec, folder: Path, rounds: int) -> str:
     (folder / "spec.json").write_text(json.dumps(about, indent=1))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={spec.ranks}"]
     for number in range(rounds):
-        for name in NAMES if number % 2 == 0 else NAMES[::-1]:
+        for name in names if number % 2 == 0 else names[::-1]:
             said = _timed([*launch, str(folder / f"{name}.py")], folder / "bare" / f"{name}{number}")
             if said:
                 return f"bare {name}: {said}"
-    for name in NAMES:
+    for name in names:
         under = [sys.executable, "-m", "ddprof.cli.run", "--out", str(folder / name), "--name", "run", "--", *launch]
         if not (folder / name / "latest").exists():
             said = _timed([*under, str(folder / f"{name}.py")], folder / "traced" / name)
@@ -46,9 +46,9 @@ def run(spec: Spec, folder: Path, rounds: int) -> str:
     return ""
 
 
-def analyze(folder: Path) -> str:
-    """Write a report of both recordings beside them; why one could not be, or ""."""
-    for name in NAMES:
+def analyze(folder: Path, names: Sequence[str] = NAMES) -> str:
+    """Write a report of each recording beside them; why one could not be, or ""."""
+    for name in names:
         command = [
             sys.executable,
             "-m",

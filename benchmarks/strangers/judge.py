@@ -51,31 +51,40 @@ def judge(folder: Path) -> Judgement:
     with_fault, without = (step_ms(folder, name) for name in NAMES)
     report, twin = (json.loads((folder / f"{name}.json").read_text()) for name in NAMES)
     share = 1 - without / with_fault
-    first = next((one for one in _loud(report) if _has_line(one, about) or not _is_told(one, twin)), None)
-    is_line = first is not None and _has_line(first, about)
-    right = FAULTS[spec.fault].accepted(spec.who, spec.where)
+    first = next((one for one in loud(report) if _has_line(one, about) or not _is_told(one, twin)), None)
     return Judgement(
         spec,
         share,
-        ranks=first is not None and _ranks(first, spec) == spec.culprits,
-        line=is_line or (first is not None and FAULTS[spec.fault].is_inline),
-        mechanism=first is not None and first["id"] in right,
+        **right_in(first, spec, about),
         gain=None if first is None else _is_priced(first, report, share),
-        said=_said(report),
-        twin_said=_said(twin),
-        accused=tuple(sorted({rank for finding in _loud(twin) for rank in finding["ranks"]})),
-        loud=tuple(finding["id"] for finding in _loud(twin) if not finding["ranks"]),
+        said=said(report),
+        twin_said=said(twin),
+        accused=tuple(sorted({rank for finding in loud(twin) for rank in finding["ranks"]})),
+        loud=tuple(finding["id"] for finding in loud(twin) if not finding["ranks"]),
         step_ms=with_fault,
     )
 
 
-def _loud(report: dict[str, Any]) -> list[dict[str, Any]]:
+def right_in(first: dict[str, Any] | None, spec: Spec, about: dict[str, Any]) -> dict[str, bool]:
+    """True for each of ranks, line and mechanism that the first finding has right; `about`: what spec.json says."""
+    if first is None:
+        return {"ranks": False, "line": False, "mechanism": False}
+    fault = FAULTS[spec.fault]
+    return {
+        "ranks": _ranks(first, spec) == spec.culprits,
+        "line": _has_line(first, about) or fault.is_inline,
+        "mechanism": first["id"] in fault.accepted(spec.who, spec.where),
+    }
+
+
+def loud(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Findings that are more than information, the first one first."""
     return [finding for finding in report["findings"] if finding["severity"] != "info"]
 
 
 def _is_told(finding: dict[str, Any], twin: dict[str, Any]) -> bool:
     """True where the twin has the same finding: it is due to the structure then, and counted there."""
-    return any(one["id"] == finding["id"] and one["ranks"] == finding["ranks"] for one in _loud(twin))
+    return any(one["id"] == finding["id"] and one["ranks"] == finding["ranks"] for one in loud(twin))
 
 
 def _ranks(finding: dict[str, Any], spec: Spec) -> tuple[int, ...]:
@@ -101,7 +110,7 @@ def _is_priced(finding: dict[str, Any], report: dict[str, Any], share: float) ->
     return low <= share <= high or abs(middle - share) <= NEAR * share
 
 
-def _said(report: dict[str, Any]) -> str:
+def said(report: dict[str, Any]) -> str:
     """The verdict and every finding, in one text."""
     found = [f"{f['severity']} {f['id']} {f['ranks']}: {f['summary']}" for f in report["findings"]]
     return "\n".join([report["verdict"]["headline"], *found])

@@ -40,7 +40,10 @@ _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other t
 # Samples of a window wait so long until they are booked: most windows have closed by then, and are not slowed by it.
 _WINDOW_FLUSH_NS = 2_000_000_000
 _FIRST_SAMPLES = 2  # in the first turn at a rate: what they cost on this machine is learnt before more are taken
-_FIRST_FLUSH_NS = 2_000_000_000  # from one line of counts to the next, in the first minutes
+# From one line of counts to the next, in the first seconds and in the first minutes: loader workers of a short job are
+# ended by SIGTERM, after seconds, and say nothing at their end.
+_FIRST_FLUSH_NS = 250_000_000
+_FLUSH_NS = 2_000_000_000
 _LAST_FLUSH_NS = 60_000_000_000  # the longest time between two lines
 _OF_THE_RUN = 100  # in between: a process that is killed loses at most one part in so many of what was sampled
 _FLUSH_SLACK_NS = 100_000_000  # no turn is as long as it was to be
@@ -246,7 +249,8 @@ class StackSampler:
 
     def _flush_period_ns(self) -> int:
         lived_ns = time.monotonic_ns() - self._began_ns
-        return min(max(_FIRST_FLUSH_NS, lived_ns // _OF_THE_RUN), _LAST_FLUSH_NS)
+        early_ns = min(max(_FIRST_FLUSH_NS, lived_ns // 2), _FLUSH_NS)
+        return min(max(early_ns, lived_ns // _OF_THE_RUN), _LAST_FLUSH_NS)
 
     def _follow_training_thread(self) -> None:
         main = threading.main_thread().ident or 0

@@ -81,6 +81,19 @@ def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int
     assert all(change.ranks == found.ranks for change in found.changes)
 
 
+@pytest.mark.parametrize(("ranks", "who"), [([1], (1,)), ([0, 1, 2, 3], ())])
+def test_who_collects_in_a_short_run_is_told_by_its_traced_steps(
+    tmp_path: Path, ranks: list[int], who: tuple[int, ...]
+) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        script.launch(dur_us=500.0)
+        if rank in ranks:
+            script.host("Python GC", 4_000.0, cat="python_function")
+
+    (said,) = candidates(ID, loaded(in_step(4, 8, work), tmp_path).measures)
+    assert said.ranks == who and all(change.ranks == who for change in said.changes)
+
+
 def stopping(pause_us: Callable[[int, int], float], times: int = 1) -> Callable[[Script, int, int], None]:
     """Work of a rank in a step: twenty kernels, and `times` pauses between them that nothing records."""
 

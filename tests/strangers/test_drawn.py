@@ -1,0 +1,46 @@
+"""Twelve generated scripts, run for real on two ranks: the first loud finding names ranks, line and mechanism.
+
+One script of each kind of fault that strangers bring most often, at 1.5 to 3 times the step, so that no scatter of a
+shared machine decides; `python -m benchmarks.strangers run` draws the others, and measures their twins.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.strangers.execute import analyze, run
+from benchmarks.strangers.judge import loud, right_in, said
+from benchmarks.strangers.spec import Spec
+
+pytestmark = pytest.mark.torch
+
+
+def _spec(loop: str, source: str, fault: str, where: str, who: str, amount_ms: float = 30.0) -> Spec:
+    return Spec(0, loop, source, fault, where, who, "always", amount_ms, True, 2, 24, 256, 2, 32)
+
+
+DRAWN = (
+    _spec("plain", "generator", "sleep", "fed", "last"),
+    _spec("closures", "list of tensors", "python", "forward", "last"),
+    _spec("trainer", "map loader", "json", "callback", "first"),
+    _spec("accumulation", "list of tensors", "numpy", "after", "last"),
+    _spec("two models", "generator", "sleep", "hook", "first"),
+    _spec("manual all-reduce", "list of tensors", "gc", "after", "last"),
+    _spec("fsdp2", "thread", "socket", "loss", "first"),
+    _spec("lbfgs", "list of tensors", "evaluation", "after", "all"),
+    _spec("autocast", "map loader, 2 workers", "python", "item", "all"),
+    _spec("plain", "short epochs", "sleep", "collate", "last", 60.0),
+    _spec("plain", "generator", "barrier", "between", "all"),
+    _spec("closures", "list of tensors", "checkpoint", "after", "first"),
+)
+
+
+@pytest.mark.parametrize("spec", DRAWN, ids=lambda spec: f"{spec.fault}-{spec.where}".replace(" ", "-"))
+def test_the_first_finding_names_ranks_line_and_mechanism(tmp_path: Path, spec: Spec) -> None:
+    assert not run(spec, tmp_path, rounds=0, names=["script"])
+    assert not analyze(tmp_path, ["script"])
+    report = json.loads((tmp_path / "script.json").read_text())
+    about = json.loads((tmp_path / "spec.json").read_text())
+    first = next(iter(loud(report)), None)
+    assert all(right_in(first, spec, about).values()), said(report)

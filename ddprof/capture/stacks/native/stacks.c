@@ -24,7 +24,6 @@ typedef struct {
     int64_t asked_unix_ns;
     long long period_ns, spent_ns, dropped;
     unsigned long thread; /* whose stack is wanted */
-    unsigned long hurried_from_us; /* the switch interval that our thread has just shortened; 0: it has not */
     char is_main;         /* that thread makes the pending calls */
     char paused;          /* no sample is taken */
     PyObject *tracker, *current_frames, *samples, *f_back, *phase, *index;
@@ -159,10 +158,9 @@ static void ask(StackCollector *self) {
 
 /* Take the GIL, and look where nothing has answered meanwhile. */
 static PyThreadState *ask_by_hand(StackCollector *self, PyThreadState *state) {
-    self->hurried_from_us = switching_hurry();
+    switching_hurry();
     PyEval_RestoreThread(state);
-    switching_calm(self->hurried_from_us);
-    self->hurried_from_us = 0;
+    switching_calm();
     int wanted = __atomic_load_n(&self->asked, __ATOMIC_SEQ_CST) && !__atomic_load_n(&self->ended, __ATOMIC_SEQ_CST);
     if (wanted) look(self);
     return PyEval_SaveThread();
@@ -226,8 +224,7 @@ static PyObject *StackCollector_end(StackCollector *self, PyObject *patience) {
 /* After a fork: the child has no thread of ours, and the interval is not to stay as short as we may just have made it. */
 static PyObject *StackCollector_abandon(StackCollector *self, PyObject *nothing) {
     __atomic_store_n(&self->ended, 1, __ATOMIC_SEQ_CST);
-    if (self->hurried_from_us) switching_calm(self->hurried_from_us);
-    self->hurried_from_us = 0;
+    switching_calm();
     return Py_NewRef(Py_None);
 }
 

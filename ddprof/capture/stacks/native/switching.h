@@ -2,14 +2,19 @@
 
    From Python 3.13 on it does so before its next call or jump. Before, it notices only a thread that has waited for the GIL for the
    switch interval, 5 ms: whoever samples by waiting sees no code that lets go of the GIL sooner, and blames the call behind it
-   (benchmarks/README.md). Where the interval can be set without the GIL (3.10, 3.11) it is shortened for the moment we wait. */
+   (benchmarks/README.md). Where the interval can be set without the GIL (3.10, 3.11) it is shortened to nothing while our thread begins
+   to wait, so that a burst of Python between two operators is seen where it is. A thread that waits looks up once an interval: as soon
+   as ours has asked for the GIL, another one makes the interval long again, for C code may keep the GIL for long. */
 #ifndef DDPROF_SWITCHING_H
 #define DDPROF_SWITCHING_H
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 
-enum { HURRY_US = 200 }; /* Python code that lets go of the GIL more often than this is sampled where it does */
+#include "ticker.h"
+
+enum { AT_ONCE_US = 1, CALM_NS = 100000 }; /* our thread's first look is over after that */
 
 static struct {
     int answers_at_once;
@@ -26,17 +31,53 @@ static void switching_init(void) {
     if (!switching.get_us) switching.set_us = NULL;
 }
 
-/* What is to be given to `switching_calm`, 0 where nothing was changed. */
-static unsigned long switching_hurry(void) {
-    unsigned long before_us = switching.set_us ? switching.get_us() : 0;
-    if (before_us <= HURRY_US) return 0;
-    switching.set_us(HURRY_US);
-    return before_us;
+static struct {
+    Ticker ticker;
+    unsigned long before_us;
+    pid_t owner; /* a child has no such thread */
+} calmer;
+
+/* What the script has set meanwhile stays. */
+static void switching_calm(void) {
+    unsigned long before_us = __atomic_exchange_n(&calmer.before_us, 0, __ATOMIC_SEQ_CST);
+    if (before_us && switching.get_us() == AT_ONCE_US) switching.set_us(before_us);
 }
 
-/* With the GIL. What the script has set meanwhile stays. */
-static void switching_calm(unsigned long before_us) {
-    if (before_us && switching.get_us() == HURRY_US) switching.set_us(before_us);
+static void *calmer_run(void *nothing) {
+    struct timespec moment = {.tv_sec = 0, .tv_nsec = CALM_NS};
+    ticker_run_at_once();
+    for (;;) {
+        if (!ticker_sleep(&calmer.ticker, INT64_MAX)) continue;
+        nanosleep(&moment, NULL);
+        switching_calm();
+    }
+    return nothing;
+}
+
+/* Begin the thread, once in a process. No signal is to reach it, for a signal that it takes interrupts nobody else's call. */
+static int calmer_start(void) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    if (calmer.owner == getpid()) return 1;
+    if (ticker_init(&calmer.ticker) || pthread_attr_init(&attributes)) return 0;
+    sigfillset(&all);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&thread, &attributes, calmer_run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (!failed) calmer.owner = getpid();
+    return !failed;
+}
+
+/* From our thread, right before it takes the GIL. */
+static void switching_hurry(void) {
+    unsigned long before_us = switching.set_us ? switching.get_us() : 0;
+    if (before_us <= AT_ONCE_US || !calmer_start()) return;
+    __atomic_store_n(&calmer.before_us, before_us, __ATOMIC_SEQ_CST);
+    switching.set_us(AT_ONCE_US);
+    ticker_wake(&calmer.ticker);
 }
 
 #endif

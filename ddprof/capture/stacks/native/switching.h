@@ -45,6 +45,9 @@ static void switching_calm(void) {
 
 static void *calmer_run(void *nothing) {
     struct timespec moment = {.tv_sec = 0, .tv_nsec = CALM_NS};
+#ifdef PR_SET_NAME
+    prctl(PR_SET_NAME, "ddprof-calmer", 0, 0, 0);
+#endif
     ticker_run_at_once();
     for (;;) {
         if (!ticker_sleep(&calmer.ticker, INT64_MAX)) continue;

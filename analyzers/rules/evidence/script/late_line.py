@@ -7,6 +7,7 @@ from dataclasses import replace
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.script.threads import threads_alone
+from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
 
@@ -34,11 +35,13 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     is_told = any(place and place in candidate.summary for place in (line.line, line.inside))
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
     fixes = candidate.fixes if any(fix.setting == line.line for fix in candidate.fixes) else (_fix(line, rank),)
+    # What else might make a host late is advice for one whose line is unknown.
+    is_known = candidate.id in (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED) and candidate.ranks == (rank,)
     return replace(
         candidate,
         summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
         evidence=(seen, *candidate.evidence),
-        fixes=fixes + tuple(fix for fix in candidate.fixes if fix not in fixes),
+        fixes=fixes + tuple(fix for fix in candidate.fixes if fix not in fixes and not is_known),
     )
 
 
@@ -78,11 +81,13 @@ def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] 
 
 
 def _fix(line: Alone, rank: int) -> Fix:
-    """The fix for a function that one rank runs alone."""
+    """The fix for a function that one rank runs alone, or far longer than its peers."""
+    is_alone = line.peers_us < 1
     return Fix(
         setting=line.line,
-        current=f"runs on rank {rank} while the others wait",
-        suggested="on every rank alike, less often, or in a thread or process that no collective waits for",
+        current=f"runs on rank {rank} while the others wait" if is_alone else f"runs longer on rank {rank}",
+        suggested=("on every rank alike" if is_alone else "as much of it on every rank")
+        + ", less often, or in a thread or process that no collective waits for",
         why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers {format_us(line.peers_us)}",
         source="OSDI'25 section 5",
     )

@@ -123,7 +123,8 @@ def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ..
 
 @dataclass(frozen=True)
 class _Met:
-    """Comparable ranks and their matched operations. `why_not`: why they cannot be compared; "" where they can."""
+    """Comparable ranks and their matched operations. `why_not`: why they cannot be compared; "" where they can.
+    `are_steps_apart`: by their messages, the ranks' steps begin apart."""
 
     ranks: tuple[RankFacts, ...]
     matched: Matched
@@ -131,6 +132,7 @@ class _Met:
     keys: list[GroupKey]
     notes: tuple[HealthNote, ...]
     why_not: str
+    are_steps_apart: bool = False
 
 
 def _met(compared: Comparable) -> _Met:
@@ -139,8 +141,14 @@ def _met(compared: Comparable) -> _Met:
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
     odd = disagreeing(ranks, matched)
+    are_steps_apart = bool(odd) and bool(matched.is_message.any())
+    if are_steps_apart:
+        by_order = match(ranks, group_ids, keys, are_steps_apart=True)
+        left = disagreeing(ranks, by_order)
+        are_steps_apart = len(left) < len(odd)
+        matched, odd = (by_order, left) if are_steps_apart else (matched, odd)
     if not odd:
-        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not)
+        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not, are_steps_apart)
     rest = tuple(f for p, f in enumerate(ranks) if p not in set(odd))
     if len(rest) > len(odd) and len(rest) > 1:
         note = odd_ranks_note([ranks[p] for p in odd])
@@ -161,7 +169,8 @@ def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[Health
         return met, clock, notes
     ranks = with_meetings(met.ranks, meetings)
     group_ids, keys = comm_group_ids(ranks)
-    inferred = replace(met, ranks=ranks, matched=match(ranks, group_ids, keys), group_ids=group_ids, keys=keys)
+    matched = match(ranks, group_ids, keys, are_steps_apart=met.are_steps_apart)
+    inferred = replace(met, ranks=ranks, matched=matched, group_ids=group_ids, keys=keys)
     clock, notes = align(ranks, inferred.matched)
     return inferred, clock, [*notes, inferred_note(meetings)]
 

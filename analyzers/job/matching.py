@@ -15,11 +15,13 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups.groups import GroupKey
+from ddprof.analyzers.job.message_order import numbers_in_order
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
 
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
+_ENDS = ("src", "dst", "group", "tag")  # of a message
 NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
 
 
@@ -58,14 +60,22 @@ def _step_issued(facts: RankFacts, at_ns: Array) -> Array:
     return np.where(at_ns >= facts.steps["mark_end_ns"][-1], len(facts.steps), inside)
 
 
-def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> Matched:
-    """All instances of the job, collectives first, then point-to-point messages."""
+def match(
+    ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey], *, are_steps_apart: bool = False
+) -> Matched:
+    """All instances of the job, collectives first, then point-to-point messages: by their order in the step, or, where
+    the ranks' steps begin apart, in the recording.
+    """
     parts = [_collective_rows(position, facts, group_ids[position]) for position, facts in enumerate(ranks)]
     rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
     notes: list[HealthNote] = []
     collective = _instances(rows, _collective_key(rows, notes))
     messages = _message_rows(ranks, group_ids, keys)
-    key = _ordinal_key(messages, ("src", "dst", "group", "tag", "step"))
+    key = _ordinal_key(messages, (*_ENDS, "step"))
+    if are_steps_apart and len(key):
+        pair = _keys(messages, _ENDS)
+        ordinal = _running_count(_combine(_combine(pair, messages["rank"]), messages["side"]))
+        key = _combine(pair, numbers_in_order(ranks, messages, pair, ordinal))
     known = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
     messages = {name: values[known] for name, values in messages.items()}
     matched = _instances(messages, key[known])
@@ -184,12 +194,18 @@ def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
     """
     if not len(rows["rank"]):
         return np.empty(0, np.int64)
-    key = rows[fields[0]]
-    for name in fields[1:]:
-        key = _combine(key, rows[name])
+    key = _keys(rows, fields)
     mine = _combine(_combine(key, rows["rank"]), rows["side"])
     from_end = _running_count(mine[::-1])[::-1]
     return _combine(key, np.where(rows["step"] == BEFORE, from_end, _running_count(mine)))
+
+
+def _keys(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
+    """One integer key per distinct combination of fields."""
+    key = rows[fields[0]]
+    for name in fields[1:]:
+        key = _combine(key, rows[name])
+    return key
 
 
 def _combine(a: Array, b: Array) -> Array:

@@ -28,14 +28,26 @@ class Stage:
     now_us: float = 0.0
     events: Events = field(default_factory=list)
     waits: list[Work] = field(default_factory=list)
+    forward_us: list[float] = field(default_factory=list)  # begin of the first forward pass of each step
     done: bool = False
 
 
 class Pipeline:
-    """`work_us[s]`: forward and backward (half as long again each, 1 : 2) of one microbatch on stage s."""
+    """`work_us[s]`: forward and backward (half as long again each, 1 : 2) of one microbatch on stage s. `at_forward`: a
+    stage's steps, and its recording, begin with its first forward pass, behind what that receives.
+    """
 
-    def __init__(self, work_us: Sequence[float], microbatches: int, steps: int = 4, inputs: bool = True) -> None:
+    def __init__(
+        self,
+        work_us: Sequence[float],
+        microbatches: int,
+        steps: int = 4,
+        inputs: bool = True,
+        *,
+        at_forward: bool = False,
+    ) -> None:
         self._work_us, self._count, self._steps, self._inputs = work_us, microbatches, steps, inputs
+        self._at_forward = at_forward
         self._posted: dict[tuple[tuple[int, int, int], bool], float] = {}
         self._numbers: dict[tuple[int, int, bool], int] = {}
         self.stages = [Stage(rank, self._program(rank)) for rank in range(len(work_us))]
@@ -48,7 +60,16 @@ class Pipeline:
         return sum(stage.now_us for stage in self.stages) / len(self.stages) / self._steps
 
     def write(self, folder: Path) -> Path:
+        if self._at_forward:
+            for stage in self.stages:
+                self._mark_at_forward(stage)
         return write(folder, [stage.events for stage in self.stages])
+
+    def _mark_at_forward(self, stage: Stage) -> None:
+        marks = [*stage.forward_us, stage.now_us]
+        kept = [e for e in stage.events if e["ts"] >= marks[0] and not e["name"].startswith("ProfilerStep")]
+        steps = enumerate(zip(marks, marks[1:], strict=False))
+        stage.events = kept + [annotation(stage.rank, f"ProfilerStep#{at}", a, b - a) for at, (a, b) in steps]
 
     def _advance(self, stage: Stage) -> None:
         """Play until a message is waited for whose other side is not posted yet."""
@@ -81,6 +102,7 @@ class Pipeline:
             sent: list[Work] = []
             for i in range(warm):
                 yield self._post(me, receive)
+                me.forward_us += [me.now_us] if i == 0 else []
                 self._compute(me, rank, 1 / 3)
                 yield sent
                 sent = self._post(me, send_on) if i < warm - 1 else []

@@ -4,6 +4,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from gloo_traces import Events, annotation, operator, write
@@ -68,7 +69,7 @@ class Pipeline:
     def _mark_at_forward(self, stage: Stage) -> None:
         marks = [*stage.forward_us, stage.now_us]
         kept = [e for e in stage.events if e["ts"] >= marks[0] and not e["name"].startswith("ProfilerStep")]
-        steps = enumerate(zip(marks, marks[1:], strict=False))
+        steps = enumerate(pairwise(marks))
         stage.events = kept + [annotation(stage.rank, f"ProfilerStep#{at}", a, b - a) for at, (a, b) in steps]
 
     def _advance(self, stage: Stage) -> None:

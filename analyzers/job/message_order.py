@@ -46,7 +46,7 @@ def _times(ranks: Sequence[RankFacts], messages: dict[str, Array], name: str) ->
 
 
 def _shift(sent_ns: Array, received_ns: Array, is_sent: Array, is_received: Array) -> int:
-    """How many sends precede the one that the first receive belongs to; 0 where no shift is possible."""
+    """Number of sends before the one that the first receive belongs to; 0 where no shift is possible."""
     least = max(FEWEST, int(ENOUGH * min(len(sent_ns), len(received_ns))))
     for shift in range(len(sent_ns) - least, least - len(received_ns) - 1, -1):
         first, last = max(0, -shift), min(len(received_ns), len(sent_ns) - shift)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.sidecar import StepTimes
@@ -35,8 +36,8 @@ class NowAndThen:
 
 
 def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | None:
-    """Occasional time of the ranks; None where too few steps were timed, or ranks also meet outside backward passes.
-    `in_forward`: count forward time, which also grows with the batch.
+    """Occasional time of the ranks; None where too few steps were timed, or ranks also meet outside backward passes, or
+    were without a CPU for longer: that falls anywhere. `in_forward`: count forward time, which grows with the batch.
     """
     if not ranks or any(map(meets_elsewhere, ranks)):
         return None
@@ -52,6 +53,8 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
     more /= np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
     longest = more.max(axis=0)
+    if longest.mean() < (waited_share(ranks) or 0.0):
+        return None
     often = int((longest > 0).sum())
     return NowAndThen(more.mean(axis=1), float(longest.mean()), often, len(outside[0]), _is_in_turn(more > 0))
 

@@ -76,7 +76,10 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         since = np.where(at >= 0, before[0][np.maximum(at, 0)], end)
         found = made = intervals.union(end - (share * (end - since)).astype(np.int64), end)
     is_short = intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0])
-    if is_short or intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
+    each_ns = intervals.overlap(found, *marks)
+    if is_short or np.median(each_ns) < MOST * each_ns.mean():  # every step needs a batch
+        return HOST_SPANS.empty()
+    if intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
         return HOST_SPANS.empty()
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
     return _rows(found, track, _row_of(trace, tree.words(int(frame))))

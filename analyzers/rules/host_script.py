@@ -32,9 +32,10 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.beside import MIN_SAMPLES, is_sampled, sampled_beside, times_called, times_seen
+from ddprof.analyzers.job.script.beside import MIN_SAMPLES, REST, is_sampled, sampled_beside, times_called, times_seen
 from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
+from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
@@ -43,6 +44,7 @@ from ddprof.causes import CAUSE_CODE
 from ddprof.finding_ids import HOST_SCRIPT
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.intervals import overlap
+from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array
 from ddprof.units import format_share, format_us
 from ddprof.whose import whose
@@ -96,6 +98,7 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
         for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
         if line.file and _is_seen(job.ranks, worst, line)
     ]
+    lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
     if not lines or not len(where[0]):
         return
     steps = max(1, len(facts.steps))
@@ -158,7 +161,16 @@ def _runs_us(measures: Measures) -> Array:
 def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
     """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks."""
     seen = times_seen(ranks[worst], line.stacks)
-    return seen is None or max(seen, times_called(ranks, line.file, line.function)) >= MIN_SAMPLES
+    called = sum(times_called(facts, line.file, line.function) for facts in ranks)
+    return seen is None or max(seen, called) >= MIN_SAMPLES
+
+
+def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
+    """True where one rank alone was sampled in a function beside the phases, beyond chance: it makes that rank late."""
+    if not all(map(is_sampled, ranks)):
+        return False
+    seen = [times_called(facts, line.file, line.function, (REST,)) for facts in ranks]
+    return bool(len(whose(seen))) and chance_of_most(max(seen), sum(seen), len(ranks)) < MAX_CHANCE
 
 
 def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:

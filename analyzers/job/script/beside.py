@@ -64,16 +64,13 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
     return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
 
 
-def times_called(ranks: Sequence[RankFacts], file: str, function: str) -> int:
-    """Whole-run samples, over all ranks, of a script function that a pass calls, without its torch calls."""
-    count = 0.0
-    for facts in ranks:
-        tree = CallTree(facts.script_stacks, facts.script_frames)
-        named = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame]
-        mine = named[np.maximum(tree.folded, 0)] & ~tree.in_torch
-        for stack, samples in (*run_samples(facts, FORWARD).items(), *run_samples(facts, BACKWARD).items()):
-            count += samples * (mine[stack] and tree.folded[stack] >= 0)
-    return int(count)
+def times_called(facts: RankFacts, file: str, function: str, phases: Sequence[str] = (FORWARD, BACKWARD)) -> int:
+    """Whole-run samples of a rank in a function of the script that these phases call, without its torch calls."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    named = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame]
+    mine = named[np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
+    each = [(stack, samples) for phase in phases for stack, samples in run_samples(facts, phase).items()]
+    return int(sum(samples for stack, samples in each if mine[stack]))
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:

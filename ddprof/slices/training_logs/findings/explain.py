@@ -39,13 +39,13 @@ def said_aside(source: Source) -> str | None:
         log = read_training_log(source)
     except NoUsableInput:
         return None
-    summary = summarise(log.iterations)
+    summary = summarise(log.iterations, log.writers)
     return ". ".join([*_usual(summary), *_ended(log)]) or None
 
 
 def explain_tables(log: TrainingLog) -> LogReport:
     """The reading of a log's tables."""
-    summary = summarise(log.iterations)
+    summary = summarise(log.iterations, log.writers)
     rows = timers.rows_of(log.timers, summary)
     of_iterations = timers.is_of_iterations(rows, summary)
     whole = "an iteration" if of_iterations or not rows else "what the timers hold"

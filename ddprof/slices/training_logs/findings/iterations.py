@@ -14,7 +14,10 @@ from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, Lo
 OUTLIER = 5 * 1.4826
 
 
-def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
+TIME_ONE = frozenset({"nanoGPT", "LitGPT"})  # print the time of one iteration, however few they print
+
+
+def summarise(iterations: Sequence[LoggedIteration], writers: Sequence[str] = ()) -> IterationSummary | None:
     """Summary of the iterations after the warm-up: without the first line of each start and the slow ones after the
     very first; of all where none remain.
     """
@@ -35,7 +38,7 @@ def summarise(iterations: Sequence[LoggedIteration]) -> IterationSummary | None:
     return IterationSummary(
         lines=len(iterations),
         counted=len(counted),
-        every=max(1, steps.most_common(1)[0][0]) if steps else 1,
+        every=max(1, steps.most_common(1)[0][0]) if steps and not TIME_ONE.intersection(writers) else 1,
         median_ms=middle,
         low_ms=deciles[0],
         high_ms=deciles[-1],

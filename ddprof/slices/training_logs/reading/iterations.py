@@ -1,5 +1,5 @@
 """Lines about iterations: of Megatron-LM and its forks (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
-torchtitan, and of Hugging Face's Trainer.
+torchtitan, Hugging Face's Trainer, nanoGPT, LitGPT, llm.c, MaxText, fairseq and verl.
 
 iteration       72/     100 | consumed samples: 9216 | elapsed time per iteration (ms): 5470.7 | ... |
 iteration=       1/  635782 | consumed_samples=  768 | elapsed_time_per_iteration_ms=29570.0 | ... |
@@ -9,6 +9,7 @@ steps: 20 loss: 4.6178 iter time (s): 0.994 samples/sec: 257.601
 [2023-07-25 21:03:17,269] [INFO] ... epoch=0/micro_step=34/global_step=34, RunningAvgSamplesPerSec=7.86, Curr...
 [titan] 2025-06-16 22:31:04,970 - root - INFO - step: 210  loss:  6.0388  ...  tps: 5,593  tflops: 323.92  mfu: 32.75%
 {'train_runtime': 408.6, 'train_samples_per_second': 1.958, 'train_steps_per_second': 0.245, ...}
+iter 120: loss 3.2150, time 251.12ms, mfu 38.40%
 """
 
 from __future__ import annotations
@@ -42,6 +43,22 @@ _TFLOPS = re.compile(
     re.IGNORECASE,
 )
 _BATCH = re.compile(r"global[ _]batch[ _]size\s*[:=]\s*(?P<value>\d{1,12})")
+# Writer, what stands in its lines, and the line: `number`, and `ms`, `s` or `rate` (iterations per second).
+_PRINTED = tuple(
+    (writer, word, re.compile(pattern))
+    for writer, word, pattern in (
+        ("nanoGPT", "ms, mfu ", r"\biter (?P<number>\d{1,12}): loss \S{1,20}, time (?P<ms>\d[\d.]{0,20})ms, mfu "),
+        ("LitGPT", "iter time: ", r"\biter (?P<number>\d{1,12})\b.{0,120}?\biter time: (?P<ms>\d[\d.]{0,20}) ?ms"),
+        ("llm.c", " tok/s", r"\bstep\s{1,12}(?P<number>\d{1,12})/\d{1,12} \|.{0,160}?\| (?P<ms>\d[\d.]{0,20}) ms \|"),
+        (
+            "MaxText",
+            "completed step: ",
+            r"completed step: (?P<number>\d{1,12}), seconds: (?P<s>\d[\d.]{0,20})(?:, TFLOP/s/device: (?P<tflops>[\d.]+))?",
+        ),
+        ("fairseq", " ups=", r" ups=(?P<rate>\d[\d.]{0,20}),.{0,120}? num_updates=(?P<number>\d{1,12})"),
+        ("verl", "timing_s/step:", r"\bstep:(?P<number>\d{1,12}) - .*?timing_s/step:(?P<s>\d[\d.]{0,20})"),
+    )
+)
 _MOST_MS = 1e9  # twelve days: no iteration
 
 
@@ -78,6 +95,19 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
             yield from _timed("Hugging Face Trainer, whole run", round(seconds * rate), 1e3 / rate)
     if "'step'" in text and (logged := _LOGGED.search(text)) is not None:
         yield from _stamped("Hugging Face Trainer", logged, line)
+    for writer, word, pattern in _PRINTED:
+        if word in text and (printed := pattern.search(text)) is not None:
+            yield from _printed(writer, printed, line)
+
+
+def _printed(writer: str, found: re.Match[str], line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
+    (unit,) = found.re.groupindex.keys() & {"ms", "s", "rate"}
+    given = one_float(found[unit])
+    if given:
+        ms = given if unit == "ms" else given * 1e3 if unit == "s" else 1e3 / given
+        tflops = found["tflops"] if "tflops" in found.re.groupindex else None
+        clock = stamp_of(line.prefix + line.text[: found.start()])
+        yield from _timed(writer, float(found["number"]), ms, clock, number(tflops or ""))
 
 
 def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[str, LoggedRecord]]:

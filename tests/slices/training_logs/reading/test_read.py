@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
+from ddprof.slices.training_logs.findings.explain import explain_tables
 from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.read import read_training_log
 
@@ -229,3 +230,28 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
     except NoUsableInput:
         return
     assert all(iteration.mean_ms > 0 for iteration in log.iterations)
+
+
+# As the writers' sources print them: (writer, iteration, ms, line).
+PRINTED = (
+    ("nanoGPT", 120, 251.12, "iter 120: loss 3.2150, time 251.12ms, mfu 38.40%"),
+    ("LitGPT", 17, 341.5, "Epoch 1 | iter 17 step 4 | loss train: 1.200, val: n/a | iter time: 341.50 ms (step)"),
+    ("LitGPT", 17, 341.5, "iter 17 step 4: loss 1.2000, iter time: 341.50ms (optimizer.step) remaining time: 3.20 hours."),
+    ("llm.c", 4, 2534.56, "step    4/19560 | loss 10.2 (+nanz)| norm 15.3 (+nanz)| lr 8e-07 | 2534.56 ms | 38.2% bf16 MFU | 206824 tok/s"),
+    ("MaxText", 5, 3150.0, "completed step: 5, seconds: 3.150, TFLOP/s/device: 601.2, Tokens/s/device: 14871.1, loss: 10.1"),
+    ("fairseq", 300, 500.0, "2021-03-01 10:00:48 | INFO | train_inner | epoch 001: 300 / 8743 loss=9.1, wps=1200, ups=2, wpb=570, bsz=19, num_updates=300, lr=0.1, wall=48"),
+    ("verl", 3, 98_500.0, "(TaskRunner pid=12) step:3 - actor/entropy:0.3 - timing_s/gen:40.1 - timing_s/step:98.500 - perf/throughput:15"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("writer", "number", "ms", "line"), PRINTED)
+def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, line: str) -> None:
+    log = read_text(tmp_path, f"settings\n{line}\n")
+    assert log.writers == (writer,)
+    assert [(one.number, one.mean_ms) for one in log.iterations] == [(number, pytest.approx(ms))]
+
+
+def test_a_time_of_one_iteration_is_no_mean(tmp_path: Path) -> None:
+    lines = "".join(f"iter {10 * at}: loss 3.2150, time {250 + at % 3}.00ms, mfu 38.40%\n" for at in range(20))
+    summary = explain_tables(read_text(tmp_path, lines)).iterations
+    assert summary is not None and summary.every == 1 and summary.lines == 20

@@ -1,5 +1,6 @@
-"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning, nanoGPT, ...). `ddprof analyze` reads
-them alone; beside traces they give the iteration times of the whole run.
+"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning, nanoGPT, ...).
+
+`ddprof analyze` reads them alone; beside traces they give the iteration times of the whole run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _MARKS = re.compile(
     r"|'train_runtime': '?\d|'loss': '?\d.{0,400}'epoch': '?\d|Total optimization steps = \d"
     r"|\biter \d{1,12}\b.{0,120}?(?:, time \d[\d.]{0,20}ms, mfu |\biter time: \d[\d.]{0,20} ?ms)"
     r"|\bstep\s{1,12}\d{1,12}/\d{1,12} \|.{0,160}? ms \|.{0,80}? tok/s"
-    r"|completed step: \d{1,12}, seconds: \d| ups=\d[\d.]{0,20},.{0,120}? num_updates=\d|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
+    r"|completed step: \d{1,12}, seconds: \d| ups=\d[\d.]{0,20},.{0,120}? num_updates=\d"
+    r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
     r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
 )
 # What is printed at the start by programs that print thousands of lines before the first number.

@@ -25,6 +25,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, larg
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
 from ddprof.finding_ids import INPUT_STRAGGLER
 from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
+from ddprof.tables import Array
 from ddprof.units import format_ranks, format_us
 
 
@@ -46,12 +47,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     maker = making_line(measures.job.ranks[worst])
     is_late = f"the data loader of {format_ranks(numbers)} is late"
     if maker is not None:
-        is_late = f"{format_ranks(numbers)} waits for batches that {made_beside(maker)},"
+        is_late = f"{format_ranks(numbers)} {'waits' if len(numbers) == 1 else 'wait'} for batches that "
+        is_late += f"{made_beside(maker)},"
     found = Candidate(
         id=RULE.id,
         summary=f"{is_late} and the other ranks wait for it",
         ranks=numbers,
-        lost_us=float(measures.cause_us("dataloader")[late].mean()) + charged_us(measures, late.tolist()),
+        lost_us=float(measures.cause_us("dataloader")[late].mean()) + _waited_us(measures, late),
         changes=(Change("instant_loader", numbers),),
         basis=Basis.COMPARED,
         evidence=(
@@ -63,6 +65,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=_fixes(measures, worst, numbers) if maker is None else (thread_fix(maker),),
     )
     yield with_line(measures, found) if fetch_themselves(measures) else found
+
+
+def _waited_us(measures: Measures, late: Array) -> float:
+    """Waiting for these ranks per step, mean over all, as far as their loaders' excess explains it."""
+    loader_us = measures.host_spans_us["dataloader"]
+    excess_us = float(loader_us[late].max()) - averages.typical(np.delete(loader_us, late))
+    return min(charged_us(measures, late.tolist()), excess_us * (len(loader_us) - len(late)) / len(loader_us))
 
 
 def _fixes(measures: Measures, worst: int, numbers: tuple[int, ...]) -> tuple[Fix, ...]:

@@ -112,6 +112,8 @@ def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypat
     told = with_line(busy, accusation(busy, 1))
     assert (told.summary, told.fixes[0].setting) == (f"late; it has a thread that computes, in {line}", line)
     assert with_line(busy, accusation(busy, 0)) == accusation(busy, 0)
+    loop = replace(busy, alone={1: Alone("train.py:40 <module>", "train.py:31 main()", 9_000.0, 100.0)})
+    assert with_line(loop, accusation(loop, 1)).summary == told.summary  # beside it the whole loop is long
 
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_not(labelled: Runs) -> None:

@@ -20,6 +20,9 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     if found is None:
         return _with_thread(measures, candidate)
     position, line = found
+    beside = threads_alone(measures.job.ranks).get(position)
+    if beside is not None and beside.share >= MOST_SHARE:  # beside a thread that has the interpreter all lines are long
+        return _with_thread(measures, candidate)
     rank = measures.job.rank_ids[position]
     late_us = float(measures.late_us[position])
     if late_us < MOST_SHARE * candidate.lost_us:
@@ -35,13 +38,11 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     is_told = any(place and place in candidate.summary for place in (line.line, line.inside))
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
     fixes = candidate.fixes if any(fix.setting == line.line for fix in candidate.fixes) else (_fix(line, rank),)
-    # What else might make a host late is advice for one whose line is unknown.
-    is_known = candidate.id in (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED) and candidate.ranks == (rank,)
     return replace(
         candidate,
         summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
         evidence=(seen, *candidate.evidence),
-        fixes=fixes + tuple(fix for fix in candidate.fixes if fix not in fixes and not is_known),
+        fixes=fixes + tuple(fix for fix in _others(candidate, rank) if fix not in fixes),
     )
 
 
@@ -70,8 +71,14 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
         candidate,
         summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
         evidence=(seen, *candidate.evidence),
-        fixes=(fix, *candidate.fixes),
+        fixes=(fix, *_others(candidate, rank)),
     )
+
+
+def _others(candidate: Candidate, rank: int) -> tuple[Fix, ...]:
+    """The candidate's own fixes; none where they are guesses about a late host, whose cause is known here."""
+    is_guess = candidate.id in (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED) and candidate.ranks == (rank,)
+    return () if is_guess else candidate.fixes
 
 
 def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.facts.script.barriers import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.stage_links import message_ends
 from ddprof.analyzers.job.waiting.members import members_of
@@ -56,7 +57,8 @@ def speed_links(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
-    """Operations whose process group serves the role, bool per operation; for the role "" every communication."""
+    """Operations whose process group serves the role, but for barriers and those of Python objects, bool per operation;
+    for the role "" every communication."""
     if not role:
         return np.asarray(rank.ops.is_comm)
     job = measures.job
@@ -65,6 +67,7 @@ def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
     serves = job.groups["role"][job.instances["group"][job.members["instance"][mine]]] == role
     flag = np.zeros(len(rank.facts.comms), bool)
     flag[comm[serves]] = True
+    flag &= ~is_meeting(rank.facts)
     result = np.zeros(len(rank.ops.comm), bool)
     known = rank.ops.comm >= 0
     result[known] = flag[rank.ops.comm[known]]

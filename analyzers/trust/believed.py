@@ -8,10 +8,15 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE
 from ddprof.findings import Basis, Candidate, Change, Recoverable
+
+LATE = (STRAGGLER_HOST, STRAGGLER_IMBALANCE)
+TIMED_BAND = 0.3  # as of straggler.unexplained by the same timers
 
 
 def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone: bool = True) -> Recoverable:
@@ -23,7 +28,24 @@ def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone:
     # What was timed and not replayed has neither the replay's error nor the spread of the traced steps in it.
     if candidate.basis is not Basis.TIMED or candidate.changes:
         doubt_us += _replay_us(prices, gain_us)
-    return believed(prices, candidate.changes, gain_us, doubt_us, by_ledger)
+    gain = believed(prices, candidate.changes, gain_us, doubt_us, by_ledger)
+    return gain if candidate.id not in LATE else _by_timers(prices, candidate, gain)
+
+
+def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recoverable:
+    """The gain from a rank that the timers of the whole run show late beyond chance, where a finding explains most of
+    it or names the line that the rank runs alone: they have neither the replay's error nor the scatter of few steps."""
+    measures = prices.measures
+    mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
+    late_us = min((float(measures.timed_us[p]) for p in mine), default=0.0)
+    most = measures.step_us - prices.floor_us(candidate.changes)
+    late_us = min(late_us, most)
+    if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or all(p in measures.alone for p in mine)):
+        return gain
+    least, most = (1 - TIMED_BAND) * late_us, min((1 + TIMED_BAND) * late_us, most)
+    if gain.value < least:
+        return Recoverable(late_us, least, max(gain.high, most))
+    return Recoverable(gain.value, max(gain.low, min(gain.value, least)), max(gain.high, late_us))
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:

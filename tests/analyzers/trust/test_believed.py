@@ -1,10 +1,14 @@
 """The range of a prediction: around it, wider with the doubt, and no step below what nothing removes."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.trust.believed import believed, of_step
-from ddprof.findings import Change
+from ddprof.analyzers.job.script.alone import Alone
+from ddprof.analyzers.trust.believed import believed, of_candidate, of_step
+from ddprof.findings import Basis, Candidate, Change
 
 CHANGES = (Change("no_sync"),)
 
@@ -24,3 +28,24 @@ def test_a_loss_has_a_range_too(labelled: Runs) -> None:
     step_us = prices.measures.step_us
     low_us, high_us = of_step(prices, CHANGES, step_us + 1_000.0, 100.0)
     assert step_us < low_us < step_us + 1_000.0 < high_us
+
+
+def test_the_timers_of_the_run_decide_what_a_named_late_rank_costs(labelled: Runs) -> None:
+    """Where they are clear, and the finding is of most of it, or of the line that this rank runs alone."""
+    prices = labelled("straggler.host").pricer
+    measures, late_us = prices.measures, 0.05 * prices.measures.step_us
+    timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
+    alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)}
+
+    def gain(identifier: str, share: float, *, rank: int = 1, line: bool = False) -> tuple[float, float, float]:
+        known = replace(prices, measures=replace(measures, timed_us=timed, alone=alone if line else {}))
+        found = Candidate(identifier, "late", (measures.job.rank_ids[rank],), 0.0, (), Basis.COMPARED)
+        priced = of_candidate(known, found, share * late_us)
+        return priced.low / late_us, priced.value / late_us, priced.high / late_us
+
+    low, value, high = gain("straggler.host", 0.9)
+    assert low >= 0.7 and value == pytest.approx(0.9) and high >= 1.0
+    assert gain("straggler.host", 0.6) == pytest.approx((0.7, 1.0, 1.3))
+    assert gain("straggler.host", 0.1, line=True) == pytest.approx((0.7, 1.0, 1.3))
+    for other in (gain("straggler.host", 0.1), gain("straggler.host", 0.1, rank=0), gain("host.checkpoint", 0.1)):
+        assert other[1] == pytest.approx(0.1) and other[2] < 0.7

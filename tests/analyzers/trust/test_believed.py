@@ -31,7 +31,7 @@ def test_a_loss_has_a_range_too(labelled: Runs) -> None:
 
 
 def test_the_timers_of_the_run_decide_what_a_named_late_rank_costs(labelled: Runs) -> None:
-    """Where they are clear, and the finding is of most of it, or of the line that this rank runs alone."""
+    """They do where they are clear, and the finding is of most of it, or of the line that this rank runs alone."""
     prices = labelled("straggler.host").pricer
     measures, late_us = prices.measures, 0.05 * prices.measures.step_us
     timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)

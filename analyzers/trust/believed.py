@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
+from ddprof.analyzers.job.whole_run.pauses import paused_shares
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
@@ -37,7 +39,9 @@ def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recov
     it or names the line that the rank runs alone: they have neither the replay's error nor the scatter of few steps."""
     measures = prices.measures
     mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-    late_us = min((float(measures.timed_us[p]) for p in mine), default=0.0)
+    paused_us = paused_shares(measures.job.ranks) * measures.step_us  # that has findings of its own
+    timed_us = measures.timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
+    late_us = min((float(timed_us[p]) for p in mine), default=0.0)
     most = measures.step_us - prices.floor_us(candidate.changes)
     late_us = min(late_us, most)
     if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or all(p in measures.alone for p in mine)):

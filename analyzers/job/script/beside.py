@@ -125,7 +125,8 @@ def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
     """Mask of stacks in the user's code, except calls whose time cannot be reduced; shape (stacks,)."""
     # A line that calls a pass, or a framework's whole training loop: what a library does around passes is its own.
     encloses = tree.inclusive(tree.is_forward | tree.is_backward | tree.is_optimizer) > 0
-    is_library = encloses[np.maximum(tree.folded, 0)] & (tree.folded != np.arange(len(tree)))
+    user = np.maximum(tree.folded, 0)
+    is_library = encloses[user] & ~tree.in_phase[user] & (tree.folded != np.arange(len(tree)))
     away = is_library | takes_batches(facts, tree) | tree.is_profiler | LineKinds(facts).needed()
     return np.asarray((tree.folded >= 0) & ~away)
 

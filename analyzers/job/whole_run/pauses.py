@@ -10,6 +10,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.sidecar import Pause, Sidecar
+from ddprof.tables import Array
 
 WARM_STEPS = 10  # lazy initialisation, first allocations, collections of what imports left behind
 MAX_RECORDED = 4096  # pauses of a kind: capture keeps the latest
@@ -47,6 +48,15 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
         return worst
     by_rank = {one.position: one.share for one in found}
     return replace(worst, shares=tuple(by_rank.get(position, 0.0) for position in range(len(ranks))))
+
+
+def paused_shares(ranks: Sequence[RankFacts]) -> Array:
+    """Share of each rank's run that it collects garbage, saves or loads, and evaluates; shape (ranks,)."""
+    every = [
+        [_pauses(sidecar, at, pauses) for pauses in (sidecar.gc, sidecar.checkpoints, sidecar.evaluations)]
+        for at, sidecar in enumerate(facts.sidecar for facts in ranks)
+    ]
+    return np.array([sum(one.share for one in own if one is not None) for own in every], float)
 
 
 def is_timed(ranks: Sequence[RankFacts]) -> bool:

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
-from cpu_loop import cpu_loop, sampled
+from cpu_loop import FORWARD, cpu_loop, operators, sampled
 from kineto_run import Script
 
+from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.job.script.beside import own_stacks
 from ddprof.analyzers.job.script.idle import script_time, script_times
 from ddprof.analyzers.job.script.lines import lines_of
 
@@ -39,6 +41,23 @@ def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_
         with script.frame("train.py(60): first"):
             script.host("aten::mul", 4_000.0)
     assert not script_time(script.facts(tmp_path, on_cpu=True)).stack_ns.sum()
+
+
+def passes(script: Script) -> None:
+    with script.frame(FORWARD), script.frame("train.py(30): forward"):
+        with script.frame("train.py(31): <genexpr>"):
+            script.idle(2_000.0)
+        with script.frame(FORWARD):
+            operators(script, "linear")
+    with script.frame("train.py(90): train"), script.frame("lightning/trainer.py(5): fit"), script.frame(FORWARD):
+        operators(script, "linear")
+
+
+def test_a_models_own_forward_is_the_scripts_and_a_library_around_passes_is_not(tmp_path: Path) -> None:
+    facts = cpu_loop(tmp_path, before=passes)
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    own, function = own_stacks(facts, tree), tree.frames["function"][tree.frame].astype(str)
+    assert own[function == "<genexpr>"].all() and not own[function == "fit"].any()
 
 
 def makes_the_loss(script: Script) -> None:

@@ -102,7 +102,7 @@ def test_watching_that_fails_or_hangs(
 ) -> None:
     """Signals are forwarded meanwhile, the job is awaited, its code returned."""
     monkeypatch.setattr("ddprof.capture.launcher.launch._LAST_TICK_S", 0.1)
-    calls, over, ready = [], threading.Event(), tmp_path / "ready"
+    calls, over, ready, waiting = [], threading.Event(), tmp_path / "ready", threading.get_ident()
 
     def on_tick() -> None:
         calls.append(1)
@@ -113,7 +113,7 @@ def test_watching_that_fails_or_hangs(
     def signal_once_both_are_there() -> None:
         while not (calls and ready.exists()):
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.pthread_kill(waiting, signal.SIGUSR1)  # any other thread of a test process dies of it, and all with it
 
     child = f"trap 'exit 5' USR1; touch {ready}; while :; do sleep 0.05; done"
     threading.Thread(target=signal_once_both_are_there).start()

@@ -161,8 +161,9 @@ def _runs_us(measures: Measures) -> Array:
 def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
     """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks."""
     seen = times_seen(ranks[worst], line.stacks)
-    called = sum(times_called(facts, line.file, line.function) for facts in ranks)
-    return seen is None or max(seen, called) >= MIN_SAMPLES
+    if seen is None or seen >= MIN_SAMPLES:
+        return True
+    return sum(times_called(facts, line.file, line.function) for facts in ranks) >= MIN_SAMPLES
 
 
 def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:

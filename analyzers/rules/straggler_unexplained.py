@@ -26,6 +26,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.waiting.lateness import chance_of_most, comes_again, recurring
+from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
 from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
@@ -102,7 +103,7 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
         ),
         fixes=(_look((rank,)),),
         ceiling_us=late_us,
-        band=0.3,
+        band=TIMED_BAND,
     )
 
 

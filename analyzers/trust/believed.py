@@ -10,6 +10,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
+from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
 from ddprof.analyzers.job.whole_run.pauses import paused_shares
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
@@ -18,7 +19,6 @@ from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE
 from ddprof.findings import Basis, Candidate, Change, Recoverable
 
 LATE = (STRAGGLER_HOST, STRAGGLER_IMBALANCE)
-TIMED_BAND = 0.3  # as of straggler.unexplained by the same timers
 
 
 def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone: bool = True) -> Recoverable:
@@ -39,11 +39,12 @@ def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recov
     it or names the line that the rank runs alone: they have neither the replay's error nor the scatter of few steps."""
     measures = prices.measures
     mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
+    if not mine or not measures.timed_us[mine].all():
+        return gain
     paused_us = paused_shares(measures.job.ranks) * measures.step_us  # that has findings of its own
     timed_us = measures.timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
-    late_us = min((float(timed_us[p]) for p in mine), default=0.0)
     most = measures.step_us - prices.floor_us(candidate.changes)
-    late_us = min(late_us, most)
+    late_us = min(float(timed_us[mine].min()), most)
     if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or all(p in measures.alone for p in mine)):
         return gain
     least, most = (1 - TIMED_BAND) * late_us, min((1 + TIMED_BAND) * late_us, most)

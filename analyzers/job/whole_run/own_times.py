@@ -24,6 +24,7 @@ UNLIKELY = 0.001  # chance of a difference of means; of 24 healthy jobs none rea
 # Where a rank was on a CPU for LEAST_SHARE of the run longer than its peers, half of both will do: stops take no CPU
 # time. Of 71 healthy jobs none reached 0.09 of it (two busy cores, steps of 4 to 90 ms, 2026-11-26).
 AGREEING = 0.5
+TIMED_BAND = 0.3  # of a rank's lateness by these timers: the range of what it costs
 
 
 def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:

@@ -36,17 +36,22 @@ def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> 
     if words is None:
         return None
     if "samples" not in words:
-        return Fix(
-            setting="batches of " + format_ranks(numbers),
-            suggested="as large as on the other ranks: the same batch size, and samples of all lengths on every rank",
-            patch="DistributedSampler(data, shuffle=True)  # no rank gets the long ones",
-            why=f"{words} in every step: larger batches take longer to compute, and the others wait",
-            source="OSDI'25 section 5.3",
-        )
+        return _of_all_lengths(numbers, words)
     return Fix(
         setting="batch size of " + format_ranks(numbers),
         suggested="the same on every rank: shards of equal size, and one batch size",
         patch="DataLoader(data, batch_size=B, sampler=DistributedSampler(data))  # one data set, split evenly",
         why=f"{words}: larger batches take longer to fetch, collate and compute, and the others wait",
         source="PyTorch documentation: torch.utils.data.distributed.DistributedSampler",
+    )
+
+
+def _of_all_lengths(numbers: tuple[int, ...], words: str) -> Fix:
+    """The fix for batches of longer samples."""
+    return Fix(
+        f"batches of {format_ranks(numbers)}",
+        "as large as on the other ranks: the same batch size, and samples of all lengths on every rank",
+        f"{words} in every step: larger batches take longer to compute, and the others wait",
+        "OSDI'25 section 5.3",
+        patch="DistributedSampler(data, shuffle=True)  # no rank gets the long ones",
     )

@@ -141,12 +141,12 @@ def _met(compared: Comparable) -> _Met:
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
     odd = disagreeing(ranks, matched)
-    are_steps_apart = bool(odd) and bool(matched.is_message.any())
-    if are_steps_apart:
+    are_steps_apart = False
+    if odd and matched.is_message.any():
         by_order = match(ranks, group_ids, keys, are_steps_apart=True)
         left = disagreeing(ranks, by_order)
-        are_steps_apart = len(left) < len(odd)
-        matched, odd = (by_order, left) if are_steps_apart else (matched, odd)
+        if len(left) < len(odd):
+            matched, odd, are_steps_apart = by_order, left, True
     if not odd:
         return _Met(ranks, matched, group_ids, keys, notes, compared.why_not, are_steps_apart)
     rest = tuple(f for p, f in enumerate(ranks) if p not in set(odd))

@@ -21,8 +21,8 @@ from ddprof.tables import NULL, Array
 
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
-_ENDS = ("src", "dst", "group", "tag")  # of a message
 NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
+_ENDS = ("src", "dst", "group", "tag")  # of a message
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def match(
     notes: list[HealthNote] = []
     collective = _instances(rows, _collective_key(rows, notes))
     messages = _message_rows(ranks, group_ids, keys)
-    key = _ordinal_key(messages, (*_ENDS, "step"))
-    if are_steps_apart and len(key):
+    if not are_steps_apart:
+        key = _ordinal_key(messages, (*_ENDS, "step"))
+    else:
         pair = _keys(messages, _ENDS)
         ordinal = _running_count(_combine(_combine(pair, messages["rank"]), messages["side"]))
         key = _combine(pair, numbers_in_order(ranks, messages, pair, ordinal))

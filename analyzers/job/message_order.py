@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.tables import Array
 
-RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
 FEWEST = 3  # messages that both ends recorded
 NEARLY = 0.9  # of these arrive after they were sent: an event may be lost
 ENOUGH = 0.5  # of the shorter side: at larger shifts most of it has no other end

@@ -16,12 +16,12 @@ import numpy as np
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT, ROOTED
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.tables import NULL, Array
 
 # Members of one collective leave it within the time of its last chunk, tens of microseconds at most.
 TOGETHER_NS = 50_000
-RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
 SPACING_SHARE = 0.05  # of the time from one collective to the next: a wrong neighbour meets by chance in one of ten
 SAMPLES = 64  # collectives of a file that are laid over another; more find the same difference
 ENOUGH = 0.5  # of those that the other file's window covers; fewer, and most of either file is missing or another run's

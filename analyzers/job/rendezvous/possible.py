@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.job.clock import ClockDifference, SharedOperations
 from ddprof.analyzers.job.matching import Matched
 from ddprof.model import HealthNote
 from ddprof.tables import Array
 from ddprof.units import format_ranks
 
-RESOLUTION_NS = 1_000  # traces before PyTorch 2.1 hold whole microseconds
 DRIFT = 200e-6  # of two quartz clocks against one another: 100 ppm each is their usual limit
 IMPOSSIBLE_SHARE = 0.1  # of shared operations; one in ten may be torn by a clock that was set, or by a lost event
 PARTNERS = 8  # ranks that each rank is compared with; all, where there are fewer

@@ -5,7 +5,8 @@ than on the typical peer for the same step, and their devices drain.
 Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
 How the gain is priced: the run is replayed with those hosts as fast as their peers'. A slow host behind a busy device
 costs nothing.
-How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job.
+How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
+rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
 (a start-up broadcast) is not counted, nor is a pause in one step alone. Of communication alone each rank that is last
@@ -169,6 +170,13 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
             setting=f"code of {format_ranks(numbers)} between {before} and {after}",
             suggested="find what its peers do not run there: Python code, a sleep, a lock, a file or a socket",
             why=f"it takes {format_us(more_us)} per step longer there than its peers",
+            source="OSDI'25 section 5",
+        )
+    if execution_of(measures.job).computes_on_host and worst not in not_slow(measures):
+        return Fix(
+            setting="Python of " + format_ranks(numbers),
+            suggested="find what its peers do not run: other data, a callback, a thread that holds the interpreter",
+            why="its operators take no longer than its peers', so that its CPU is not slow; the time is between them",
             source="OSDI'25 section 5",
         )
     return Fix(

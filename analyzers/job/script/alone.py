@@ -21,6 +21,8 @@ _WAITING = (BACKWARD, DATA, COLLECTIVE)  # phases in which a rank may wait
 # What a rank does for a tenth of the late rank's time or less, it does not do: an order of magnitude is more than a
 # slow core, a stall or a cold cache explains (hosts that straggler.host names are up to 1.6 times as slow).
 TIMES_PEERS = 10.0
+# The same of a function that all ranks run, where samples of the whole run are beyond chance: more than any slow host.
+TWICE_PEERS = 2.0
 MIN_LATENESS = 0.01  # of the step: what is smaller gets no finding of its own
 MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain it
 # Samples in a function, before its being on one rank alone is no chance: of two ranks alike, seven in turn are of the
@@ -113,6 +115,16 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
         return None
     often = {path: time for path, time in mine.items() if late.seen[path] >= FEWEST_SAMPLES}
     found = _apart(often, peers, lateness_us, mine)
+    if found is None:
+        theirs = [rank.seen for rank in others]
+        share = sum(late.samples.values()) / sum(sum(rank.samples.values()) for rank in (late, *others))
+        longer = {
+            path: us
+            for path, us in often.items()
+            if path not in late.training
+            and not _is_chance(late.seen[path], [seen.get(path, 0.0) for seen in theirs], share)
+        }
+        found = _apart(longer, peers, lateness_us, mine, TWICE_PEERS)
     return None if found is None else replace(found, samples=int(sum(late.samples.values())))
 
 
@@ -190,9 +202,7 @@ def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: fl
     share = total_ns / (total_ns + sum(theirs_ns))
 
     def is_chance(path: Path) -> bool:
-        times = _times_apart(late, path)
-        trials = times + sum(_times_apart(rank, path) for rank in others)
-        return binomial_tail(times, trials, share) * (len(others) + 1) >= MAX_CHANCE
+        return _is_chance(_times_apart(late, path), [_times_apart(rank, path) for rank in others], share)
 
     often = {path: us for path, us in seen.items() if least_us <= us <= lateness_us / MOST_SHARE}
     theirs = [{path: late.step_us * ns / rank.run_ns for path, ns in rank.seen_ns.items()} for rank in others]
@@ -202,6 +212,11 @@ def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: fl
         return None
     outer = min(apart, key=lambda path: (len(path), -seen[path]))
     return replace(_told(seen, outer, most[outer], seen), samples=int(sum(late.samples.values())), of_the_run=True)
+
+
+def _is_chance(times: float, theirs: Sequence[float], share: float) -> bool:
+    """True where one of ranks alike would be seen so often by chance. `share`: of all samples, this rank's."""
+    return binomial_tail(int(times), int(times + sum(theirs)), share) * (len(theirs) + 1) >= MAX_CHANCE
 
 
 def _times_apart(rank: RankPaths, path: Path) -> int:
@@ -214,30 +229,41 @@ def _apart(
     peers: Sequence[dict[Path, float]],
     lateness_us: float,
     seen: dict[Path, float],
+    times: float = TIMES_PEERS,
 ) -> Alone | None:
     """The path of `mine` that makes the rank late: in a function that peers run far shorter, the part they do not run,
     where that is enough. Its line is chosen from all that was `seen`, however rarely.
     """
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
-    outer = _outermost(mine, theirs, lateness_us)
+    outer = _outermost(mine, theirs, lateness_us, times)
     if outer is None:
         return None
+    extra = {path: us - theirs[path] for path, us in mine.items()}
     alone = {path: us for path, us in mine.items() if path[: len(outer)] == outer and not theirs[path]}
-    return _told(mine, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen)
+    return _told(mine, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen, extra)
 
 
-def _outermost(mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:
+def _outermost(
+    mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float, times: float = TIMES_PEERS
+) -> Path | None:
     """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
     apart = [
         path
         for path, time in mine.items()
-        if time - theirs[path] >= MOST_SHARE * lateness_us and time >= TIMES_PEERS * theirs[path]
+        if time - theirs[path] >= MOST_SHARE * lateness_us and time >= times * theirs[path]
     ]
     return min(apart, key=lambda p: (len(p), -mine[p]), default=None)
 
 
-def _told(mine: dict[Path, float], outer: Path, peers_us: float, seen: dict[Path, float]) -> Alone:
-    line, inside = _words(seen, outer), _words(seen, _hottest(mine, outer))
+def _told(
+    mine: dict[Path, float],
+    outer: Path,
+    peers_us: float,
+    seen: dict[Path, float],
+    extra: dict[Path, float] | None = None,
+) -> Alone:
+    """The code in words. `extra`: time beyond the peers', where they have any, by which the call inside is chosen."""
+    line, inside = _words(seen, outer), _words(seen, _hottest(extra or mine, outer))
     return Alone(line, "" if inside == line else inside, mine[outer], peers_us, in_shared=outer[-1][1] != ANY_LINE)
 
 

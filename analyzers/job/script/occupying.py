@@ -95,6 +95,8 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     loop = {int(tree.function[frame]) for stack in in_phases for frame in _frames_to(tree, stack)}
     by_line: dict[str, float] = {}
     for stack, count in calling.items():
+        while tree.outer[stack] >= 0 and tree.is_forward[stack]:  # who calls a module evaluates, not its `forward`
+            stack = int(tree.outer[stack])
         own = [f for f in _frames_to(tree, stack) if tree.is_user[f] and int(tree.function[f]) not in loop]
         if own:
             line = tree.words(own[0])

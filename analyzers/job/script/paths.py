@@ -88,6 +88,13 @@ class RankPaths:
         return by_path(self.facts, {stack: ns for stack, ns in self.times_ns.items() if ns and not meets[stack]})
 
     @cached_property
+    def training(self) -> frozenset[Path]:
+        """Paths that end in a whole function that runs a phase of the step: the training loop and its callers."""
+        tree = self._tree
+        loops = {(tree.written[at][0], tree.written[at][2]) for at in np.flatnonzero(tree.trains).tolist()}
+        return frozenset(p for p in self.seen if p[-1][1] == ANY_LINE and (p[-1][0], p[-1][2]) in loops)
+
+    @cached_property
     def run_ns(self) -> float:
         """Time of the whole run that all samples represent, ns."""
         return float(sum(self.times_ns.values()))

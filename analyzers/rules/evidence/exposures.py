@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
-from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB, GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Traffic, is_all_transfer
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
@@ -24,6 +24,7 @@ from ddprof.units import MIB, format_us
 VOLUME = ("bandwidth", "sharding")
 LATENCY_COVERS = 0.9  # of the exposed transfer, which the latencies of all calls add up to
 MIN_CALLS = 5  # per step, for latency: DistributedDataParallel's first and last bucket of two models are four
+FEW_CALLS = 2  # the same, where a recorded bucket size cuts up what the default sends at once
 TINY_BYTES = 128 * 2**10  # per call; moves in 1 ms at 1 Gbit/s, so that a longer call does not take long for its bytes
 SMALL_BYTES = 10 * MIB  # per call; far below DDP's 25 MiB default bucket
 # About the bus bandwidth of NCCL's all-reduce on 8 x H100 SXM: a call that is too short for a default bucket even there
@@ -98,7 +99,8 @@ def _is_volume(traffic: Traffic, step_us: float, limits: Limits) -> bool:
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
     if traffic.role == "pp":
         return "bandwidth"  # one message between two passes: fewer of them would hold more
-    small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
+    fewest = FEW_CALLS if _is_cut_up(traffic, measures.settings.ddp.bucket_cap_mb) else MIN_CALLS
+    small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= fewest
     latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
     # What a script reduces one by one between its passes has no pass to hide behind: together it has one latency.
     if model is not None and traffic.count * model.alpha_ns / 1e3 >= SOME_LATENCY * traffic.exposed_us:
@@ -113,6 +115,14 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
         return "no_overlap"
     return "bandwidth"
+
+
+def _is_cut_up(traffic: Traffic, bucket_cap_mb: float | None) -> bool:
+    """True where DDP's recorded bucket size makes at least twice the calls that its default would."""
+    if bucket_cap_mb is None or bucket_cap_mb >= DEFAULT_BUCKET_MIB or traffic.role not in GRADIENT_ROLES:
+        return False
+    beyond_first = max(0.0, traffic.total_bytes / MIB - DEFAULT_FIRST_BUCKET_MIB)
+    return bool(traffic.count >= 2 * (1 + np.ceil(beyond_first / DEFAULT_BUCKET_MIB)))
 
 
 def _latency_holds(traffic: Traffic, model: CostModel) -> bool:

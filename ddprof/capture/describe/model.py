@@ -60,7 +60,7 @@ def ddp(model: Any) -> dict[str, Any]:
     sizes = _numbers(data.get("rebuilt_bucket_sizes")) or _numbers(data.get("bucket_sizes"))
     cap_bytes = getattr(model, "bucket_bytes_cap", None)
     return {
-        "bucket_cap_mb": cap_bytes / _MIB if isinstance(cap_bytes, int) and cap_bytes > 0 else None,
+        "bucket_cap_mb": _as_given_mib(cap_bytes) if isinstance(cap_bytes, int) and cap_bytes > 0 else None,
         "first_bucket_mb": first / _MIB if isinstance(first, int) else None,
         "bucket_sizes_bytes": sizes or None,
         "bucket_parameters": _bucket_parameters(model, data),
@@ -99,6 +99,15 @@ def _logging_data(model: Any) -> dict[str, Any]:
 
 def _numbers(text: Any) -> list[int]:
     return [int(part) for part in str(text or "").split(",") if part.strip().isdigit()]
+
+
+def _as_given_mib(cap_bytes: int) -> float:
+    """The shortest number that DDP truncates to these bytes: 1,048 bytes were written as 0.001 MiB."""
+    for digits in range(1, 18):
+        mib = float(f"{cap_bytes / _MIB:.{digits}g}")
+        if int(mib * _MIB) == cap_bytes:
+            return mib
+    return cap_bytes / _MIB
 
 
 def _bucket_parameters(model: Any, data: dict[str, Any]) -> list[list[str]] | None:

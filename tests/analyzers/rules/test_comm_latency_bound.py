@@ -22,6 +22,19 @@ def test_suggests_larger_buckets_but_not_of_messages_between_layers(labelled: Ru
     assert exposures(replace(measures, comm=replace(measures.comm, traffic=traffic))) == []
 
 
+@pytest.mark.parametrize(
+    ("cap_mb", "count", "reasons"), [(0.001, 4, ["latency"]), (25.0, 4, []), (None, 4, []), (0.001, 1, [])]
+)
+def test_few_buckets_are_too_many_where_the_recorded_size_cuts_up_what_the_default_sends_at_once(
+    labelled: Runs, cap_mb: float | None, count: int, reasons: list[str]
+) -> None:
+    measures = labelled(ID).measures
+    traffic = tuple(replace(t, count=count, total_bytes=count * 2**17) for t in measures.comm.traffic)
+    settings = structs.replace(measures.settings, ddp=structs.replace(measures.settings.ddp, bucket_cap_mb=cap_mb))
+    measures = replace(measures, comm=replace(measures.comm, traffic=traffic), settings=settings)
+    assert [exposure.reason for exposure in exposures(measures) if exposure.reason == "latency"] == reasons
+
+
 @pytest.mark.parametrize(("now", "setting"), [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside")])
 def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: str) -> None:
     measures = labelled(ID).measures

@@ -94,6 +94,20 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert found and found.held == "spends the extra time in helpers.py:2 walk()" and found.peers_us
 
 
+@pytest.mark.parametrize(("mine", "theirs", "named"), [(30, 6, True), (12, 8, False), (9, 3, False), (40, 30, False)])
+def test_a_function_of_all_ranks_that_takes_one_of_them_far_longer_is_named(
+    tmp_path: Path, mine: int, theirs: int, named: bool
+) -> None:
+    """Twice as long, and beyond chance: busy cores put samples anywhere, and a loop says nothing."""
+    late, *others = (replace(facts, script_spans=SCRIPT_SPANS.empty()) for facts in run(tmp_path, REPORTS).job.ranks)
+    main, report = (_stack_of(late, name) for name in ("main", "report_samples"))
+    same = {"script_stacks": late.script_stacks, "script_frames": late.script_frames}
+    peers = [_with_totals(replace(facts, **same), {main: 60 - theirs, report: theirs}) for facts in others]
+    found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)
+    assert (found is not None) == named
+    assert found is None or (found.held == "spends the extra time in train.py:88 report_samples()" and found.peers_us)
+
+
 @pytest.mark.parametrize(
     ("mine", "each_ms", "theirs", "us"),
     [

@@ -1,11 +1,12 @@
-"""Everything of ddprof that a real GPU decides, in one command of about 8 minutes, without a network.
+"""Everything of ddprof that a real GPU decides, in one command of about 7 minutes, without a network.
 
     python -m pip install --no-index --find-links WHEELS ddprof     # torch is the machine's own
     python benchmarks/gpu_check.py --output benchmarks/results/gpu.json
 
 WHEELS: what `pip download --dest WHEELS .` puts there, without torch and what it wants. Without a device the same is
 done as far as a CPU goes (`--steps 12` for a dry run), and what needs one is listed as not run, with the reason. The
-result says which device, which versions, and of each check what was expected and what was seen.
+result says which device, which versions, and of each check what was expected and what was seen; it is written after
+each check, so that what a time limit cuts off loses only the rest. `--seconds`: no check begins later.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 JOBS = Path(__file__).with_name("gpu_jobs.py")
@@ -40,6 +42,7 @@ FAULTS = {
 }
 ON_A_CPU = ("slow_loader", "late_loader", "python_between", "saves_every_third")
 CAPTURES = ("ddp", "fsdp2", "autocast", "compiled", "graphs")
+CALL_S = 90  # of one command: a job that hangs costs no more
 CLOSE = 0.05  # relative: the device's events and ddprof time one step within this
 
 
@@ -54,11 +57,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class Setup:
-    """Environment of the jobs. `device`: its name, "" where there is none."""
+    """Environment of the jobs. `device`: its name, "" where there is none; `bare`: times of the faults and their twins
+    in one process without ddprof, ms, measured by the first check that asks."""
 
     folder: Path
     steps: int
     device: str
+    bare: dict[str, list[float]]
 
 
 def main() -> None:
@@ -67,28 +72,38 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=None)
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--only", default="", help="Checks whose names begin so.")
+    parser.add_argument("--seconds", type=float, default=450.0, help="No check begins later than this.")
     options = parser.parse_args()
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    until, found = time.monotonic() + options.seconds, []
     with tempfile.TemporaryDirectory() as folder:
-        setup = Setup(Path(folder), options.steps, device)
-        found = []
+        setup = Setup(Path(folder), options.steps, device, {})
         for name, check in checks():
-            if name.startswith(options.only):
-                found.append(_guarded(name, check, setup))
-                print(f"{found[-1].outcome:<8} {name}: {json.dumps(found[-1].seen)[:200]}", flush=True)
-    document = {
-        "device": device or "none (CPU)",
+            if not name.startswith(options.only):
+                continue
+            late = time.monotonic() > until
+            found.append(Checked(name, "not run", {"why": "no time"}) if late else _guarded(name, check, setup))
+            print(f"{found[-1].outcome:<8} {name}: {json.dumps(found[-1].seen)[:200]}", flush=True)
+            if options.output is not None:
+                document = _document(setup, found)
+                options.output.write_text(json.dumps(document, indent=1) + "\n")
+    sys.exit(any(each.outcome == "failed" for each in found))
+
+
+def _document(setup: Setup, found: list[Checked]) -> dict[str, Any]:
+    import torch
+
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "device": setup.device or "none (CPU)",
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
-        "steps": options.steps,
+        "steps": setup.steps,
         "checks": [asdict(each) for each in found],
     }
-    if options.output is not None:
-        options.output.write_text(json.dumps(document, indent=1) + "\n")
-    sys.exit(any(each.outcome == "failed" for each in found))
 
 
 def checks() -> Iterator[tuple[str, Callable[[Setup], tuple[bool, dict[str, Any]] | str]]]:
@@ -141,9 +156,9 @@ def _captured(setup: Setup, job: str, ranks: int = 1) -> tuple[bool, dict[str, A
 def _overhead(setup: Setup) -> tuple[bool, dict[str, Any]]:
     """Alternating runs with and without ddprof: the typical step outside the trace window."""
     shares = []
-    for _ in range(3):
-        bare = median(_plain(setup, "ddp", without=True)[WARM:])
-        _, times, _ = _run(setup, "ddp", 1, without=True)
+    for _ in range(2):
+        bare = median(_plain(setup, "ddp", ranks=1)["ddp"][WARM:])
+        _, times, _ = _run(setup, "ddp", 1)
         shares.append(median(times[WARM + 20 :] or times[WARM:]) / bare - 1)
     return not setup.device or median(shares) < 0.02, {"shares": shares}
 
@@ -152,10 +167,12 @@ def _fault(setup: Setup, fault: str) -> tuple[bool, dict[str, Any]] | str:
     """A fault and its twin: the finding, and its predicted gain against the measured one."""
     if not setup.device and fault not in ON_A_CPU:
         return "needs a CUDA device"
-    ranks = 2 if fault == "late_loader" else 1
-    report, times, _ = _run(setup, fault, ranks)
-    twin = _plain(setup, fault, ranks, without=True)
-    before, after = sum(times[WARM:]) / len(times[WARM:]), sum(twin[WARM:]) / len(twin[WARM:])
+    ranks = 2 if fault == "late_loader" else 0
+    report, _, _ = _run(setup, fault, ranks)
+    if fault not in setup.bare:
+        others = [name for name in FAULTS if name != "late_loader" and (setup.device or name in ON_A_CPU)]
+        setup.bare.update(_plain(setup, *([fault] if ranks else others), ranks=ranks, both=True))
+    before, after = (mean(setup.bare[name][WARM:]) for name in (fault, f"{fault} twin"))
     told = [finding for finding in report["findings"] if finding["id"] in FAULTS[fault]]
     gain = (told[0]["recoverable_untraced_us"] or told[0]["recoverable_us"]) if told else None
     seen = {
@@ -185,38 +202,36 @@ def _memory(setup: Setup) -> tuple[bool, dict[str, Any]] | str:
     return "parameters" in json.dumps(document), {"keys": sorted(document)[:12]}
 
 
-def _run(
-    setup: Setup, job: str, ranks: int, without: bool = False
-) -> tuple[dict[str, Any], list[float], list[list[dict[str, Any]]]]:
+def _run(setup: Setup, job: str, ranks: int) -> tuple[dict[str, Any], list[float], list[list[dict[str, Any]]]]:
     """The report of a job under `ddprof run`, its own times (ms), and the events of its traces."""
     import gzip
 
     out = Path(tempfile.mkdtemp(dir=setup.folder))
     skip = ["--skip", str(min(10, setup.steps // 3)), "--steps", str(min(5, max(2, setup.steps // 4)))]
     run = [sys.executable, "-m", "ddprof.cli.main", "run", "--run-dir", str(out), *skip, "--"]
-    _call([*run, *_job(setup, out / "times", job, ranks, without)])
+    _call([*run, *_job(setup, out / "times", (job,), ranks)])
     report = json.loads(_call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out), "--format", "json"]))
     traces = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(out.glob("*.pt.trace.json.gz"))]
-    return report, json.loads((out / "times").read_text()), [trace["traceEvents"] for trace in traces]
+    return report, json.loads((out / "times").read_text())[job], [trace["traceEvents"] for trace in traces]
 
 
-def _plain(setup: Setup, job: str, ranks: int = 1, without: bool = False) -> list[float]:
-    """The job's own times (ms) without ddprof."""
+def _plain(setup: Setup, *jobs: str, ranks: int = 0, both: bool = False) -> dict[str, list[float]]:
+    """The jobs' own times (ms) without ddprof, one after the other in one process of each rank."""
     times = Path(tempfile.mkdtemp(dir=setup.folder)) / "times"
-    _call(_job(setup, times, job, ranks, without))
-    found: list[float] = json.loads(times.read_text())
+    _call([*_job(setup, times, jobs, ranks), *(["--both"] if both else [])])
+    found: dict[str, list[float]] = json.loads(times.read_text())
     return found
 
 
-def _job(setup: Setup, times: Path, job: str, ranks: int, without: bool) -> list[str]:
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    words = [str(JOBS), job, "--steps", str(setup.steps), "--times", str(times)]
-    return [*launch, *words, *(["--without"] if without else [])]
+def _job(setup: Setup, times: Path, jobs: Sequence[str], ranks: int) -> list[str]:
+    """The command of a job; of 0 ranks: without a launcher, which takes some seconds."""
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks else []
+    return [sys.executable, *launch, str(JOBS), *jobs, "--steps", str(setup.steps), "--times", str(times)]
 
 
 def _call(command: list[str]) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=CALL_S, env=environment)
     if done.returncode:
         raise ValueError(f"{' '.join(command[-6:])} ended with {done.returncode}: {done.stderr[-1200:]}")
     return done.stdout

@@ -1,9 +1,10 @@
 """The jobs of gpu_check.py: a small model on one device, with one fault of ten or without it, by one process or two.
 
-    python benchmarks/gpu_jobs.py NAME --steps N --times FILE [--without]
+    python benchmarks/gpu_jobs.py NAME [NAME ...] --steps N --times FILE [--without | --both]
 
-NAME: a capture (ddp, fsdp2, autocast, compiled, graphs) or a fault; `--without`: its twin, that does not have it. FILE
-gets the length of each step in ms, by the device's own events where there is one.
+NAME: a capture (ddp, fsdp2, autocast, compiled, graphs) or a fault; `--without`: its twin, that does not have it;
+`--both`: the job and its twin, in turn, in one process. FILE gets the length of each step in ms by name ("NAME twin"
+for a twin), by the device's own events where there is one.
 """
 
 from __future__ import annotations
@@ -26,17 +27,23 @@ from torch.utils.data import DataLoader, Dataset
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
 WIDTH, BATCH, LAYERS = (2048, 256, 8) if ON_GPU else (256, 32, 4)
+UNFUSED = (512, 64, 48) if ON_GPU else (32, 8, 8)  # many small parameters: their updates are launches, not bytes
 FAULTS = (
     *("item_per_layer", "pageable_copies", "tiny_kernels", "unfused_optimizer", "fp32_products", "allocator_churn"),
     *("slow_loader", "late_loader", "python_between", "saves_every_third"),
 )
 CAPTURES = ("ddp", "fsdp2", "autocast", "compiled", "graphs")
+PAUSE_S = 0.02  # to read a batch
+COPIED = 32 if ON_GPU else 2  # batches as long as one is used of, so that copying takes as long as computing
+PYTHON = 300_000 if ON_GPU else 60_000  # rounds of a loop: longer than the device has work for
 
 
-class Samples(Dataset[torch.Tensor]):
-    """Random rows; `pause_s` to read one."""
+class Batches(Dataset[torch.Tensor]):
+    """Batches that lie ready, pinned or not; `pause_s` to read one."""
 
-    def __init__(self, pause_s: float) -> None:
+    def __init__(self, rows: int, width: int, pause_s: float, is_pinned: bool) -> None:
+        ready = (torch.full((rows, width), float(at)) for at in range(4))
+        self.ready = [one.pin_memory() if is_pinned else one for one in ready]
         self.pause_s = pause_s
 
     def __len__(self) -> int:
@@ -45,15 +52,15 @@ class Samples(Dataset[torch.Tensor]):
     def __getitem__(self, at: int) -> torch.Tensor:
         if self.pause_s:
             time.sleep(self.pause_s)
-        return torch.full((WIDTH,), float(at % 7))
+        return self.ready[at % len(self.ready)]
 
 
 class Block(nn.Module):
     """A layer; `reads`: it reads a number of its output each time; `tiny`: many operators in place of one."""
 
-    def __init__(self, reads: bool, tiny: bool) -> None:
+    def __init__(self, width: int, reads: bool, tiny: bool) -> None:
         super().__init__()
-        self.inner, self.reads, self.tiny = nn.Linear(WIDTH, WIDTH), reads, tiny
+        self.inner, self.reads, self.tiny = nn.Linear(width, width), reads, tiny
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.inner(x)
@@ -66,11 +73,17 @@ class Block(nn.Module):
         return torch.relu(x)
 
 
-def model_of(name: str) -> Any:
+def shape_of(name: str) -> tuple[int, int, int]:
+    """Width, rows of a batch, and layers of a job."""
+    return UNFUSED if name == "unfused_optimizer" else (WIDTH, BATCH, LAYERS)
+
+
+def model_of(name: str, is_twin: bool) -> Any:
     """The model, wrapped as the job is named."""
     torch.manual_seed(0)
-    blocks = [Block(name == "item_per_layer", name == "tiny_kernels") for _ in range(LAYERS)]
-    model: Any = nn.Sequential(*blocks).to(DEVICE)
+    width, _, layers = shape_of(name)
+    reads, tiny = (name == fault and not is_twin for fault in ("item_per_layer", "tiny_kernels"))
+    model: Any = nn.Sequential(*(Block(width, reads, tiny) for _ in range(layers))).to(DEVICE)
     if name == "compiled":
         model = torch.compile(model)
     if name == "fsdp2":
@@ -83,20 +96,21 @@ def model_of(name: str) -> Any:
     return nn.parallel.DistributedDataParallel(model) if dist.is_initialized() and name != "graphs" else model
 
 
-def batches(name: str) -> Iterator[torch.Tensor]:
+def batches(name: str, is_twin: bool) -> Iterator[torch.Tensor]:
     """Batches on the device."""
-    is_late = name == "late_loader" and int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1
-    pause_s = 0.002 if name == "slow_loader" or is_late else 0.0
-    pinned = ON_GPU and name != "pageable_copies"
-    for batch in DataLoader(Samples(pause_s), batch_size=BATCH if not pause_s else 16, pin_memory=pinned):
-        whole = batch if len(batch) == BATCH else batch.repeat(BATCH // len(batch), 1)
-        yield whole.to(DEVICE, non_blocking=pinned)
+    width, rows, _ = shape_of(name)
+    is_last = int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1
+    pauses = not is_twin and (name == "slow_loader" or (name == "late_loader" and is_last))
+    pinned = ON_GPU and (is_twin or name != "pageable_copies")
+    length = rows * COPIED if name == "pageable_copies" else rows
+    for batch in DataLoader(Batches(length, width, PAUSE_S if pauses else 0.0, pinned), batch_size=None):
+        yield batch.to(DEVICE, non_blocking=pinned)[:rows]
 
 
-def step_of(name: str, model: Any) -> Callable[[torch.Tensor, int], None]:
+def step_of(name: str, model: Any, is_twin: bool) -> Callable[[torch.Tensor, int], None]:
     """One step of a job."""
-    fused = name != "unfused_optimizer"
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=fused)
+    fault = "" if is_twin else name
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=fault != "unfused_optimizer")
     cast = name == "autocast"
 
     def step(batch: torch.Tensor, number: int) -> None:
@@ -105,11 +119,11 @@ def step_of(name: str, model: Any) -> Callable[[torch.Tensor, int], None]:
             loss = model(batch).square().mean()
         loss.backward()
         optimizer.step()
-        if name == "allocator_churn" and ON_GPU:
+        if fault == "allocator_churn" and ON_GPU:
             torch.cuda.empty_cache()
-        if name == "python_between":
-            _ = sum(value * value for value in range(60_000))
-        if name == "saves_every_third" and number % 3 == 0:
+        if fault == "python_between":
+            _ = sum(value * value for value in range(PYTHON))
+        if fault == "saves_every_third" and number % 3 == 0:
             torch.save(model.state_dict(), Path(os.environ.get("TMPDIR", "/tmp")) / f"gpu_check.{os.getpid()}.pt")
 
     return step
@@ -117,9 +131,8 @@ def step_of(name: str, model: Any) -> Callable[[torch.Tensor, int], None]:
 
 def graphed(model: Any) -> Callable[[torch.Tensor, int], None]:
     """A step whose passes are one CUDA graph."""
-    sample = torch.zeros(BATCH, WIDTH, device=DEVICE)
-    model = torch.cuda.make_graphed_callables(model, (sample,))
-    return step_of("graphs", model)
+    width, rows, _ = shape_of("graphs")
+    return step_of("graphs", torch.cuda.make_graphed_callables(model, (torch.zeros(rows, width, device=DEVICE),)), False)
 
 
 def timed(step: Callable[[torch.Tensor, int], None], given: Iterator[torch.Tensor], steps: int) -> list[float]:
@@ -139,22 +152,30 @@ def timed(step: Callable[[torch.Tensor, int], None], given: Iterator[torch.Tenso
     return [before.elapsed_time(after) for before, after in itertools.pairwise(events)]
 
 
+def trained(name: str, steps: int, is_twin: bool) -> list[float]:
+    """The length of each step of one job, ms."""
+    torch.backends.cuda.matmul.allow_tf32 = is_twin or name != "fp32_products"
+    model = model_of(name, is_twin)
+    step = graphed(model) if name == "graphs" else step_of(name, model, is_twin)
+    return timed(step, batches(name, is_twin), steps)
+
+
 def main() -> None:
     """Train."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=(*CAPTURES, *FAULTS))
+    parser.add_argument("names", nargs="+", choices=(*CAPTURES, *FAULTS))
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--times", type=Path, required=True)
     parser.add_argument("--without", action="store_true")
+    parser.add_argument("--both", action="store_true")
     options = parser.parse_args()
-    name = "plain" if options.without else options.name
-    torch.backends.cuda.matmul.allow_tf32 = name != "fp32_products"
     if "RANK" in os.environ:
         backend = "nccl" if ON_GPU and os.environ["WORLD_SIZE"] == "1" else "gloo"
         dist.init_process_group(backend)
-    model = model_of(name)
-    step = graphed(model) if name == "graphs" else step_of(name, model)
-    times = timed(step, batches(name), options.steps)
+    times: dict[str, list[float]] = {}
+    for name in options.names:
+        for is_twin in (False, True) if options.both else (options.without,):
+            times[f"{name} twin" if is_twin else name] = trained(name, options.steps, is_twin)
     if os.environ.get("RANK", "0") == "0":
         options.times.write_text(json.dumps(times))
     if dist.is_initialized():

@@ -62,7 +62,15 @@ def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
     if elements is None or not len(others):
         return None
     each = elements.mean(axis=1)
-    return f"batches of {each[position] / averages.typical(each[others]):.2f}x the elements"
+    ratio = f"{each[position] / averages.typical(each[others]):.2f}x"
+    by_script = enlarged_by_script(ranks)
+    return f"the script makes its batches {ratio} as large" if by_script else f"batches of {ratio} the elements"
+
+
+def enlarged_by_script(ranks: Sequence[RankFacts]) -> bool:
+    """True where the loaders of all ranks give equally large batches, as counted in the traced steps."""
+    fed = fed_elements(ranks)
+    return fed is not None and float((fed.max(axis=0) / fed.min(axis=0)).max()) < 1 + MIN_FED_SPREAD
 
 
 def _samples(ranks: Sequence[RankFacts]) -> Array | None:

@@ -1,7 +1,7 @@
 """Barriers and collectives of Python objects in the step.
 
-What it detects: `barrier`, `all_gather_object` and their like, called in at least every second step, whose time is no
-compute of the rank.
+What it detects: `barrier`, `all_gather_object` and their like, called in at least every second step, or in several
+where capture saw no saving or evaluating in these, whose time is no compute of the rank.
 Why it costs: the host stops until the last rank has come, and launches nothing meanwhile. An object is pickled, sent
 in two collectives and read back from the device.
 How the gain is priced: the run is replayed without the calls; a rank that is late stays late, at the next collective.
@@ -35,7 +35,7 @@ from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rul
 from ddprof.units import format_share, format_us
 
 MIN_SHARE = 0.01  # of the step spent in them, mean over ranks
-MIN_STEPS = 0.5  # of the steps that have one: what comes more rarely goes with saving or evaluating
+MIN_STEPS = 0.5  # of the steps that have one: what comes more rarely may go with saving or evaluating
 MANY_CALLS = 5  # in each of the steps that have any: who saves or evaluates meets before it and after it
 
 
@@ -75,11 +75,14 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 
 def _is_usual(facts: RankFacts) -> bool:
-    """True where most steps have such a call, or it occurs too often in several steps to be a side effect."""
-    lo, hi = facts.steps.bounds
+    """True where most steps have such a call, or several do, too often for a side effect or, as captured, beside no
+    saving or evaluating."""
+    lo, hi = facts.marks
     meets = intervals.overlap(meeting_spans(facts), lo, hi) > 0
-    many = meets.sum() > 1 and sum(_calls(facts).values()) >= MANY_CALLS * meets.sum()
-    return bool(many or meets.mean() >= MIN_STEPS)
+    many = sum(_calls(facts).values()) >= MANY_CALLS * meets.sum()
+    saves = intervals.overlap(intervals.union(*facts.spans_of("checkpoint").bounds), lo[meets], hi[meets]) > 0
+    by_itself = facts.sidecar.is_captured and not saves.any()
+    return bool((meets.sum() > 1 and (many or by_itself)) or meets.mean() >= MIN_STEPS)
 
 
 def _calls(facts: RankFacts) -> Counter[str]:

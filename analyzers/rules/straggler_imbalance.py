@@ -23,7 +23,13 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, batch_words, fed_more_each_step, is_fed_more
+from ddprof.analyzers.job.input_size import (
+    MIN_FED_SPREAD,
+    batch_words,
+    enlarged_by_script,
+    fed_more_each_step,
+    is_fed_more,
+)
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
@@ -97,13 +103,12 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
     fed = fed_elements(measures.job.ranks)
     if fed is None:
         return
-    mean = fed.mean(axis=0)
-    step = int(np.argmax(fed.max(axis=0) / mean))
+    if enlarged_by_script(measures.job.ranks):
+        yield Evidence("the loaders of all ranks give equally large batches")
+        return
+    step = int(np.argmax(fed.max(axis=0) / fed.mean(axis=0)))
     most, least = int(np.argmax(fed[:, step])), int(np.argmin(fed[:, step]))
     ratio = float(fed[most, step] / fed[least, step])
-    if ratio < 1 + MIN_FED_SPREAD:
-        yield Evidence("all ranks get equally large batches, but process them differently")
-        return
     turns = len(np.unique(np.argmax(fed, axis=0)))
     text = f"its batch held {ratio:.2f}x the elements of rank {measures.job.rank_ids[least]}'s in one step; "
     text += "the largest batch moves between ranks" if turns > 1 else "it gets the largest batch in every step"

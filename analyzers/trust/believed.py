@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,14 +11,20 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
-from ddprof.analyzers.job.whole_run.pauses import paused_shares
+from ddprof.analyzers.job.whole_run.pauses import Pauses, paused_shares, worst_pauses
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
-from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE
+from ddprof.finding_ids import HOST_CHECKPOINT, HOST_GC, STRAGGLER_HOST, STRAGGLER_IMBALANCE
 from ddprof.findings import Basis, Candidate, Change, Recoverable
+from ddprof.sidecar import Pause, Sidecar
 
 LATE = (STRAGGLER_HOST, STRAGGLER_IMBALANCE)
+# Finding -> the cause of its host spans, and these pauses as capture recorded them over the whole run.
+PAUSES: Mapping[str, tuple[str, Callable[[Sidecar], Sequence[Pause]]]] = {
+    HOST_CHECKPOINT: ("checkpoint", lambda sidecar: sidecar.checkpoints),
+    HOST_GC: ("gc", lambda sidecar: sidecar.gc),
+}
 
 
 def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone: bool = True) -> Recoverable:
@@ -31,7 +37,35 @@ def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone:
     if candidate.basis is not Basis.TIMED or candidate.changes:
         doubt_us += _replay_us(prices, gain_us)
     gain = believed(prices, candidate.changes, gain_us, doubt_us, by_ledger)
+    if is_alone and (paused := pauses_of(prices.measures, candidate)) is not None:
+        return _by_pauses(prices, candidate, gain, paused)
     return gain if candidate.id not in LATE else _by_timers(prices, candidate, gain)
+
+
+def pauses_of(measures: Measures, candidate: Candidate) -> Pauses | None:
+    """The pauses that capture recorded over the whole run, of which a finding on traced steps is; None without such."""
+    if candidate.id not in PAUSES or not candidate.changes:
+        return None
+    return worst_pauses(measures.job.ranks, PAUSES[candidate.id][1])
+
+
+def _by_pauses(prices: Pricer, candidate: Candidate, gain: Recoverable, paused: Pauses) -> Recoverable:
+    """The gain from pauses that are known of the whole run: how often they come and how long they last is not what a
+    few traced steps happen to hold. Others wait for ranks that pause alone; where all do, perhaps in turn, the replay
+    of the traced steps tells what a pause costs.
+    """
+    measures = prices.measures
+    most = max(0.0, measures.step_us - prices.floor_us(candidate.changes))
+    run_us, traced_us = paused.share * measures.step_us, measures.host_spans_us[PAUSES[candidate.id][0]]
+    if not candidate.ranks:
+        if not len(paused.shares) or not traced_us.any():
+            return gain
+        run_us = gain.value * float(np.mean(paused.shares) * measures.step_us / traced_us.mean())
+    run_us = min(run_us, most)
+    band = max(TIMED_BAND, paused.count**-0.5)
+    low, high = max(0.0, 1 - band) * run_us, min((1 + band) * run_us, most)
+    value = gain.value if low <= gain.value <= high else run_us
+    return Recoverable(value, low, high)
 
 
 def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recoverable:

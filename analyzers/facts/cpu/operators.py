@@ -49,7 +49,7 @@ def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals, p
             "start_ns": start_ns,
             "dur_ns": dur_ns - intervals.overlap(python, start_ns, start_ns + dur_ns),
             "name": events["name"][row],
-            "shape": shapes_of(trace, row),
+            "shape": _shapes_within(trace, row),
         }
     )
 
@@ -83,6 +83,24 @@ def shapes_of(trace: RankTrace, rows: Array) -> Array:
     order = np.argsort(operators["row"], kind="stable")
     at = order[np.minimum(np.searchsorted(operators["row"][order], rows), len(order) - 1)]
     return np.where(operators["row"][at] == rows, operators["dims"][at].astype(np.int64), NO_STRING)
+
+
+def _shapes_within(trace: RankTrace, rows: Array) -> Array:
+    """String index of the recorded shapes of some events, or of the first operator inside one without: a compiled
+    region, or the engine's call of a backward function."""
+    shape, events = shapes_of(trace, rows), trace.events
+    bare = np.flatnonzero(shape == NO_STRING)
+    shaped = np.sort(trace.operators["row"])
+    track, start = events["track"][rows[bare]], events["ts_ns"][rows[bare]]
+    for thread in np.unique(track).tolist():
+        mine = np.flatnonzero(track == thread)
+        inner = shaped[events["track"][shaped] == thread]
+        inner = inner[np.argsort(events["ts_ns"][inner], kind="stable")]
+        at = np.searchsorted(events["ts_ns"][inner], start[mine])
+        end = start[mine] + events["dur_ns"][rows[bare[mine]]]
+        holds = (at < len(inner)) & (np.append(events["ts_ns"][inner], np.iinfo(np.int64).max)[at] < end)
+        shape[bare[mine[holds]]] = shapes_of(trace, inner[at[holds]])
+    return shape
 
 
 def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Intervals:

@@ -134,6 +134,11 @@ class RankPaths:
         wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
 
+    def without_operators(self, samples: Mapping[int, float]) -> dict[int, float]:
+        """Samples (by stack) but for those in torch that a model's forward functions call: all ranks do that."""
+        in_model = self._tree.is_forward & self._tree.in_torch
+        return {stack: count for stack, count in samples.items() if not in_model[stack]}
+
     def _is_in(self, phase: str) -> Array:
         if phase == REST:
             return ~(self._tree.in_phase | self._tree.is_loss)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.input_size import batch_words, is_fed_more
+from ddprof.analyzers.job.input_size import batch_words, enlarged_by_script, is_fed_more
 from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Fix
 from ddprof.tables import Array
@@ -36,13 +36,23 @@ def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> 
     if words is None:
         return None
     if "samples" not in words:
-        return _of_all_lengths(numbers, words)
+        return (_as_loaded if enlarged_by_script(measures.job.ranks) else _of_all_lengths)(numbers, words)
     return Fix(
         setting="batch size of " + format_ranks(numbers),
         suggested="the same on every rank: shards of equal size, and one batch size",
         patch="DataLoader(data, batch_size=B, sampler=DistributedSampler(data))  # one data set, split evenly",
         why=f"{words}: larger batches take longer to fetch, collate and compute, and the others wait",
         source="PyTorch documentation: torch.utils.data.distributed.DistributedSampler",
+    )
+
+
+def _as_loaded(numbers: tuple[int, ...], words: str) -> Fix:
+    """The fix for batches that the script enlarges after loading."""
+    return Fix(
+        f"batches of {format_ranks(numbers)}",
+        "as the loader gives them, or the same change on every rank",
+        f"{words} in every step: larger batches take longer to compute, and the others wait",
+        "OSDI'25 section 5.3",
     )
 
 

@@ -68,7 +68,7 @@ def device_kind(name: str) -> Kind:
 
 REMEMBERED = 2**12  # names: those of one trace, as the next rank's are mostly the same
 _WITH_SHAPES = re.compile(
-    r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|rnn|transformer"
+    r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|rnn|transformer|^CompiledFunction"
     r"|^c10d::|^gloo:|^nccl:|^mpi:|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|broadcast",
     re.IGNORECASE,
 )

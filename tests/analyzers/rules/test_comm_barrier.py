@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from captured import sidecar_of
 from kineto_run import Script
 from labelled_runs import Runs
 
@@ -11,6 +12,7 @@ from ddprof.analyzers.facts.model import COMMS, MEETINGS
 from ddprof.analyzers.facts.script.barriers import called_name, is_meeting
 from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings
+from ddprof.analyzers.rules.comm_barrier import _is_usual
 from ddprof.findings import Change
 
 ID = "comm.barrier"
@@ -52,6 +54,25 @@ def test_calls_are_known_by_every_name_and_others_are_not(tmp_path: Path, name: 
     assert not is_known or called_name(name) in ("all_gather_object", "broadcast_object_list", "barrier")
     # The first step begins at its first kernel.
     assert held_in_meetings_us(facts) == (pytest.approx(217.0, abs=1.0) if is_known else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("captured", "saves", "named"), [(True, False, True), (False, False, False), (True, True, False)]
+)
+def test_calls_of_some_steps_count_where_capture_saw_no_saving_beside_them(
+    tmp_path: Path, captured: bool, saves: bool, named: bool
+) -> None:
+    """Two in each of two steps of nine: before and after a save they go with it."""
+    made = Script()
+    for step in made.steps(9):
+        for _ in range(5):
+            made.launch(dur_us=40.0)
+        for _ in range(2 * (step in (2, 6))):
+            made.host("ddprof::collective.all_gather_object", 300.0, "user_annotation")
+            if saves:
+                made.host("save_checkpoint", 300.0, "user_annotation")
+    facts = replace(made.facts(tmp_path), sidecar=sidecar_of({"state": "exit"} if captured else {}))
+    assert len(facts.meetings) == 4 and _is_usual(facts) == named
 
 
 def test_a_rank_without_communication_holds_no_price_up(labelled: Runs) -> None:

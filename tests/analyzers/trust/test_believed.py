@@ -1,14 +1,16 @@
 """The range of a prediction: around it, wider with the doubt, and no step below what nothing removes."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from captured import steps, with_sidecars
 from labelled_runs import Runs
 
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.trust.believed import believed, of_candidate, of_step
-from ddprof.findings import Basis, Candidate, Change
+from ddprof.findings import Basis, Candidate, Change, Recoverable
 
 CHANGES = (Change("no_sync"),)
 
@@ -49,3 +51,20 @@ def test_the_timers_of_the_run_decide_what_a_named_late_rank_costs(labelled: Run
     assert gain("straggler.host", 0.1, line=True) == pytest.approx((0.7, 1.0, 1.3))
     for other in (gain("straggler.host", 0.1), gain("straggler.host", 0.1, rank=0), gain("host.checkpoint", 0.1)):
         assert other[1] == pytest.approx(0.1) and other[2] < 0.7
+
+
+def test_pauses_of_the_whole_run_decide_what_they_cost(labelled: Runs) -> None:
+    """Every second step saves in the trace, every tenth of the run: others wait for a rank that saves alone."""
+    run, peer = labelled("host.checkpoint"), {"steps": steps(110, 1_000_000)}
+    saves = [{"start_ns": at * 10_000_000, "dur_ns": 400_000, "what": "torch.save"} for at in range(2, 11)]
+
+    def gain(saving: dict[str, Any], ranks: tuple[int, ...], us: float) -> Recoverable:
+        measures = with_sidecars(run, saving, peer)
+        found = Candidate("host.checkpoint", "saves", ranks, 0.0, CHANGES, Basis.RECORDED)
+        return of_candidate(replace(run.pricer, measures=measures), found, us)
+
+    step_us = run.measures.step_us
+    told = gain({**peer, "checkpoints": saves}, (0,), 0.3 * step_us)
+    assert told.value == pytest.approx(0.04 * step_us, rel=0.15) and told.low < told.value < told.high < 0.3 * step_us
+    assert gain({**peer, "checkpoints": saves[:1]}, (0,), 0.3 * step_us).low == 0.0  # one may be chance
+    assert gain(peer, (0,), 0.3 * step_us).value == 0.3 * step_us

@@ -28,7 +28,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     if late_us < MOST_SHARE * candidate.lost_us:
         return candidate  # what it is late by in the traced steps is not what the finding is of
     share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
-    meanwhile = "do not run it" if line.peers_us < 1 else f"take {format_us(line.peers_us)}"
+    meanwhile = "do not run it" if line.peers_us < 1 else f"take at most {format_us(line.peers_us)}"
     source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
     seen = Evidence(
         f"rank {rank}: {line.words}, {share} that others wait for it; it takes {format_us(line.time_us)} there, its "
@@ -95,6 +95,7 @@ def _fix(line: Alone, rank: int) -> Fix:
         current=f"runs on rank {rank} while the others wait" if is_alone else f"runs longer on rank {rank}",
         suggested=("on every rank alike" if is_alone else "as much of it on every rank")
         + ", less often, or in a thread or process that no collective waits for",
-        why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers {format_us(line.peers_us)}",
+        why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers "
+        f"{'' if is_alone else 'at most '}{format_us(line.peers_us)}",
         source="OSDI'25 section 5",
     )

@@ -39,6 +39,7 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     if timed is None or len(whose(timed.times)) or seen.get(words, 0.0) < MIN_TIMES:
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
+    summary += ", on one rank at a time" if timed.in_turn else ""
     cost_us = timed.cost * measures.step_us
     return Candidate(
         id=rule_id,
@@ -68,14 +69,14 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
 
 
 def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
-    """A finding where the timers of CPU ranks show that they have long forward passes in turn; else None."""
+    """A finding where the timers of CPU ranks show that they have long forward passes in turn, and samples do not say
+    in which line (`script_now_and_then`); else None."""
     ranks = measures.job.ranks
     timed = now_and_then(ranks, in_forward=True) if all(computes(facts) for facts in ranks) else None
-    beside = None if timed is None else now_and_then(ranks, in_forward=False)
     if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or len(whose(timed.times)):
         return None
-    if beside is not None and beside.cost >= BESIDE:
-        return None  # script_now_and_then says it
+    if script_now_and_then(measures, rule_id) is not None:
+        return None
     cost_us = timed.cost * measures.step_us
     return Candidate(
         id=rule_id,

@@ -27,6 +27,23 @@ CALLS: dict[str, Call] = {
         *(("autograd::AccumulateGrad", -100, 200, False), (C10D, -60, 100, False)),
     ),
 }
+def test_a_compiled_region_has_the_shapes_of_the_function_in_it(tmp_path: Path) -> None:
+    """Rank 1 gives its compiled model batches three times as large: they are told, not a slow core."""
+
+    def play(rank: int, began: float) -> Events:
+        rows, length = (192, 21_000.0) if rank else (64, 7_000.0)
+        given = {"Input Dims": [[rows, 384], [384, 384]], "Input type": ["float", "float"]}
+        return [
+            operator(rank, "Torch-Compiled Region: 0/0", began + 10, length),
+            operator(rank, "CompiledFunction", began + 30, length - 40, **given),
+            operator(rank, C10D, began + length + 20, 60, **TENSOR),
+            transfer(rank, "gloo:all_reduce", began + length + 30, 22_500 - length, **TENSOR),
+        ]
+
+    found = in_steps(tmp_path / "run", STEPS, 24_000, play).report.findings[0]
+    assert (found.id, found.ranks) == ("straggler.imbalance", (1,)) and "3.00x the elements" in found.summary
+
+
 COPIES_INSIDE = ((C10D, -40, 60, True), ("aten::copy_", 0, 3_000, False))
 
 

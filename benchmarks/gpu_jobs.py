@@ -132,7 +132,8 @@ def step_of(name: str, model: Any, is_twin: bool) -> Callable[[torch.Tensor, int
 def graphed(model: Any) -> Callable[[torch.Tensor, int], None]:
     """A step whose passes are one CUDA graph."""
     width, rows, _ = shape_of("graphs")
-    return step_of("graphs", torch.cuda.make_graphed_callables(model, (torch.zeros(rows, width, device=DEVICE),)), False)
+    sample = torch.zeros(rows, width, device=DEVICE)
+    return step_of("graphs", torch.cuda.make_graphed_callables(model, (sample,)), False)
 
 
 def timed(step: Callable[[torch.Tensor, int], None], given: Iterator[torch.Tensor], steps: int) -> list[float]:

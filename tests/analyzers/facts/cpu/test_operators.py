@@ -27,6 +27,8 @@ CALLS: dict[str, Call] = {
         *(("autograd::AccumulateGrad", -100, 200, False), (C10D, -60, 100, False)),
     ),
 }
+
+
 def test_a_compiled_region_has_the_shapes_of_the_function_in_it(tmp_path: Path) -> None:
     """Rank 1 gives its compiled model batches three times as large: they are told, not a slow core."""
 

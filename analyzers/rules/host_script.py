@@ -32,10 +32,12 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, REST, is_sampled, sampled_beside, times_called, times_seen
 from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
+from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
@@ -90,13 +92,16 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     if min(cost_us, mine * runs_us) < MIN_SHARE * measures.step_us:
         return
     worst = _best_seen(measures, others)
+    # A rank that waits for a CPU does so in any line: a few samples are in one that costs nothing.
+    waited = traced_shares(job.ranks).waited.mean() if execution_of(job).computes_on_host else 0.0
+    least = FEWEST_SAMPLES if waited > MOST_SHARE * cost_us / measures.step_us else MIN_SAMPLES
     facts = job.ranks[worst]
     own = measures.script[worst]
     where = own.idle
     lines = [
         line
         for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
-        if line.file and _is_seen(job.ranks, worst, line)
+        if line.file and _is_seen(job.ranks, worst, line, least)
     ]
     lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
     if not lines or not len(where[0]):
@@ -158,12 +163,12 @@ def _runs_us(measures: Measures) -> Array:
     )
 
 
-def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine) -> bool:
+def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine, least: int) -> bool:
     """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks."""
     seen = times_seen(ranks[worst], line.stacks)
-    if seen is None or seen >= MIN_SAMPLES:
+    if seen is None or seen >= least:
         return True
-    return sum(times_called(facts, line.file, line.function) for facts in ranks) >= MIN_SAMPLES
+    return sum(times_called(facts, line.file, line.function) for facts in ranks) >= least
 
 
 def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:

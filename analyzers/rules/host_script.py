@@ -33,7 +33,16 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
-from ddprof.analyzers.job.script.beside import MIN_SAMPLES, REST, is_sampled, sampled_beside, times_called, times_seen
+from ddprof.analyzers.job.script.beside import (
+    BACKWARD,
+    FORWARD,
+    MIN_SAMPLES,
+    REST,
+    is_sampled,
+    sampled_beside,
+    times_called,
+    times_seen,
+)
 from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
@@ -164,18 +173,18 @@ def _runs_us(measures: Measures) -> Array:
 
 
 def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine, least: int) -> bool:
-    """True where a line was traced, or sampled often enough; inside a pass, counted over all ranks."""
+    """True where a line was traced, or sampled often enough, in a function that the loop calls on any rank."""
     seen = times_seen(ranks[worst], line.stacks)
     if seen is None or seen >= least:
         return True
-    return sum(times_called(facts, line.file, line.function) for facts in ranks) >= least
+    return sum(times_called(facts, line, (REST, FORWARD, BACKWARD)) for facts in ranks) >= least
 
 
 def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
     """True where one rank alone was sampled in a function beside the phases, beyond chance: it makes that rank late."""
     if not all(map(is_sampled, ranks)):
         return False
-    seen = [times_called(facts, line.file, line.function, (REST,)) for facts in ranks]
+    seen = [times_called(facts, line, (REST,)) for facts in ranks]
     return bool(len(whose(seen))) and chance_of_most(max(seen), sum(seen), len(ranks)) < MAX_CHANCE
 
 

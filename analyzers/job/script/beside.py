@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.kinds import MOST, LineKinds
-from ddprof.analyzers.job.script.lines import time_by_stack, training_spans
+from ddprof.analyzers.job.script.lines import ScriptLine, time_by_stack, training_spans
 from ddprof.analyzers.job.script.threads import takes_batches
 from ddprof.causes import SPAN_CAUSES
 from ddprof.intervals import Intervals
@@ -64,11 +64,13 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
     return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
 
 
-def times_called(facts: RankFacts, file: str, function: str, phases: Sequence[str] = (FORWARD, BACKWARD)) -> int:
-    """Whole-run samples of a rank in a function of the script that these phases call, without its torch calls."""
+def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str]) -> int:
+    """Whole-run samples of a rank in the function of a line in these phases, without its torch calls; in the line alone
+    of a function that runs phases itself, such as the loop."""
     tree = CallTree(facts.script_stacks, facts.script_frames)
-    named = np.array([name == f"{file} {function}" for name in tree.names], bool)[tree.frame]
-    mine = named[np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
+    named = np.array([name == f"{line.file} {line.function}" for name in tree.names], bool)
+    named &= ~tree.trains | (tree.frames["line"] == line.line)
+    mine = named[tree.frame][np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
     each = [(stack, samples) for phase in phases for stack, samples in run_samples(facts, phase).items()]
     return int(sum(samples for stack, samples in each if mine[stack]))
 

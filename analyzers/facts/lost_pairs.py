@@ -21,6 +21,8 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
     """A note where over LOST_SHARE of the launching calls, and MIN_LOST in two steps, launched in only one of the two,
     equally often in either.
     """
+    if not len(steps):
+        return []
     call, step, launched = _calls(trace, steps)
     order = stable_order(call)
     call, step, launched = call[order], step[order], launched[order]

@@ -51,3 +51,8 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
 def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
     other = without(trace, is_lost)
     assert lost_pairs_note(other, find_steps(other)[0]) == []
+
+
+def test_a_trace_without_a_step_has_no_pairs(trace: RankTrace) -> None:
+    steps = find_steps(trace)[0]
+    assert lost_pairs_note(trace, steps.take(np.empty(0, np.int64))) == []

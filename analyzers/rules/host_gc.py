@@ -132,11 +132,14 @@ def _traced(measures: Measures) -> int:
 
 
 def _called_at(measures: Measures) -> str:
-    """The script line that calls most of the collections, by time; "" where the interpreter starts them."""
-    pauses = [pause for rank in measures.job.ranks for pause in rank.sidecar.gc]
+    """The script line that calls most of the collections, by time; "" where the interpreter starts them, as it does
+    before the first step while modules are imported.
+    """
     lines = Counter[str]()
-    for pause in pauses:
-        lines[pause.at] += pause.dur_ns
+    for sidecar in (facts.sidecar for facts in measures.job.ranks):
+        begun_ns = next((span[0] for step in sidecar.steps if (span := step.span_ns) is not None), 0)
+        for pause in sidecar.gc:
+            lines[pause.at] += pause.dur_ns * (pause.start_ns >= begun_ns)
     return max(lines, key=lambda line: lines[line], default="")
 
 

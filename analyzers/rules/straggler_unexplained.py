@@ -18,13 +18,16 @@ Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
+from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
+from ddprof.analyzers.job.script.paths import RankPaths
 from ddprof.analyzers.job.waiting.lateness import chance_of_most, comes_again, recurring
 from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
 from ddprof.analyzers.rules.evidence.spans import largest_wait
@@ -168,12 +171,14 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     else:
         who = "one rank is the slowest" if turns == 1 else f"the slowest rank varies: {turns} ranks"
         summary = f"{who} in {steps} steps"
+    line = "" if is_named else _line_in_turn(measures, waited_us)
     once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
     summary += ", nearly all the waiting in one step" if once else ""
+    unknown = "" if numbers and worst in measures.alone else "; cause unknown"
     return Candidate(
         id=RULE.id,
-        summary=summary if numbers and worst in measures.alone else f"{summary}; cause unknown",
+        summary=f"{summary}; the late one runs {line}" if line else summary + unknown,
         ranks=numbers,
         lost_us=waited_us,
         changes=(Change("on_time", numbers),) if numbers else (),
@@ -186,11 +191,25 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
             ),
             *largest_wait(measures, worst),
         ),
-        fixes=(_look(numbers),),
+        fixes=(_on_all(line) if line else _look(numbers),),
         ceiling_us=others_wait_us if priced else 0.0,
         band=0.3 if numbers else 0.5,
         is_bound=not numbers,
     )
+
+
+def _line_in_turn(measures: Measures, waited_us: float) -> str:
+    """The line, called by the passes, in which samples of the whole run saw ranks for most of what they are waited for
+    in turn; "" for none."""
+    seen, spent_us = Counter[str](), defaultdict[str, float](float)
+    for paths in (RankPaths(facts, measures.step_us) for facts in measures.job.ranks if is_sampled(facts)):
+        each_us = measures.step_us / max(1.0, sum(paths.samples.values())) / len(measures.job.ranks)
+        for phase in (FORWARD, BACKWARD):
+            for line, count in paths.lines_in(phase).items():
+                seen[line] += int(count)
+                spent_us[line] += each_us * count
+    line, most_us = max(spent_us.items(), key=lambda one: one[1], default=("", 0.0))
+    return line if seen[line] >= FEWEST_SAMPLES and most_us >= MOST_SHARE * waited_us else ""
 
 
 def _charged_by_step(measures: Measures, left: Table) -> Array:
@@ -214,6 +233,15 @@ def _held_by(left: Table, position: int) -> str:
         f"{CAUSES[CAUSE_IDS[cause]].words} ({format_share(float(spent[cause] / spent.sum()))})"
         for cause in order.tolist()
         if spent[cause] > WARNING_SHARE * spent.sum()
+    )
+
+
+def _on_all(line: str) -> Fix:
+    return Fix(
+        setting=line,
+        suggested="the same for all ranks in every step, or less often",
+        why="the longest rank of each step is waited for",
+        source="OSDI'25 section 5.3",
     )
 
 

@@ -134,6 +134,14 @@ class RankPaths:
         wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
 
+    def lines_in(self, phase: str) -> dict[str, float]:
+        """Whole-run samples in the lines of `called_in`, by words."""
+        found: dict[str, float] = {}
+        for stack, count in self.called_in(phase).items():
+            words = self._tree.words(int(self._tree.frame[self._tree.folded[stack]]))
+            found[words] = found.get(words, 0.0) + count
+        return found
+
     def without_operators(self, samples: Mapping[int, float]) -> dict[int, float]:
         """Samples (by stack) but for those in torch that a model's forward functions call: all ranks do that."""
         in_model = self._tree.is_forward & self._tree.in_torch

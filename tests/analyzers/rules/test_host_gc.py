@@ -55,6 +55,16 @@ def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs
         assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")
 
 
+def test_the_line_that_collects_is_told_whatever_was_collected_before_the_first_step(labelled: Runs) -> None:
+    """Importing a framework collects for longer than a short run of calls."""
+    first_ns = 100 * 1_000_000
+    timed = [{**step, **{k: step[k] + first_ns for k in ("start_ns", "end_ns")}} for step in steps(100, 1_000_000)]
+    calls = [{"start_ns": first_ns + 1_000_000 * i, "dur_ns": 50_000, "at": "train.py:9 tidy()"} for i in range(1, 90)]
+    early = {"start_ns": 1_000_000, "dur_ns": 90_000_000, "at": ""}
+    said = candidate(ID, with_sidecars(labelled("clean.ddp"), {"steps": timed, "gc": [early, *calls]}))
+    assert said.summary.endswith("called in train.py:9 tidy()")
+
+
 def collecting(count: int) -> dict[str, Any]:
     """The record of a rank that collects in so many of 60 steps outside the trace."""
 

@@ -10,6 +10,8 @@ from labelled_runs import candidate
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.rules.straggler_unexplained import detect, detect_rest
+from ddprof.model import SCRIPT_FRAMES, SCRIPT_STACKS, SCRIPT_TOTALS
+from ddprof.tables import NULL
 
 ID = "straggler.unexplained"
 
@@ -58,3 +60,23 @@ def test_what_the_others_wait_is_what_coming_on_time_wins(tmp_path: Path, ranks:
     (found,) = [f for f in made.report.findings if f.id == ID]
     assert found.recoverable_us.value == pytest.approx(1_990.0, rel=0.05)
     assert found.lost_us == pytest.approx(1_990.0 * (ranks - 1) / ranks, rel=0.05)  # the late rank waits for nobody
+
+
+@pytest.mark.parametrize(("samples", "named"), [(40, True), (3, False), (8, False)])
+def test_what_the_passes_run_on_the_late_rank_of_each_step_is_told_by_samples(
+    tmp_path: Path, samples: int, named: bool
+) -> None:
+    """A hook in the backward pass, on one rank at a time: too few samples are chance, or of less than is waited for."""
+    made = run(tmp_path, lambda step: step % 4).measures
+    names = [("main", "train.py", True), ("backward", "torch/_tensor.py", False), ("audit", "train.py", True)]
+    frames = {"file": [file for _, file, _ in names], "line": [1, 2, 30], "function": [name for name, *_ in names]}
+    totals = {"thread": [""] * 2, "phase": ["backward"] * 2, "stack": [1, 2], "samples": [100 - samples, samples]}
+    sampled = {
+        "script_frames": SCRIPT_FRAMES.table({**frames, "is_user": [user for *_, user in names]}),
+        "script_stacks": SCRIPT_STACKS.table({"frame": [0, 1, 2], "outer": [NULL, 0, 1]}),
+        "script_totals": SCRIPT_TOTALS.table({**totals, "time_ns": [1] * 2, "late_ns": [0] * 2}),
+    }
+    ranks = tuple(replace(facts, **sampled) for facts in made.job.ranks)
+    said = candidate(ID, replace(made, job=replace(made.job, ranks=ranks)))
+    assert said.ranks == () and ("train.py:30 audit()" in said.summary) == named
+    assert (said.fixes[0].setting == "train.py:30 audit()") == named

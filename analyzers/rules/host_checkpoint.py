@@ -6,10 +6,10 @@ How the gain is priced: the run is replayed without those ranges and the copies 
 asynchronous save hides. Where all saves fall outside the traced steps: their share of the run's time as the capture
 recorded it (an upper bound, because an asynchronous save still copies). What one rank alone was seen to do over the
 whole run (samples of Python stacks): its share of the samples. Evaluating is also told by the model that a function
-calls beside the steps, whatever its name.
+calls beside the steps, whatever its name. Where capture recorded all saves, their share of the run decides, not how
+many fell into the traced steps.
 How to fix: save asynchronously, less often, sharded over the ranks.
-Limits: where a save fell into the traced steps, the price is for those steps; how often the run saves is known only
-where ddprof captured it.
+Limits: where a save fell into the traced steps of a run that ddprof did not capture, the price is for those steps.
 Sources: torch.distributed.checkpoint.async_save documentation; Daly-Young interval.
 """
 

@@ -118,8 +118,12 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
 
 
 def _is_cut_up(traffic: Traffic, bucket_cap_mb: float | None) -> bool:
-    """True where DDP's recorded bucket size makes at least twice the calls that its default would."""
+    """True where DDP's recorded bucket size makes at least twice the calls that its default would. A bucket is closed
+    once it holds that size: smaller messages are of passes with one bucket each.
+    """
     if bucket_cap_mb is None or bucket_cap_mb >= DEFAULT_BUCKET_MIB or traffic.role not in GRADIENT_ROLES:
+        return False
+    if not len(traffic.sizes_bytes) or np.median(traffic.sizes_bytes) < bucket_cap_mb * MIB:
         return False
     beyond_first = max(0.0, traffic.total_bytes / MIB - DEFAULT_FIRST_BUCKET_MIB)
     return bool(traffic.count >= 2 * (1 + np.ceil(beyond_first / DEFAULT_BUCKET_MIB)))

@@ -23,7 +23,8 @@ def test_suggests_larger_buckets_but_not_of_messages_between_layers(labelled: Ru
 
 
 @pytest.mark.parametrize(
-    ("cap_mb", "count", "reasons"), [(0.001, 4, ["latency"]), (25.0, 4, []), (None, 4, []), (0.001, 1, [])]
+    ("cap_mb", "count", "reasons"),
+    [(0.001, 4, ["latency"]), (25.0, 4, []), (None, 4, []), (0.001, 1, []), (20.0, 4, [])],
 )
 def test_few_buckets_are_too_many_where_the_recorded_size_cuts_up_what_the_default_sends_at_once(
     labelled: Runs, cap_mb: float | None, count: int, reasons: list[str]

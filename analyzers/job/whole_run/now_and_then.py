@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
@@ -82,6 +83,13 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> A
     rest, passes = length - loading - pauses - called, forward + backward
     if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
         return np.asarray(rest)
-    # An optimizer may run the passes itself (a closure): they are in its time then.
-    within = np.where(passes + optimizer <= rest, passes + optimizer, np.maximum(passes, optimizer))
+    # An optimizer may run the passes itself (a closure): they are in its time then, and so is what the script does
+    # between them. All but the passes is the step's own, of which the update is alike in all steps.
+    within = np.where((passes + optimizer <= rest) & ~_runs_closures(facts), passes + optimizer, passes)
     return np.asarray(rest - within + in_forward * forward)
+
+
+def _runs_closures(facts: RankFacts) -> bool:
+    """True where samples saw the optimizer call functions of the script."""
+    tree = CallTree(facts.script_stacks, facts.script_frames)
+    return bool((tree.is_optimizer & tree.is_user[tree.frame]).any())

@@ -1,10 +1,14 @@
 """Occasional time of ranks is found by the timers of all steps, whatever the traced ones hold."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from captured import with_sidecars
+from cpu_loop import Chore, cpu_loop
+from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
@@ -20,8 +24,10 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
         start = int(index * 40 * MS)
         took_ms = {"data": 1.0, "forward": 5.0 + 0.2 * (index % 5), "backward": 10.0, "optimizer": 2.0}
         took_ms["forward"] += more_ms if part == "forward" else 0.0
-        if part == "closure":
-            took_ms["optimizer"] += took_ms["forward"] + took_ms["backward"]
+        if part == "within":  # passes so short that their time fits into the step twice
+            took_ms |= {"forward": 2.0, "backward": 4.0}
+        if part in ("closure", "within"):
+            took_ms["optimizer"] += took_ms["forward"] + took_ms["backward"] + more_ms * (part == "within")
         if part == "gc" and more_ms:
             pauses.append({"start_ns": start + 1, "dur_ns": int(more_ms * MS)})
         end = start + int((STEP_MS + 0.2 * (index % 5) + more_ms) * MS)
@@ -56,6 +62,23 @@ def test_time_beyond(
     assert found.often == pytest.approx(share * 39, abs=1)
     mean_ms = STEP_MS + 0.4 + MORE_MS * often[0] / often[1] * (part in ("rest", "closure", "forward"))
     assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
+
+
+def within_closure(script: Script) -> None:
+    """A closure that the optimizer calls, with a function beside the passes."""
+    with script.frame("train.py(30): closure"), script.frame("train.py(40): log_values"):
+        script.idle(2_000.0)
+
+
+@pytest.mark.parametrize(("chore", "cost"), [(within_closure, MORE_MS / 5 / 22.0), (None, 0.0)])
+def test_time_within_an_optimizer_is_the_scripts_where_it_calls_functions_of_it(
+    labelled: Runs, tmp_path: Path, chore: Chore | None, cost: float
+) -> None:
+    run, sampled = labelled("clean.ddp"), cpu_loop(tmp_path, optimizer=chore)
+    timed_run = with_sidecars(run, timed(lambda step: step % 5 == 0, "within"))
+    tables = {"script_stacks": sampled.script_stacks, "script_frames": sampled.script_frames}
+    found = now_and_then([replace(facts, **tables) for facts in timed_run.job.ranks], in_forward=False)
+    assert found is not None and found.cost == pytest.approx(cost, abs=0.012)
 
 
 def test_few_steps_say_nothing(labelled: Runs) -> None:

@@ -32,7 +32,7 @@ from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, 
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, thread_fix
-from ddprof.analyzers.rules.evidence.loader_times import keep_up, made_us
+from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
@@ -93,7 +93,7 @@ def _alone(measures: Measures, late: Array) -> bool:
     others = np.setdiff1d(np.arange(len(loader_us)), late)
     if fetch_themselves(measures):
         return len(np.setdiff1d(late, whose(loader_us))) == 0
-    if _are_starved(measures, late, others, _busy_us(measures, late)):
+    if _are_starved(measures, late, others, _busy_us(measures, late)) or lack_cores(measures, late, others):
         return False
     if _prepare_alike(measures, int(late[np.argmax(loader_us[late])]), others):
         return False

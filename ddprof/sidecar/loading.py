@@ -34,6 +34,7 @@ class WorkerLine(Struct, frozen=True):
 
 class TimedFetches(Struct, frozen=True):
     """Cost of a batch: medians per batch, and equal quantiles of its time. None: written by older versions.
+    `waited_ns`: of a worker that was ready to run and had no CPU; None also where the kernel does not count that.
 
     `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out. `spans`:
     the first fetches of its workers. `lines`: their sampled lines meanwhile, most samples first. `turn_ns`: for workers
@@ -48,6 +49,7 @@ class TimedFetches(Struct, frozen=True):
     fetch_quantiles_ns: tuple[Whole, ...] = ()
     cpu_ns: Count | None = None
     collate_ns: Count | None = None
+    waited_ns: Count | None = None
     turn_ns: Count | None = None
     turn_ranks: Count = 1
     alone_ns: Count | None = None
@@ -58,6 +60,11 @@ class TimedFetches(Struct, frozen=True):
     def cpu_share(self) -> float | None:
         """CPU share of a batch's time; None where not recorded."""
         return self._share(self.cpu_ns)
+
+    @property
+    def waited_share(self) -> float | None:
+        """Share of a batch's time in which its worker was ready to run and had no CPU; None where not recorded."""
+        return self._share(self.waited_ns)
 
     @property
     def collate_share(self) -> float | None:

@@ -20,6 +20,8 @@ def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
     assert {fetch["worker"] for fetch in fetches} == {0, 1}
     assert all(fetch["samples"] == 4 and fetch["dur_ns"] >= 4 * 1_000_000 for fetch in fetches)
     assert all(fetch["cpu_ns"] < fetch["dur_ns"] and 0 < fetch["collate_ns"] < fetch["dur_ns"] for fetch in fetches)
+    if Path("/proc/self/schedstat").exists():
+        assert all(0 <= fetch["waited_ns"] + fetch["cpu_ns"] < 1.5 * fetch["dur_ns"] for fetch in fetches)
     (sidecar,) = run.sidecars
     assert sidecar["sample_indices"] == list(range(40))
     assert [batch["samples"] for batch in sidecar["batches"]] == [4] * 10

@@ -14,6 +14,7 @@ from ddprof.analyzers.facts.script.tree import CallTree, written
 from ddprof.analyzers.job.script.beside import DATA, MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import lines_of
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE
 from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind, core_share
 from ddprof.findings import Evidence
 from ddprof.sidecar import TimedFetches, WorkerLine
@@ -69,7 +70,10 @@ def evidence(cost: FetchCost, rank: int) -> Evidence:
     where = "the training process itself" if not workers else f"each of {workers} workers"
     text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
     if cost.kind is not None and share is not None:
-        text += f", {format_share(share)} on the CPU: {_WHAT[cost.kind]}"
+        text += f", {format_share(share)} on the CPU"
+        if (waited := cost.timed.waited_share) is not None and waited >= BUSY_SHARE:
+            text += f" and {format_share(waited)} ready to run without one"
+        text += f": {_WHAT[cost.kind]}"
     if cost.turn_us:
         text += f"; {_who_in_turn(cost.timed)} (a lock, or one file or connection)"
     return Evidence(text, rank)

@@ -6,9 +6,12 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.replay.changes.loader.demand import busy_step_us
 from ddprof.analyzers.replay.changes.loader.fetch_costs import needed_workers, rank_costs
 from ddprof.tables import Array
+
+MOST = 0.5  # of what batches take longer: waiting for a CPU that is more than this explains it (trust/busy_machine.py)
 
 
 def keep_up(measures: Measures) -> Array:
@@ -31,6 +34,19 @@ def keep_up(measures: Measures) -> Array:
         ],
         bool,
     )
+
+
+def lack_cores(measures: Measures, late: Array, others: Array) -> bool:
+    """True where workers of the `late` ranks take longer for a batch than those of the `others` because they wait for a
+    CPU for that long, on cores that all share: chance decides who waits. False where workers did not count it.
+    """
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks]
+    if any(one is None or one.waited_ns is None for one in timed):
+        return False
+    took_ns, waited_ns = np.array([(one.fetch_ns, one.waited_ns) for one in timed if one is not None], float).T
+    more_ns, more_waited_ns = (np.median(ns[late]) - np.median(ns[others]) for ns in (took_ns, waited_ns))
+    run = run_shares(measures.job.ranks)
+    return bool(more_waited_ns > MOST * more_ns > 0) and all(run.is_shared(position) for position in late.tolist())
 
 
 def made_us(measures: Measures) -> Array:

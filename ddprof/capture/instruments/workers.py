@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -33,6 +34,7 @@ _ALL_FETCHES = 64
 _SAMPLED_FETCHES = 7
 _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 MAX_FILES = 64  # of sampled workers, per rank: a loader that is made again for every epoch starts new workers each time
+_MAX_COUNTERS = 128  # bytes: three numbers
 _PRIORITY = 20  # before multiprocessing joins its own helper threads
 
 
@@ -45,6 +47,7 @@ class LoaderWorkers(Instrumentor):
         self._lines = 0
         self._collate_ns = 0
         self._fetched = 0
+        self._waits: int | None = None
         self._timing = True
         source: Any = sys.modules["torch.utils.data._utils.fetch"]
         worker: Any = sys.modules["torch.utils.data._utils.worker"]
@@ -76,7 +79,8 @@ class LoaderWorkers(Instrumentor):
         return timed
 
     def _timed(self, original: Any, get_worker_info: Any) -> Any:
-        book, begins = self.hub.guard.wrap(self._book), self.hub.guard.wrap(self._begins)
+        guarded = self.hub.guard.wrap
+        book, begins, waits = guarded(self._book), guarded(self._begins), guarded(self._waited_ns)
 
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
             """The fetcher's own fetch, timed and recorded."""
@@ -88,6 +92,7 @@ class LoaderWorkers(Instrumentor):
             if not self._timing:
                 return original(fetcher, possibly_batched_index)
             self._collate_ns = 0
+            waited_ns = None if info is None else waits()
             cpu_ns = time.process_time_ns()  # its threads included: decoders bring their own
             started_ns = time.time_ns()
             try:
@@ -95,11 +100,15 @@ class LoaderWorkers(Instrumentor):
             finally:
                 duration_ns = time.time_ns() - started_ns
                 cost = (started_ns, duration_ns, time.process_time_ns() - cpu_ns, self._collate_ns)
-                book(info, cost, possibly_batched_index)
+                book(info, cost, possibly_batched_index, waited_ns)
 
         return fetch
 
-    def _book(self, info: Any, cost: tuple[int, int, int, int], indices: Any) -> None:
+    def _waited_ns(self) -> int | None:
+        """How long this thread has been ready to run without a CPU so far; None where the kernel does not count it."""
+        return None if self._waits is None else int(os.pread(self._waits, _MAX_COUNTERS, 0).split()[1])
+
+    def _book(self, info: Any, cost: tuple[int, int, int, int], indices: Any, waited_ns: int | None) -> None:
         samples = len(indices) if isinstance(indices, (list, tuple)) else 1
         if info is None:
             self.hub.journal.fetches.append([*cost, samples])
@@ -114,6 +123,8 @@ class LoaderWorkers(Instrumentor):
         started_ns, duration_ns, cpu_ns, collate_ns = cost
         line = {"worker": info.id, "start_ns": started_ns, "dur_ns": duration_ns, "cpu_ns": cpu_ns}
         line |= {"collate_ns": collate_ns, "samples": samples}
+        if waited_ns is not None:
+            line["waited_ns"] = (self._waited_ns() or 0) - waited_ns
         os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def _begins(self, info: Any) -> None:
@@ -121,7 +132,7 @@ class LoaderWorkers(Instrumentor):
         before its first optimizer step).
         """
         if self._owner != os.getpid():
-            self._owner, self._file, self._lines = os.getpid(), None, 0
+            self._owner, self._file, self._lines, self._waits = os.getpid(), None, 0, _run_delays()
         for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
             stem = sidecar.with_name(sidecar.name.removesuffix(SIDECAR_SUFFIX))
             self._file = open_to_append(stem.with_name(stem.name + WORKERS_SUFFIX))
@@ -132,6 +143,19 @@ class LoaderWorkers(Instrumentor):
     def _sample(self, stem: Path, worker: int) -> None:
         guard = self.hub.guard
         _sample_worker(stem, worker, lambda: guard.enabled, self.hub.journal.note)
+
+
+def _run_delays() -> int | None:
+    """Descriptor of the counters that the kernel keeps of this thread (capture/instruments/cpu_waits.py); None without
+    them."""
+    try:
+        file = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        if len(os.pread(file, _MAX_COUNTERS, 0).split()) > 1:
+            return file
+        os.close(file)
+    except OSError:  # another system, or a kernel that does not count
+        pass
+    return None
 
 
 class _OneThread:

@@ -12,7 +12,7 @@ from ddprof.model import HealthNote
 from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
 from ddprof.readers.files.remote import Names, is_url, starting_with
 from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
-from ddprof.tables import Array
+from ddprof.tables import NULL, Array
 
 _SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
 _LINE = msgspec.json.Decoder(Fetch)
@@ -36,13 +36,14 @@ def workers_path(sidecar_path: str | None, named: Names = starting_with) -> str 
 
 
 def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[HealthNote]]:
-    """One row per fetched batch: worker, start_ns, dur_ns, cpu_ns, collate_ns, samples; int64, shape (fetches, 6).
+    """One row per fetched batch: worker, start_ns, dur_ns, cpu_ns, collate_ns, samples, and the time without a CPU
+    (waited_ns, NULL where not recorded); int64, shape (fetches, 7).
 
     A line that cannot be read (a worker died while writing it) costs a note, not the file.
     """
     rows = array("q", (number for fetch in sidecar.fetches for number in _row(fetch)))
     notes = [] if path is None else _read_lines(path, rows)
-    return np.frombuffer(rows, np.int64).reshape(-1, 6), notes
+    return np.frombuffer(rows, np.int64).reshape(-1, 7), notes
 
 
 def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
@@ -67,7 +68,8 @@ def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
 
 def _row(fetch: Fetch) -> tuple[int, ...]:
     worker = IN_PROCESS if fetch.worker is None else fetch.worker
-    return worker, fetch.start_ns, fetch.dur_ns, fetch.cpu_ns, fetch.collate_ns, fetch.samples
+    waited_ns = NULL if fetch.waited_ns is None else fetch.waited_ns
+    return worker, fetch.start_ns, fetch.dur_ns, fetch.cpu_ns, fetch.collate_ns, fetch.samples, waited_ns
 
 
 def summary(fetches: Array) -> TimedFetches | None:
@@ -81,7 +83,7 @@ def summary(fetches: Array) -> TimedFetches | None:
     _, first = np.unique(ordered[:, 0], return_index=True)
     warm = np.delete(ordered, first, axis=0)
     used = warm if len(warm) else ordered
-    dur, cpu, collate = (used[:, at] for at in (2, 3, 4))
+    dur, cpu, collate, waited = (used[:, at] for at in (2, 3, 4, 6))
     workers = np.unique(ordered[:, 0])
     return TimedFetches(
         workers=0 if workers.max() == IN_PROCESS else int((workers != IN_PROCESS).sum()),
@@ -90,5 +92,6 @@ def summary(fetches: Array) -> TimedFetches | None:
         samples=int(np.median(used[:, 5])),
         cpu_ns=int(np.median(cpu)) if cpu.any() else None,
         collate_ns=int(np.median(collate)) if cpu.any() else None,
+        waited_ns=int(np.median(waited)) if (waited != NULL).all() else None,
         spans=tuple(FetchSpan(*row) for row in used[used[:, 0] != IN_PROCESS][:MAX_SPANS, :3].tolist()),
     )

@@ -34,6 +34,24 @@ def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fet
     assert bool(list(catalogue()[ID].detect(measures))) is bool(late)
 
 
+@pytest.mark.parametrize(
+    ("waited_ms", "late"),
+    [(38, []), (15, [3]), (None, [3])],  # of 40 ms that a batch of rank 3 takes longer than those of its peers
+)
+def test_workers_that_wait_for_a_cpu_on_cores_of_all_make_no_rank_late(
+    labelled: Runs, waited_ms: int | None, late: list[int]
+) -> None:
+    machine = {"host": "a", "processors": {"cores": "0-3"}}
+    peer = {"workers": 2, "fetch_ns": 30_000_000, "cpu_ns": 26_000_000, "samples": 32, "waited_ns": 3_000_000}
+    waited = {} if waited_ms is None else {"waited_ns": 3_000_000 + waited_ms * 1_000_000}
+    slow = {"workers": 2, "fetch_ns": 70_000_000, "cpu_ns": 26_000_000, "samples": 32, **waited}
+    measures = with_sidecars(labelled(ID), *[{"fetching": peer, **machine}] * 3, {"fetching": slow, **machine})
+    assert late_loaders(measures).tolist() == late
+    if waited_ms == 15:
+        (found, *_) = catalogue()[ID].detect(measures)
+        assert "37 % on the CPU and 26 % ready to run without one" in str(found)
+
+
 FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 

@@ -46,6 +46,7 @@ def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
 
 def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
     cost = {"cpu_ns": 90_000, "collate_ns": 10_000}
+    cost["waited_ns"] = 4_000
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
     folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
     fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), Sidecar())
@@ -58,7 +59,8 @@ def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_
     fetches, _ = read_fetches(None, Sidecar(fetches=own))
     found = summary(fetches)
     assert found is not None and (found.workers, found.fetch_ns, found.samples) == (0, 50, 2)
-    assert summary(np.empty((0, 6), np.int64)) is None
+    assert found.waited_ns is None
+    assert summary(np.empty((0, 7), np.int64)) is None
 
 
 def test_a_file_that_is_none_or_too_long_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,12 +58,15 @@ def batch_kind(core_share: float | None, collate_share: float | None) -> str | N
 def core_share(facts: RankFacts) -> float | None:
     """Share of a batch's time spent on a core or runnable; None where CPU time was not recorded.
 
-    On a busy machine computing takes longer without taking more CPU time, and would pass for waiting for storage. A
-    batch is taken to wait for cores as much as the rest of its rank does for what that computes.
+    On a busy machine computing takes longer without taking more CPU time, and would pass for waiting for storage. Where
+    workers did not count their waits for a core, a batch is taken to wait as much as the rest of its rank does for what
+    that computes.
     """
     timed, run = facts.sidecar.fetching, facts.sidecar.cpu_waits.run
     if timed is None or timed.cpu_share is None:
         return None
+    if timed.waited_share is not None:
+        return min(1.0, timed.cpu_share + timed.waited_share)
     stretch = run.waited_ns / run.cpu_ns if run is not None and run.cpu_ns else 0.0
     return min(1.0, timed.cpu_share * (1 + stretch))
 

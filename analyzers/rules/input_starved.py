@@ -26,6 +26,7 @@ from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import function_of, occupying_line, share_within
 from ddprof.analyzers.job.script.threads import making_line
+from ddprof.analyzers.job.whole_run.own_times import late_loading_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
@@ -76,11 +77,14 @@ def late_loaders(measures: Measures) -> Array:
 
 def _behind(measures: Measures) -> Array:
     """Positions whose loader takes longer than the typical rank's at all; at most half of the ranks."""
-    loader_us, step_us = measures.host_spans_us["dataloader"], measures.step_us
+    loader_us, step_us, ready = measures.host_spans_us["dataloader"], measures.step_us, keep_up(measures)
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
     typical = averages.typical(loader_us)
-    late = (loader_us > LATE_FACTOR * typical) & (loader_us - typical > 2 * MIN_SHARE * step_us) & ~keep_up(measures)
+    # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
+    longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
+    excess_us = np.maximum(loader_us - typical, late_loading_shares(measures.job.ranks) * step_us)
+    late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return np.flatnonzero(late) if late.sum() <= len(loader_us) / 2 else np.empty(0, np.int64)
 
 
@@ -133,12 +137,14 @@ def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float)
 
 def _others_are_fed(measures: Measures, late: Array) -> bool:
     """True where most others' workers have each step's batch ready in a fraction of the `late` ranks' time; their
-    fetches then take a busy machine's time, not a batch's.
+    fetches then take a busy machine's time, not a batch's. The late ones deliver less than a batch per step, or wait
+    longer over the whole run.
     """
     others = np.setdiff1d(np.arange(len(measures.job.ranks)), late)
     mine_us, theirs_us, busy_us = _every_us(measures, late), _every_us(measures, others), _busy_us(measures, late)
     workers = all(takes_from_workers(measures.job.ranks[position]) for position in others)
-    return workers and mine_us > max(busy_us, LATE_FACTOR * theirs_us) and theirs_us < busy_us
+    waits = mine_us > busy_us or bool(late_loading_shares(measures.job.ranks)[late].all())
+    return workers and waits and mine_us > LATE_FACTOR * theirs_us and theirs_us < busy_us
 
 
 def _busy_us(measures: Measures, late: Array) -> float:

@@ -10,16 +10,16 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
-from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
+from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND, late_loading_shares
 from ddprof.analyzers.job.whole_run.pauses import Pauses, paused_shares, worst_pauses
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
-from ddprof.finding_ids import HOST_CHECKPOINT, HOST_GC, STRAGGLER_HOST, STRAGGLER_IMBALANCE
+from ddprof.finding_ids import HOST_CHECKPOINT, HOST_GC, INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE
 from ddprof.findings import Basis, Candidate, Change, Recoverable
 from ddprof.sidecar import Pause, Sidecar
 
-LATE = (STRAGGLER_HOST, STRAGGLER_IMBALANCE)
+LATE = (STRAGGLER_HOST, STRAGGLER_IMBALANCE, INPUT_STRAGGLER)
 # Finding -> the cause of its host spans, and these pauses as capture recorded them over the whole run.
 PAUSES: Mapping[str, tuple[str, Callable[[Sidecar], Sequence[Pause]]]] = {
     HOST_CHECKPOINT: ("checkpoint", lambda sidecar: sidecar.checkpoints),
@@ -73,13 +73,17 @@ def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recov
     it or names the line that the rank runs alone: they have neither the replay's error nor the scatter of few steps."""
     measures = prices.measures
     mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-    if not mine or not measures.timed_us[mine].all():
+    in_loader = candidate.id == INPUT_STRAGGLER
+    timed_us = late_loading_shares(measures.job.ranks) * measures.step_us if in_loader else measures.timed_us
+    if not mine or not timed_us[mine].all():
         return gain
-    paused_us = paused_shares(measures.job.ranks) * measures.step_us  # that has findings of its own
-    timed_us = measures.timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
+    if not in_loader:  # pauses have findings of their own
+        paused_us = paused_shares(measures.job.ranks) * measures.step_us
+        timed_us = timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
     most = measures.step_us - prices.floor_us(candidate.changes)
     late_us = min(float(timed_us[mine].min()), most)
-    if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or all(p in measures.alone for p in mine)):
+    is_named = in_loader or all(p in measures.alone for p in mine)
+    if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or is_named):
         return gain
     least, most = (1 - TIMED_BAND) * late_us, min((1 + TIMED_BAND) * late_us, most)
     if gain.value < least:

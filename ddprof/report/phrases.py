@@ -206,8 +206,9 @@ def cost_words(report: Report, finding: Finding) -> str:
     if gain_us > (1 + ALIKE) * cost_us:
         if finding.basis == Basis.TIMED:
             return f"{cost}; it costs more outside the trace"
-        more = "other work of these ranks" if finding.waited_us else "the delay that it causes elsewhere"
-        return f"{cost}; the fix saves more: {more} shrinks too"
+        if finding.waited_us:
+            return f"{cost}; the fix saves more: they wait longer outside the trace, or for other work of these ranks"
+        return f"{cost}; the fix saves more: the delay that it causes elsewhere shrinks too"
     if gain_us < (1 - ALIKE) * cost_us:
         return f"{cost}; the fix saves less: part of it remains or is hidden by other work"
     return ""

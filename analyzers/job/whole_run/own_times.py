@@ -66,6 +66,18 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     return late, np.maximum(own.mean(axis=1), np.median(own, axis=1)) / step_ns
 
 
+def late_loading_shares(ranks: Sequence[RankFacts]) -> Array:
+    """By how much each rank waits longer for its batches than the typical one over the whole run, as a share of the
+    step; 0 where that is chance or too few steps were timed. Floats, shape (ranks,)."""
+    common = common_steps(ranks)
+    if len(ranks) < 2 or len(common[0]) < MIN_STEPS:
+        return np.zeros(len(ranks))
+    waits_ns = np.array([[step.data_ns or 0 for step in steps] for steps in common], float)
+    step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
+    none, every = np.zeros(len(ranks)), np.ones(len(ranks), bool)
+    return np.asarray(_excess_of_means(waits_ns, none, every) / step_ns)
+
+
 def meets_elsewhere(facts: RankFacts) -> bool:
     """True where hosts meet outside the backward passes of most traced steps, and so wait for one another there; not in
     calls of torch.distributed from Python, which are timed."""

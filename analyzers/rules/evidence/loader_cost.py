@@ -67,7 +67,8 @@ _WHAT = {
 def evidence(cost: FetchCost, rank: int) -> Evidence:
     """Who makes a batch, how long it takes, and on what the time is spent, in one sentence."""
     workers, share = cost.timed.workers, cost.timed.cpu_share
-    where = "the training process itself" if not workers else f"each of {workers} workers"
+    several = f"each of {workers} workers" if workers > 1 else "the only worker"
+    where = several if workers else "the training process itself"
     text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
     if cost.kind is not None and share is not None:
         text += f", {format_share(share)} on the CPU"
@@ -124,4 +125,5 @@ def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tup
     call = f", {line.call}" if line.call else ""
     where = f"{written(line.file, line.line, line.function)}{call}"
     spent = f"{format_us(line.share * cost.fetch_us)} of {format_us(cost.fetch_us)}"
-    return (Evidence(f"each worker is in {where} for {spent} per batch ({line.samples} samples)", rank),)
+    who = "the worker" if cost.timed.workers == 1 else "each worker"
+    return (Evidence(f"{who} is in {where} for {spent} per batch ({line.samples} samples)", rank),)

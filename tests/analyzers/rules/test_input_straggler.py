@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from captured import sidecar_of, with_sidecars
@@ -55,8 +56,11 @@ def test_workers_that_wait_for_a_cpu_on_cores_of_all_make_no_rank_late(
 FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
-def shared_host(folder: Path, late_us: float, usual_us: float, batch_us: tuple[float, float]) -> LoadedRun:
-    """Two CPU ranks with two workers each: rank 0 waits `late_us` for every second batch; `batch_us`: of a worker."""
+def shared_host(
+    folder: Path, late_us: float, usual_us: float, batch_us: tuple[float, float], more_us: tuple[float, ...] = ()
+) -> LoadedRun:
+    """Two CPU ranks with two workers each: rank 0 waits `late_us` for every second batch; `batch_us`: of a worker;
+    `more_us`: what the timers of the steps after the trace have beyond the usual wait, rank by rank."""
     ranks: list[Events] = [[], []]
     now_us = 0.0
     for step in range(6):
@@ -75,9 +79,36 @@ def shared_host(folder: Path, late_us: float, usual_us: float, batch_us: tuple[f
         now_us = met_us + 1_500.0
     run = only_run(write(folder, ranks))
     timed = [TimedFetches(2, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
-    sidecar = sidecar_of({"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"})
-    facts = [replace(one, sidecar=sidecar.with_fetching(t)) for one, t in zip(run.job.ranks, timed, strict=True)]
+    content = {"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"}
+    timers_of = [{"steps": timers(usual_us + more)} for more in more_us] or [{}, {}]
+    sidecars = [sidecar_of(content | own) for own in timers_of]
+    each = zip(run.job.ranks, sidecars, timed, strict=True)
+    facts = [replace(one, sidecar=own.with_fetching(t)) for one, own, t in each]
     return LoadedRun("made", job_facts(facts), ())
+
+
+def timers(data_us: float) -> list[dict[str, Any]]:
+    """Steps of 50 ms, the first ones profiled, with so long a wait for their batch."""
+    steps = [{"index": i, "start_ns": 50_000_000 * i, "end_ns": 50_000_000 * (i + 1)} for i in range(40)]
+    waits = [{"data_ns": int(1e3 * (data_us + 100 * (i % 7))), "profiled": i < 6} for i in range(40)]
+    return [step | wait for step, wait in zip(steps, waits, strict=True)]
+
+
+def test_a_loader_is_late_by_the_timers_of_the_run_where_the_traced_steps_hold_little(tmp_path: Path) -> None:
+    """Its workers take far longer than those of its peer, which keep up."""
+    loaders = {}
+    for name, batch_us, more_us in (
+        ("late", (9_800.0, 500.0), (6_000.0, 0.0)),
+        ("alike", (9_800.0, 9_800.0), (6_000.0, 0.0)),
+        ("chance", (9_800.0, 500.0), (0.0, 0.0)),
+    ):
+        run = shared_host(tmp_path / name, 5_500.0, 4_000.0, batch_us, more_us)
+        loaders[name] = [(f.ranks, f.recoverable_us) for f in run.report.findings if f.id == ID]
+    assert not loaders["alike"] and not loaders["chance"]
+    ((ranks, gain),) = loaders["late"]
+    assert ranks == (0,) and gain.low < gain.value < gain.high
+    share = 6.0 / 50.0  # of the step; traced steps are shorter
+    assert gain.value == pytest.approx(share * run.measures.step_us, rel=0.05)
 
 
 def test_a_rank_whose_workers_keep_ahead_waits_for_no_batch(tmp_path: Path) -> None:

@@ -154,8 +154,7 @@ class FedBatch(Struct, frozen=True, gc=False):
 
 
 class Fetch(Struct, frozen=True, gc=False):
-    """One fetched batch, from a worker or (worker None) the training process. 0: not recorded. `waited_ns`: a worker's
-    time ready to run without a CPU; None where that was not recorded."""
+    """One fetched batch, from a worker or (worker None) the training process. 0, None: not recorded."""
 
     dur_ns: Count
     worker: Whole | None = None
@@ -163,7 +162,7 @@ class Fetch(Struct, frozen=True, gc=False):
     cpu_ns: Count = 0
     collate_ns: Count = 0
     samples: Count = 0
-    waited_ns: Count | None = None
+    waited_ns: Count | None = None  # of a worker that was ready to run and had no CPU
 
 
 class GradientReady(Struct, frozen=True, gc=False):

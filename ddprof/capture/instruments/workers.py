@@ -105,7 +105,7 @@ class LoaderWorkers(Instrumentor):
         return fetch
 
     def _waited_ns(self) -> int | None:
-        """How long this thread has been ready to run without a CPU so far; None where the kernel does not count it."""
+        """Time that this thread has been ready to run without a CPU so far; None where the kernel does not count it."""
         return None if self._waits is None else int(os.pread(self._waits, _MAX_COUNTERS, 0).split()[1])
 
     def _book(self, info: Any, cost: tuple[int, int, int, int], indices: Any, waited_ns: int | None) -> None:

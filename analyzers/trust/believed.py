@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND, late_loading_shares
@@ -70,7 +71,7 @@ def _by_pauses(prices: Pricer, candidate: Candidate, gain: Recoverable, paused: 
 
 def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recoverable:
     """The gain from a rank that the timers of the whole run show late beyond chance, where a finding explains most of
-    it or names the line that the rank runs alone: they have neither the replay's error nor the scatter of few steps."""
+    it or names what the rank alone has: they have neither the replay's error nor the scatter of few steps."""
     measures = prices.measures
     mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     in_loader = candidate.id == INPUT_STRAGGLER
@@ -82,7 +83,8 @@ def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recov
         timed_us = timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
     most = measures.step_us - prices.floor_us(candidate.changes)
     late_us = min(float(timed_us[mine].min()), most)
-    is_named = in_loader or all(p in measures.alone for p in mine)
+    has_more = fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)
+    is_named = in_loader or all(p in measures.alone or has_more[p] for p in mine)
     if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or is_named):
         return gain
     least, most = (1 - TIMED_BAND) * late_us, min((1 + TIMED_BAND) * late_us, most)

@@ -55,6 +55,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
         return none, none
     own, shares = np.array(each), run_shares(ranks)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
+    more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE
     least_ns = np.where(computes_more, AGREEING, 1.0) * LEAST_SHARE * step_ns
     late_ns = np.maximum(_excess_of_means(own, least_ns, computes_more), _excess_of_medians(own, computes_more))
@@ -62,7 +63,9 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     # late by more than that. One that computes more waits more often, and that is its own.
     stretch = np.nan_to_num(shares.stretch)
     chance_ns = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch)) * step_ns
-    late = np.where(late_ns - chance_ns >= least_ns, late_ns, 0.0) / step_ns
+    # Most of what a larger batch takes is in the backward pass, where peers wait: the CPU time tells of that.
+    more_ns = np.maximum(late_ns, np.where(computes_more, more_on_cpu * step_ns, 0.0))
+    late = np.where(late_ns - chance_ns >= least_ns, more_ns, 0.0) / step_ns
     return late, np.maximum(own.mean(axis=1), np.median(own, axis=1)) / step_ns
 
 

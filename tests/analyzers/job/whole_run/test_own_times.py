@@ -43,6 +43,7 @@ def on_cpu(share: float, waited: float) -> dict[str, Any]:
         (timed(0.0, stopped=1), timed(0.0), 0.0),  # chance
         (timed(8.0, count=12), timed(0.0, count=12), 0.0),  # a short run
         (timed(8.0) | on_cpu(0.4, 0.6), timed(0.0) | on_cpu(0.2, 0.3), 8 / STEP_MS),  # it computes more, and waits so
+        (timed(8.0) | on_cpu(0.6, 0.0), timed(0.0) | on_cpu(0.2, 0.0), 0.4),  # most of it in its backward pass
         (timed(8.0) | on_cpu(0.2, 0.6), timed(0.0) | on_cpu(0.2, 0.3), 0.0),  # it had no CPU
     ],
 )

@@ -7,7 +7,8 @@ How the gain is priced: its share of the run's time as the capture recorded it, 
 since a part of it is wanted.
 How to fix: evaluate on all ranks, each its part; less often; on fewer batches; beside the training.
 Limits: seen where ddprof captured the run. A model that is never switched back is taken for a teacher or for frozen
-layers. Evaluating without `eval()` is told by its function's name, or by samples of one rank alone (host.checkpoint).
+layers. Evaluating without `eval()` is told by its function's name, by samples of one rank alone (host.checkpoint), or
+as a model that all ranks call beside the passes for a tenth of the run, whose purpose the user has to say.
 Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.DistributedSampler documentation.
 """
 
@@ -15,17 +16,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.job.measures import Measures, evaluations
-from ddprof.analyzers.job.script.occupying import line_that_evaluates
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
+from ddprof.analyzers.job.script.occupying import calls_beside, line_that_evaluates
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
+from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.finding_ids import HOST_EVALUATION
-from ddprof.findings import Abstention, Basis, Candidate, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
@@ -46,6 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         times_us = traced_us
         seen = Evidence(f"{format_us(float(traced_us[worst]))} per traced step", measures.job.rank_ids[worst])
     else:
+        yield from _called_beside(measures)
         return
     numbers = measures.theirs(times_us)
     alone = len(numbers) > 0
@@ -69,6 +74,34 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         band=0.25 if alone else 0.5,  # of what all ranks do a part is wanted; for one alone all others wait
         times_us=tuple(times_us.tolist()),
         is_bound=not alone,
+    )
+
+
+def _called_beside(measures: Measures) -> Iterator[Candidate]:
+    """All ranks call a model beside the step's passes, by samples of the whole run: no `eval()` tells its purpose."""
+    called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
+    if called.sum() < FEWEST_SAMPLES or not called.all() or script_now_and_then(measures, RULE.id) is not None:
+        return
+    times_us = measures.step_us * called / every
+    lost_us = float(times_us.mean())
+    if lost_us < LARGE_SHARE * measures.step_us or measures.theirs(times_us):
+        return
+    worst = int(np.argmax(called))
+    line = line_that_evaluates(measures.job.ranks[worst], (np.empty(0, np.int64),) * 2)
+    takes = f"takes {format_share(lost_us / measures.step_us)} of the time" + (f", in {line}" if line else "")
+    yield Candidate(
+        id=RULE.id,
+        summary=f"a model called beside the training passes {takes}",
+        ranks=(),
+        lost_us=lost_us,
+        changes=(),
+        basis=Basis.DEDUCED,
+        evidence=(Evidence(f"{called.sum():.0f} of {every.sum():.0f} samples of all ranks are in it"),),
+        fixes=(replace(_less(line), alters=Alters.CHORE),),
+        ceiling_us=lost_us,
+        band=0.5,
+        times_us=tuple(times_us.tolist()),
+        is_bound=True,
     )
 
 

@@ -16,6 +16,7 @@ from tests.snapshots import FORWARD, MIB, Allocator, write
 
 CALLS = "calls.txt"
 _ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # as a scheduler says it
+_ALONE = re.compile(r"-- python train\w*\.py")
 PATIENCE_S = 600  # of a machine that does ten other things; nothing here is a measurement
 
 # What comes after these programs' own words is a command that they start.
@@ -23,11 +24,15 @@ WRAPPING = ("docker", "srun", "mpirun", "horovodrun", "nsys", "accelerate", "dee
 ALONE = ("ssh", "sbatch", "kubectl", "gcloud", "aws", "ray", "chromium", "make", "pip")
 
 _RECORD = f'#!/bin/bash\necho "$(basename "$0") $*" >>"$SCRATCH/{CALLS}"\n'
-# The first word that starts something is where the wrapped command begins; a bare script gets two ranks.
+# The first word that starts something is where the wrapped command begins; a script, with or without python before it,
+# gets two ranks.
 _WRAP = (
     _RECORD
     + """
 while (($#)); do
+  case "$1 $2" in
+    "python "*.py) shift; exec torchrun --nproc-per-node=2 "$@" ;;
+  esac
   case $1 in
     ddprof|python|torchrun|bash) exec "$@" ;;
     *.py) exec torchrun --nproc-per-node=2 "$@" ;;
@@ -79,7 +84,7 @@ class Scratch:
     def run(self, line: str, *, programs: str = "bin") -> Ended:
         """Run one line in the folder, with the stand-ins of `programs` (`bin`, or `nojob`: jobs end at once)."""
         path = f"{self.folder / programs}:{self.folder / 'bin'}:{self.environment['PATH']}"
-        environment = self.environment | {"PATH": path} | (_ONE_RANK if "-- python train.py" in line else {})
+        environment = self.environment | {"PATH": path} | (_ONE_RANK if _ALONE.search(line) else {})
         try:
             done = subprocess.run(
                 ["bash", "-c", line], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,

@@ -87,7 +87,9 @@ def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
     np.add.at(seen, rest["stack"], rest["time_ns"])
     length = intervals.length(where)
     away = _elsewhere(facts, tree, where)
-    every_ns = seen[~(tree.in_phase | away)].sum()
+    # Phases told by frames hold every call of a model; recorded ones do not hold those beside the passes.
+    by_frames = not len(facts.phase_time(Phase.FORWARD)[0])
+    every_ns = seen[~(away | (tree.in_phase & by_frames))].sum()
     seen[tree.in_phase | tree.is_loss | away] = 0.0
     return seen * (length / every_ns) if seen.any() else traced
 

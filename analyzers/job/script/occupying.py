@@ -107,6 +107,14 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     return SeenSaving(most, int(sum(by_line.values())), int(sum(every.values())), is_evaluation=True)
 
 
+def calls_beside(facts: RankFacts) -> tuple[float, float]:
+    """Samples of the training thread in models called beside the step's phases, loss functions apart, and all of the
+    run."""
+    tree, beside = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts, REST)
+    is_called = tree.is_forward & ~tree.is_backward & ~tree.is_loss
+    return sum(n for stack, n in beside.items() if is_called[stack]), sum(run_samples(facts).values())
+
+
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
     """The script line that calls a model `during` evaluation, else outside the run's phases; "" without samples."""
     tree = CallTree(facts.script_stacks, facts.script_frames)

@@ -46,8 +46,24 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
     traced = [[step for step in facts.sidecar.steps if step.profiled] for facts in ranks]
     if len(outside[0]) < MIN_STEPS or not all(traced):
         return None
-    own = [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, outside, strict=True)]
-    inside = [_own_ns(facts, each, in_forward) for facts, each in zip(ranks, traced, strict=True)]
+    # An optimizer that runs the passes (a closure) has what the script does between them, and an update of its own.
+    whole = (False, True) if any(map(_runs_closures, ranks)) else (False,)
+    found = [_beyond_quiet(ranks, outside, traced, in_forward, with_optimizer) for with_optimizer in whole]
+    return max((one for one in found if one is not None), key=lambda one: one.cost, default=None)
+
+
+def _beyond_quiet(
+    ranks: Sequence[RankFacts],
+    outside: Sequence[Sequence[StepTimes]],
+    traced: Sequence[Sequence[StepTimes]],
+    in_forward: bool,
+    with_optimizer: bool,
+) -> NowAndThen | None:
+    """Time of the steps `outside` the trace beyond their quiet ones, steps rank by rank."""
+    own, inside = (
+        [_own_ns(facts, each, in_forward, with_optimizer) for facts, each in zip(ranks, steps, strict=True)]
+        for steps in (outside, traced)
+    )
     quickest, quiet = np.quantile(own, (QUICKEST, QUIET), axis=1)
     quiet = np.minimum(quiet, [each.mean() for each in inside])
     more = np.array(own) - quiet[:, None]
@@ -69,7 +85,7 @@ def _is_in_turn(is_long: Array) -> bool:
     return binomial_tail(int((is_long.sum(axis=0) == 1).sum()), is_long.shape[1], by_chance) < MAX_CHANCE
 
 
-def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> Array:
+def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with_optimizer: bool) -> Array:
     """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses;
     NaN where its timers do not say. With passes and optimizer where it communicates in calls alone."""
     sidecar = facts.sidecar
@@ -83,9 +99,8 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool) -> A
     rest, passes = length - loading - pauses - called, forward + backward
     if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
         return np.asarray(rest)
-    # An optimizer may run the passes itself (a closure): they are in its time then, and so is what the script does
-    # between them. All but the passes is the step's own, of which the update is alike in all steps.
-    within = np.where((passes + optimizer <= rest) & ~_runs_closures(facts), passes + optimizer, passes)
+    apart = (passes + optimizer <= rest) & (not with_optimizer)  # else the passes are in the optimizer's time
+    within = np.where(apart, passes + optimizer, passes)
     return np.asarray(rest - within + in_forward * forward)
 
 

@@ -1,11 +1,14 @@
 """Time beside the phases is exact, and shared among the lines as the whole run was sampled there."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from cpu_loop import FORWARD, cpu_loop, operators, sampled
+from cpu_loop import FORWARD, PHASE_US, cpu_loop, operators, sampled
 from kineto_run import Script
 
+from ddprof.analyzers.facts.model import PHASES, Phase
 from ddprof.analyzers.facts.script.tree import CallTree
 from ddprof.analyzers.job.script.beside import own_stacks
 from ddprof.analyzers.job.script.idle import script_time, script_times
@@ -28,6 +31,26 @@ def test_samples_of_the_whole_run_share_the_time_that_ranges_bound_and_the_loss_
     facts = sampled(cpu_loop(tmp_path, after=makes_the_loss), {"first": 3_000, "cross_entropy": 1_000})
     (first,) = lines_of(facts, script_time(facts).stack_ns)
     assert first.function == "first" and first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
+
+
+def scored(script: Script) -> None:
+    chore(script)
+    with script.frame("train.py(70): score"), script.frame(FORWARD), script.frame("model.py(9): forward"):
+        operators(script, "linear", count=250)
+
+
+def test_a_model_called_beside_the_passes_has_its_time(tmp_path: Path) -> None:
+    """A model that is scored has 5 of 10 ms beside the phases: they are not the lines' beside it."""
+    facts = sampled(cpu_loop(tmp_path, after=scored), {"first": 2_000, "forward": 2_000})
+    (by_frames,) = lines_of(facts, script_time(facts).stack_ns)  # which are in the forward phase, too
+    assert by_frames.function == "first" and by_frames.time_ns == pytest.approx(4 * 5e6, rel=0.05)
+    begun, length = np.tile(facts.steps["start_ns"], 2), int(1e3 * PHASE_US)
+    phase = np.repeat([Phase.FORWARD, Phase.BACKWARD], len(facts.steps))
+    start = begun + length * (phase == Phase.BACKWARD)
+    rows = {"start_ns": start, "end_ns": start + length, "phase": phase, "name": np.zeros(len(start))}
+    recorded = replace(facts, phases=PHASES.table(rows))
+    (line,) = lines_of(recorded, script_time(recorded).stack_ns)
+    assert line.function == "first" and line.time_ns == pytest.approx(4 * 5e6, rel=0.05)
 
 
 def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_none(tmp_path: Path) -> None:

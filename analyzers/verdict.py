@@ -19,7 +19,6 @@ from ddprof.units import format_range, format_ranks, format_share, format_us
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 TELLING_STEPS = 12  # what comes in every third step is in just one of so many once in 20 recordings
-UNSHARDED = "input.unsharded"
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
 MAINLY_COMPUTE = (
     0.5  # of the step: nor does an upper bound that is less than critical beside more compute than the rest

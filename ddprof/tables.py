@@ -210,19 +210,6 @@ def to_parquet(table: Table) -> bytes:
     return content.getvalue()
 
 
-def from_arrow(schema: Schema, arrow: Any) -> Table:
-    """The inverse of `Table.to_arrow`."""
-    columns = {}
-    for column in schema.columns:
-        data = arrow.column(column.name)
-        if column.nullable and column.dtype == "int64":
-            data = data.fill_null(NULL)
-        elif column.nullable and column.dtype.startswith("float"):
-            data = data.fill_null(float("nan"))
-        columns[column.name] = data.to_numpy()
-    return schema.table(columns)
-
-
 def _python_values(data: Array) -> list[Any]:
     if data.dtype == np.int64:
         return [None if v == NULL else v for v in data.tolist()]

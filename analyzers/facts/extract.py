@@ -38,7 +38,7 @@ from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
 from ddprof.analyzers.facts.script.phases import host_phases
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time, met_ns
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
@@ -162,7 +162,7 @@ def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) 
     spans = trace.script_spans.take(trace.script_spans["track"] == (NULL if main is None else main))
     if main is None or not len(steps) or not (len(spans) or len(trace.script_totals)):
         return SCRIPT_OPERATORS.empty()
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     marks = intervals.union(steps["mark_ns"], steps["mark_end_ns"])
     return script_operators(trace, main, spans, tree, host_phases(spans, tree, phase_times(ranges)), marks)
 

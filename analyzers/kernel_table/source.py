@@ -6,7 +6,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.operators import certain
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.kernel_table.model import INSIDE
 from ddprof.tables import NULL, Array, Table
 
@@ -31,7 +31,7 @@ def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
     """The innermost user line around each call, and the text of lines. Kernels launched by autograd's thread count to
     the training thread's line at that time; between two samples the line is unknown.
     """
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     number = np.full(len(operations), UNKNOWN)
     if not len(tree) or not len(facts.script_spans):
         return number, [""]

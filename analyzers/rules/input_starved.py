@@ -6,6 +6,7 @@ before the batch is copied to the device, or take batches from a queue that a th
 turn, and removing it makes the step shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
+Workers that keep up, but compute on cores that the ranks wait for, are told by the waits of both for a CPU.
 Processes that are made again for every epoch are told by the timers of the whole run, and cost their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
 Limits: where ddprof captured the run, every fetch was timed inside the workers, and the finding says whether it is
@@ -38,6 +39,7 @@ from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_R
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
+from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -228,7 +230,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, UNSEEN)
         return
     if keep_up(measures).all():
-        yield Abstention(RULE.id, READY)
+        yield taking(measures, RULE.id, alone=False) or Abstention(RULE.id, READY)
         return
     made = made_us(measures)
     loader_us = np.minimum(loader_us, made)
@@ -240,10 +242,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Some loaders are far behind, the others now and then: their queues fill while all wait for the slowest.
     in_turn = len(behind) > 0 and not len(late)
     if (typical < floor * measures.step_us and not in_turn) or (len(late) and _others_are_fed(measures, late)):
+        found = None if len(late) else taking(measures, RULE.id, alone=False)
+        yield from () if found is None else (found,)
         return
     ledger = measures.cause_us("dataloader")
-    worst = int(np.argmax(loader_us))
-    ranks = len(measures.job.ranks)
+    worst, ranks = int(np.argmax(loader_us)), len(measures.job.ranks)
     whom = " on the typical rank" if ranks > 1 else ""
     if in_turn:
         whom = f" on {format_ranks(measures.ranks(np.array([worst])))}"
@@ -252,9 +255,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
     who, maker = "every rank" if ranks > 1 else measures.whom(()), making_line(measures.job.ranks[worst])
-    what = f"{who} waits for its data loader"
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
-    in_loop = in_loop or operators
+    in_loop, what = in_loop or operators, f"{who} waits for its data loader"
     if maker is not None:
         what = f"{who} waits for batches that {made_beside(maker)}"
     elif in_loop is not None:

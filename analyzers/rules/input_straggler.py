@@ -22,6 +22,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, li
 from ddprof.analyzers.rules.evidence.loader_fixes import made_beside, thread_fix
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
+from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
 from ddprof.finding_ids import INPUT_STRAGGLER
 from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
@@ -40,6 +41,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not len(late):
         if len(slow):
             yield Abstention(RULE.id, f"{format_ranks(measures.ranks(slow))} loads batches to evaluate, not to train")
+        elif (found := taking(measures, RULE.id, alone=True)) is not None:
+            yield found
         return
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])

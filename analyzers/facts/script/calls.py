@@ -11,7 +11,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import CALL_WAITS, SCRIPT_CALLS, RankFacts
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.facts.script.tree import call_tree, spans_of
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table, among, concat
 
@@ -82,7 +82,7 @@ def _from_frames(trace: RankTrace, threads: Array) -> Table:
         (trace.script_spans["resolution_ns"] == 0) & among(trace.script_spans["track"], threads)
     )
     tables = [SCRIPT_CALLS.empty()]
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     code = np.array([_code(_FRAME, name) for name in tree.names], np.int64)
     for call in np.unique(code[code >= 0]).tolist():
         within = tree.within(code == call)

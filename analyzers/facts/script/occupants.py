@@ -13,7 +13,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
@@ -56,7 +56,7 @@ def with_named_frames(trace: RankTrace) -> RankTrace:
     """The trace with the labels of host-occupying frames added to its strings, as names of host spans."""
     if not len(trace.script_stacks):
         return trace
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     named = _data_frames(tree) | saving_frames(tree) | tree.matching(_HANDED_OVER) | tree.is_user
     wanted = np.flatnonzero(named).tolist()
     return replace(trace, strings=(*trace.strings, *(tree.words(frame) for frame in wanted)))
@@ -72,7 +72,7 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table
     spans = trace.script_spans.take(np.isin(trace.script_spans["track"], threads))
     if not len(spans):
         return HOST_SPANS.empty()
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     number = {text: row for row, text in enumerate(trace.strings)}
     trains = spans_of(spans, tree.is_backward)
     tables = []

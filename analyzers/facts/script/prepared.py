@@ -19,7 +19,7 @@ from ddprof.analyzers.facts.names import is_dataloader, matches
 from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
 from ddprof.analyzers.facts.script.operators import call_of, script_operators
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
-from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
@@ -52,7 +52,7 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     if track is None or len(marks_ns) < 2:
         return HOST_SPANS.empty()
     spans = trace.script_spans.take(trace.script_spans["track"] == track)
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     phases = host_phases(spans, tree, annotated)
     marks = (marks_ns[:-1], marks_ns[1:])
     before = intervals.intersect(phases.feeding, phases.beside(marks))
@@ -88,7 +88,7 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
 def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
     """HOST_SPANS of cause "dataloader" in which the training thread waits for batches from a thread, or a process, of
     the script: before forward passes it is mostly in a queue's `get`. Arguments as of `prepared_in_loop`."""
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     takes, track = takes_from_queue(tree), _training_track(trace, threads)
     if not takes.any() or len(marks_ns) < 2 or track is None:
         return HOST_SPANS.empty()

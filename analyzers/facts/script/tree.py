@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
+from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals, union
 from ddprof.tables import NULL, Array, Table
 
@@ -211,6 +213,21 @@ class CallTree:
             if not len(here):
                 return levels
             levels.append(here)
+
+
+class _Sampled(Protocol):
+    """A rank's trace or facts."""
+
+    @property
+    def script_stacks(self) -> Table: ...
+    @property
+    def script_frames(self) -> Table: ...
+
+
+@remembered
+def call_tree(rank: _Sampled) -> CallTree:
+    """The call tree of a rank's trace or facts, made once for all that ask."""
+    return CallTree(rank.script_stacks, rank.script_frames)
 
 
 def spans_of(spans: Table, is_stack: Array) -> Intervals:

@@ -6,7 +6,7 @@ exactly, is shared among stacks by the whole run's samples there, or by traced f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.job.script.kinds import MOST, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, time_by_stack, training_spans
 from ddprof.analyzers.job.script.threads import takes_batches
 from ddprof.causes import SPAN_CAUSES
+from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
@@ -39,7 +40,8 @@ def is_sampled(facts: RankFacts) -> bool:
     return bool((facts.script_spans["resolution_ns"] > 0).any()) or not len(facts.script_spans)
 
 
-def run_samples(facts: RankFacts, phase: str | None = None, column: str = "samples") -> dict[int, float]:
+@remembered
+def run_samples(facts: RankFacts, phase: str | None = None, column: str = "samples") -> Mapping[int, float]:
     """Samples of the training thread in each stack after start-up, in one phase or all. `column`: "time_ns" for the
     time that these samples stand for.
     """
@@ -67,7 +69,7 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
 def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str]) -> int:
     """Whole-run samples of a rank in the function of a line in these phases, without its torch calls; in the line alone
     of a function that runs phases itself, such as the loop."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     named = np.array([name == f"{line.file} {line.function}" for name in tree.names], bool)
     named &= ~tree.trains | (tree.frames["line"] == line.line)
     mine = named[tree.frame][np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)

@@ -15,7 +15,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked, computes
 from ddprof.analyzers.facts.script.phases import HostPhases
-from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
 from ddprof.analyzers.job.idle_before_launches import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.analyzers.job.script.beside import (
     BACKWARD,
@@ -77,7 +77,7 @@ def script_time(facts: RankFacts) -> ScriptTime:
     """
     if not has_frames(facts) or not len(facts.steps):
         return ScriptTime()
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     phases, own = phases_of(facts, tree), own_stacks(facts, tree)
     spans = training_spans(facts)
     in_user_code = spans_of(spans, own)

@@ -15,7 +15,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.prepared import MAKES_BATCHES
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.tables import NULL, Array
 
 MANY = 60  # operators per step: one call for all tensors (foreach, fused) is a few dozen at most (torch.optim)
@@ -137,7 +137,7 @@ class LineKinds:
     """Calls of one rank's training thread outside the phases, by kind."""
 
     def __init__(self, facts: RankFacts) -> None:
-        self._tree = CallTree(facts.script_stacks, facts.script_frames)
+        self._tree = call_tree(facts)
         self._called = call_of(self._tree)
         self._operators = facts.script_operators
         known = self._operators["stack"] != NULL

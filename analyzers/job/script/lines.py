@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.tree import CallTree, written
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
 
@@ -74,7 +74,7 @@ def lines_in(facts: RankFacts, where: Intervals) -> list[ScriptLine]:
 
 def lines_of(facts: RankFacts, own_ns: Array) -> list[ScriptLine]:
     """The lines of the script by the self time (ns) of each stack, shape (stacks,); the longest first."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     used = np.flatnonzero(own_ns > 0)
     # A stack without a frame of the user's stands for itself, from outside in: some library runs the loop.
     folded = np.where(tree.folded[used] >= 0, tree.folded[used], tree.outermost[used])

@@ -9,7 +9,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around, saving_frames
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import REST, run_samples
 from ddprof.analyzers.job.script.lines import has_frames, lines_in, time_by_stack
@@ -43,7 +43,7 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
     if not has_frames(facts):
         return None
     spans = facts.spans_of(cause)
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     written = {tree.words(frame): frame for frame in range(len(tree.frames))}
     words = [facts.strings[name] for name in spans["name"].tolist()]
     by_script = np.array([text in written for text in words], bool)
@@ -63,7 +63,7 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
 
 def seen_saving(facts: RankFacts) -> SeenSaving | None:
     """Samples of the whole run in saving, evaluating or logging; None without any."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     seen = run_samples(facts)
     around = saving_around(tree)
     by_line: dict[str, float] = {}
@@ -84,7 +84,7 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     """Samples in functions of any name outside the training loop that call a model outside the step's phases; None
     without any. Where all ranks do so, it may be part of the step (a teacher): the caller decides.
     """
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     beside, every = run_samples(facts, REST), run_samples(facts)
     calling = {
         stack: count for stack, count in beside.items() if tree.is_forward[stack] and not tree.is_backward[stack]
@@ -110,14 +110,14 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
 def calls_beside(facts: RankFacts) -> tuple[float, float]:
     """Samples of the training thread in models called beside the step's phases, loss functions apart, and all of the
     run."""
-    tree, beside = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts, REST)
+    tree, beside = call_tree(facts), run_samples(facts, REST)
     is_called = tree.is_forward & ~tree.is_backward & ~tree.is_loss
     return sum(n for stack, n in beside.items() if is_called[stack]), sum(run_samples(facts).values())
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
     """The script line that calls a model `during` evaluation, else outside the run's phases; "" without samples."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
     for found in (seen, run_samples(facts, REST)):
         by_line: dict[str, float] = {}
@@ -145,7 +145,7 @@ def _frames_to(tree: CallTree, stack: int) -> list[int]:
 
 def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
     """Share of the run in a script function (file, name), by samples of the training thread; None with too few."""
-    tree, seen = CallTree(facts.script_stacks, facts.script_frames), run_samples(facts)
+    tree, seen = call_tree(facts), run_samples(facts)
     total = sum(seen.values())
     if total < FEWEST_SAMPLES:
         return None
@@ -155,13 +155,13 @@ def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
 
 def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
     """File and name of a function that a finding names."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     return next(((file, name) for at, (file, _, name) in enumerate(tree.written) if tree.words(at) == words), None)
 
 
 def loads_for_evaluation(facts: RankFacts) -> bool:
     """True where loader samples of the training thread are mostly inside evaluation, so that no batch is awaited."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     loads, evaluates = tree.within(tree.matching(LOADER_FETCH)), tree.within(saving_frames(tree))
     seen = [(count, evaluates[stack]) for stack, count in run_samples(facts).items() if loads[stack]]
     total = sum(count for count, _ in seen)

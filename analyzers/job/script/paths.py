@@ -12,7 +12,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked
 from ddprof.analyzers.facts.script.phases import HostPhases
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.job.script.beside import (
     FORWARD,
     REST,
@@ -67,7 +67,7 @@ class RankPaths:
         return is_sampled(self.facts)
 
     @cached_property
-    def samples(self) -> dict[int, float]:
+    def samples(self) -> Mapping[int, float]:
         """Whole-run samples in each stack."""
         return run_samples(self.facts)
 
@@ -77,7 +77,7 @@ class RankPaths:
         return by_path(self.facts, self.samples)
 
     @cached_property
-    def times_ns(self) -> dict[int, float]:
+    def times_ns(self) -> Mapping[int, float]:
         """Time of the whole run that the samples of each stack represent, ns."""
         return run_samples(self.facts, column="time_ns")
 
@@ -154,7 +154,7 @@ class RankPaths:
 
     @cached_property
     def _tree(self) -> CallTree:
-        return CallTree(self.facts.script_stacks, self.facts.script_frames)
+        return call_tree(self.facts)
 
     @cached_property
     def _phases(self) -> HostPhases:
@@ -169,7 +169,7 @@ def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
 
 def by_path(facts: RankFacts, own: Mapping[int, float]) -> dict[Path, float]:
     """Self times of stacks (by row) summed over the user's functions, callees included."""
-    paths = _paths(CallTree(facts.script_stacks, facts.script_frames))
+    paths = _paths(call_tree(facts))
     found: dict[Path, float] = {}
     for stack, amount in own.items():
         for length in range(1, len(paths[stack]) + 1):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.derived_once import remembered
 from ddprof.tables import Array, Table
 
@@ -35,7 +35,7 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
     for window in windows:
         for thread in window.beside:
             cpu_ns[thread.name] = cpu_ns.get(thread.name, 0) + thread.cpu_ns
-    tree = CallTree(facts.script_stacks, facts.script_frames) if cpu_ns else None
+    tree = call_tree(facts) if cpu_ns else None
     lines = {name: _line_of(facts, tree, name) for name in cpu_ns} if tree is not None else {}
     found = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
     return sorted(found, key=lambda thread: -thread.share)
@@ -54,7 +54,7 @@ def takes_batches(facts: RankFacts, tree: CallTree) -> Array:
 def making_line(facts: RankFacts) -> str | None:
     """The line in which the script's thread that makes these batches was sampled most; "" where none was seen, None
     where batches come otherwise."""
-    tree, totals = CallTree(facts.script_stacks, facts.script_frames), facts.script_totals
+    tree, totals = call_tree(facts), facts.script_totals
     if not takes_batches(facts, tree).any():
         return None
     beside = (totals["thread"] != "") & ~tree.within(tree.matching(_QUEUES))[totals["stack"]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
@@ -106,5 +106,5 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
 
 def _runs_closures(facts: RankFacts) -> bool:
     """True where samples saw the optimizer call functions of the script."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     return bool((tree.is_optimizer & tree.is_user[tree.frame]).any())

@@ -10,7 +10,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH
-from ddprof.analyzers.facts.script.tree import CallTree, written
+from ddprof.analyzers.facts.script.tree import call_tree, written
 from ddprof.analyzers.job.script.beside import DATA, MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import lines_of
@@ -101,7 +101,7 @@ def own_line(ranks: Sequence[RankFacts]) -> tuple[str, int] | None:
     """
     seen: Counter[str] = Counter()
     for facts in ranks:
-        tree, samples = CallTree(facts.script_stacks, facts.script_frames), np.zeros(len(facts.script_stacks))
+        tree, samples = call_tree(facts), np.zeros(len(facts.script_stacks))
         fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(tree.folded, 0)]  # the loop is on every stack
         for stack, count in run_samples(facts, DATA).items():
             samples[stack] = count if fetched[stack] and tree.folded[stack] >= 0 else 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.script.operators import call_of
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
@@ -143,7 +143,7 @@ def _norms(measures: Measures, told: Told) -> str:
 def on_gathered(measures: Measures, position: int) -> Array:
     """Mask of a rank's stacks in loop calls that gather values which no pass needs; shape (stacks,)."""
     facts = measures.job.ranks[position]
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     if METRICS not in measures.needless or not len(tree):
         return np.zeros(len(tree), bool)
     lines = {line.partition(", in ")[0] for line in called_at(measures, METRICS, position)}

@@ -8,7 +8,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.barriers import called_name
 from ddprof.analyzers.facts.script.calls import called_by_script
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import callers, noted_calls, noted_of_script
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
@@ -38,7 +38,7 @@ def called_at(measures: Measures, kind: str, position: int) -> list[str]:
 
 def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
     """The script line that calls a pass, by samples of the whole run, as the window may hold too few."""
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     if phase not in _PASSES.values():
         return []
     inside = tree.is_forward if phase == "forward" else tree.is_backward

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.facts.script.tree import CallTree, written
+from ddprof.analyzers.facts.script.tree import call_tree, written
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import FORWARD, OPTIMIZER, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
@@ -108,7 +108,7 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
     that makes it counts; none of torch's own code where samples of libraries are asked for."""
     found, called = dict[str, float](), dict[str, tuple[float, str]]()
     for facts in filter(has_frames, ranks):
-        tree = CallTree(facts.script_stacks, facts.script_frames)
+        tree = call_tree(facts)
         own = own_stacks(facts, tree) & ~tree.is_loss
         own &= ((tree.folded != np.arange(len(tree))) & ~tree.in_torch) | (not of_libraries)
         seen = np.zeros(len(tree))

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.threads import making_line, takes_batches
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.readers import discover, read
@@ -82,7 +82,7 @@ def waits_for_a_thread(script: Script) -> None:
 def test_a_wait_for_a_queue_before_forward_is_for_the_batch(tmp_path: Path) -> None:
     facts = cpu_loop(tmp_path, before=waits_for_a_thread)
     assert held_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     assert takes_batches(facts, tree).any() and making_line(facts) == ""  # no thread was sampled
     assert making_line(cpu_loop(tmp_path, before=warps)) is None
     assert not named(cpu_loop(tmp_path, after=waits_for_a_thread))  # before the update
@@ -100,7 +100,7 @@ def test_samples_of_the_run_tell_it_where_the_window_has_none(tmp_path: Path, be
     facts = cpu_loop(tmp_path, before=cuts_texts, after=hands_over)
     ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
     trace = with_named_frames(read(sources[0]))
-    tree = CallTree(trace.script_stacks, trace.script_frames)
+    tree = call_tree(trace)
     phases = host_phases(trace.script_spans, tree, {})
     annotated = {Phase.FORWARD: phases.forward, Phase.BACKWARD: phases.backward, Phase.OPTIMIZER: phases.optimizer}
     stack = [[tree.written[frame][2] for frame in tree.frame].index(name) for name in ("ids_of", "hand_over")]

@@ -9,7 +9,7 @@ from cpu_loop import FORWARD, PHASE_US, cpu_loop, operators, sampled
 from kineto_run import Script
 
 from ddprof.analyzers.facts.model import PHASES, Phase
-from ddprof.analyzers.facts.script.tree import CallTree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.beside import own_stacks
 from ddprof.analyzers.job.script.idle import script_time, script_times
 from ddprof.analyzers.job.script.lines import lines_of
@@ -78,7 +78,7 @@ def passes(script: Script) -> None:
 
 def test_a_models_own_forward_is_the_scripts_and_a_library_around_passes_is_not(tmp_path: Path) -> None:
     facts = cpu_loop(tmp_path, before=passes)
-    tree = CallTree(facts.script_stacks, facts.script_frames)
+    tree = call_tree(facts)
     own, function = own_stacks(facts, tree), tree.frames["function"][tree.frame].astype(str)
     assert own[function == "<genexpr>"].all() and not own[function == "fit"].any()
 

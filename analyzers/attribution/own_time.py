@@ -18,10 +18,11 @@ from ddprof.units import format_ranks, format_us
 _BY_OWN_TIME = (INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED)
 
 
-def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:
+def takes_longer(measures: Measures, numbers: tuple[int, ...], in_loader: bool = False) -> bool:
     """True where the own time of one of these ranks exceeds the others' by a good part of what those wait for it. A
     rank that began later but takes no longer is waited for only until it catches up. Clear whole-run timers outvote the
-    few traced steps. True where own times were not recorded.
+    few traced steps. True where own times were not recorded. `in_loader`: a good part of what it loads longer will do,
+    since what it loaded before the first traced step is waited for, too.
     """
     job = measures.job
     late = [p for p, rank in enumerate(job.rank_ids) if rank in numbers]
@@ -30,17 +31,22 @@ def takes_longer(measures: Measures, numbers: tuple[int, ...]) -> bool:
         return True
     if (measures.timed_us[late] > 0).any():
         return True
-    more = {p: float(measures.own_us[p]) - float(np.median(measures.own_us[others])) for p in late}
-    return any(us > 0 and us >= MOST_SHARE * lateness_us(job.ranks, job.blame, p) for p, us in more.items())
+    more, loads_more = (
+        {p: float(us[p]) - float(np.median(us[others])) for p in late}
+        for us in (measures.own_us, measures.host_spans_us["dataloader"])
+    )
+    asked = {p: min(lateness_us(job.ranks, job.blame, p), loads_more[p] if in_loader else np.inf) for p in late}
+    return any(us > 0 and us >= MOST_SHARE * asked[p] for p, us in more.items())
 
 
 def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
     """Why a finding on late ranks is withdrawn (they take no longer than others); None where it stands."""
-    if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks):
+    if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks, candidate.id == INPUT_STRAGGLER):
         return None
     late = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     late_us, usual_us = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
+    why = "no rank waits for it" if late_us <= usual_us else "too little for what they wait"
     return (
         f"{format_ranks(candidate.ranks)} takes {format_us(float(late_us))} per step without waits, the others "
-        f"{format_us(float(usual_us))}: no rank waits for it"
+        f"{format_us(float(usual_us))}: {why}"
     )

@@ -33,6 +33,16 @@ def test_a_late_rank_stands_unless_its_peers_take_longer_for_something_else(labe
     assert "no rank waits for it" in (takes_no_longer(candidate(measures), measures) or "")
 
 
+def test_waits_for_what_was_loaded_before_the_trace_clear_no_rank(labelled: Runs) -> None:
+    """Peers wait three times as long as the rank loads longer in the traced steps: it had begun before them."""
+    measures = labelled(LOADER).measures
+    blame = measures.job.blame
+    longer = blame.replace(dur_ns=3 * blame["dur_ns"])
+    waiting = replace(measures, job=replace(measures.job, blame=longer))
+    assert takes_no_longer(candidate(waiting), waiting) is None
+    assert takes_no_longer(candidate(waiting, "straggler.unexplained"), waiting) is not None
+
+
 @pytest.mark.parametrize("cause", ["comm_wait", "comm_transfer", "pipeline_bubble"])
 def test_meeting_the_others_is_no_time_of_its_own(labelled: Runs, cause: str) -> None:
     measures = labelled(LOADER).measures

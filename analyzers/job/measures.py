@@ -27,7 +27,7 @@ from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
-from ddprof.analyzers.job.whole_run.own_times import late_shares
+from ddprof.analyzers.job.whole_run.own_times import late_loading_shares, late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Array, Table
@@ -79,6 +79,7 @@ class Measures:
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
     late_us: Array  # (ranks,), how long the others wait for it: as blamed, or by clear timers of the whole run
     timed_us: Array  # (ranks,), by these timers, or samples, of the run alone, in proportion to the step; 0: not clear
+    loading_late_us: Array  # (ranks,), waits for batches beyond the typical rank's, by the timers; 0: not clear
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/redundant)
     cpu_stops: CpuStops | None  # of CPU ranks
     settings: Sidecar  # of the lowest captured rank, empty if there is none
@@ -170,6 +171,7 @@ def measure(job: JobFacts) -> Measures:
         hot=hot_shards(ranks),
         alone=alone,
         late_us=np.maximum(all_lateness_us(ranks, job.blame), timed_us),
+        loading_late_us=late_loading_shares(ranks) * job.step_ns / 1e3,
         timed_us=timed_us,
         needless=needless,
         cpu_stops=cpu_stops(job.ranks),

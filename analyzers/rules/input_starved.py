@@ -27,7 +27,6 @@ from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import function_of, occupying_line, share_within
 from ddprof.analyzers.job.script.threads import making_line
-from ddprof.analyzers.job.whole_run.own_times import late_loading_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
@@ -85,7 +84,7 @@ def _behind(measures: Measures) -> Array:
     typical = averages.typical(loader_us)
     # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
     longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
-    excess_us = np.maximum(loader_us - typical, late_loading_shares(measures.job.ranks) * step_us)
+    excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
     late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return np.flatnonzero(late) if late.sum() <= len(loader_us) / 2 else np.empty(0, np.int64)
 
@@ -145,7 +144,7 @@ def _others_are_fed(measures: Measures, late: Array) -> bool:
     others = np.setdiff1d(np.arange(len(measures.job.ranks)), late)
     mine_us, theirs_us, busy_us = _every_us(measures, late), _every_us(measures, others), _busy_us(measures, late)
     workers = all(takes_from_workers(measures.job.ranks[position]) for position in others)
-    waits = mine_us > busy_us or bool(late_loading_shares(measures.job.ranks)[late].all())
+    waits = mine_us > busy_us or bool(measures.loading_late_us[late].all())
     return workers and waits and mine_us > LATE_FACTOR * theirs_us and theirs_us < busy_us
 
 

@@ -11,7 +11,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE
-from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND, late_loading_shares
+from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
 from ddprof.analyzers.job.whole_run.pauses import Pauses, paused_shares, worst_pauses
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
@@ -75,7 +75,7 @@ def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recov
     measures = prices.measures
     mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     in_loader = candidate.id == INPUT_STRAGGLER
-    timed_us = late_loading_shares(measures.job.ranks) * measures.step_us if in_loader else measures.timed_us
+    timed_us = measures.loading_late_us if in_loader else measures.timed_us
     if not mine or not timed_us[mine].all():
         return gain
     if not in_loader:  # pauses have findings of their own

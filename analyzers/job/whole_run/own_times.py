@@ -19,6 +19,7 @@ from ddprof.significance import MAX_CHANCE, chance_of_mean
 from ddprof.tables import Array
 
 LEAST_SHARE = 0.1  # of a step: ranks of healthy jobs on a busy machine of two cores differed by up to that
+LEAST_LOADING = 0.02  # of a step: a loader is not late for less (rules/input_starved.py)
 SURE = 4.0  # standard errors of a median: chance exceeds them once in 30,000 times, and stops come in groups
 UNLIKELY = 0.001  # chance of a difference of means; of 24 healthy jobs none reached LEAST_SHARE at all (2026-11-26)
 # Where a rank was on a CPU for LEAST_SHARE of the run longer than its peers, half of both will do: stops take no CPU
@@ -71,14 +72,14 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
 
 def late_loading_shares(ranks: Sequence[RankFacts]) -> Array:
     """By how much each rank waits longer for its batches than the typical one over the whole run, as a share of the
-    step; 0 where that is chance or too few steps were timed. Floats, shape (ranks,)."""
+    step; 0 where that is little, chance, or too few steps were timed. Floats, shape (ranks,)."""
     common = common_steps(ranks)
     if len(ranks) < 2 or len(common[0]) < MIN_STEPS:
         return np.zeros(len(ranks))
     waits_ns = np.array([[step.data_ns or 0 for step in steps] for steps in common], float)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
-    none, every = np.zeros(len(ranks)), np.ones(len(ranks), bool)
-    return np.asarray(_excess_of_means(waits_ns, none, every) / step_ns)
+    least_ns, every = np.full(len(ranks), LEAST_LOADING * step_ns), np.ones(len(ranks), bool)
+    return np.asarray(_excess_of_means(waits_ns, least_ns, every) / step_ns)
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:

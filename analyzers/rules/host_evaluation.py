@@ -80,14 +80,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _called_beside(measures: Measures) -> Iterator[Candidate]:
     """All ranks call a model beside the step's passes, by samples of the whole run: no `eval()` tells its purpose."""
     called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
-    if called.sum() < FEWEST_SAMPLES or not called.all() or script_now_and_then(measures, RULE.id) is not None:
+    if called.sum() < FEWEST_SAMPLES or not called.all():
         return
     times_us = measures.step_us * called / every
     lost_us = float(times_us.mean())
     if lost_us < LARGE_SHARE * measures.step_us or measures.theirs(times_us):
         return
+    if script_now_and_then(measures, RULE.id) is not None:  # which tells the same time
+        return
     worst = int(np.argmax(called))
-    line = line_that_evaluates(measures.job.ranks[worst], (np.empty(0, np.int64),) * 2)
+    line = line_that_evaluates(measures.job.ranks[worst], intervals.EMPTY)
     takes = f"takes {format_share(lost_us / measures.step_us)} of the time" + (f", in {line}" if line else "")
     yield Candidate(
         id=RULE.id,

@@ -85,10 +85,7 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     without any. Where all ranks do so, it may be part of the step (a teacher): the caller decides.
     """
     tree = call_tree(facts)
-    beside, every = run_samples(facts, REST), run_samples(facts)
-    calling = {
-        stack: count for stack, count in beside.items() if tree.is_forward[stack] and not tree.is_backward[stack]
-    }
+    beside, every, calling = run_samples(facts, REST), run_samples(facts), _calling(facts)
     in_phases = [stack for stack in every if stack not in beside and tree.in_phase[stack]]
     if not calling or not in_phases:
         return None
@@ -110,9 +107,16 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
 def calls_beside(facts: RankFacts) -> tuple[float, float]:
     """Samples of the training thread in models called beside the step's phases, loss functions apart, and all of the
     run."""
-    tree, beside = call_tree(facts), run_samples(facts, REST)
-    is_called = tree.is_forward & ~tree.is_backward & ~tree.is_loss
-    return sum(n for stack, n in beside.items() if is_called[stack]), sum(run_samples(facts).values())
+    is_loss = call_tree(facts).is_loss
+    called = sum(count for stack, count in _calling(facts).items() if not is_loss[stack])
+    return called, sum(run_samples(facts).values())
+
+
+def _calling(facts: RankFacts) -> dict[int, float]:
+    """Samples beside the step's phases, by stack inside a model's call."""
+    tree = call_tree(facts)
+    is_called = tree.is_forward & ~tree.is_backward
+    return {stack: count for stack, count in run_samples(facts, REST).items() if is_called[stack]}
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:

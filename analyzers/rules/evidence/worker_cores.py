@@ -38,16 +38,15 @@ def taken_cores(measures: Measures) -> TakenCores | None:
     """Cores that workers take from ranks; None where little is taken, or waits were not counted on both sides."""
     ranks, known = measures.job.ranks, measures.settings.processors
     timed, waited = [facts.sidecar.fetching for facts in ranks], traced_shares(ranks).waited
-    shares = [one.waited_share for one in timed if one is not None and one.workers]
-    counted = [share for share in shares if share is not None]
-    if not known.usable or not counted or len(counted) < len(shares) or not np.isfinite(waited).all():
+    shares = np.array([one.waited_share for one in timed if one is not None and one.workers], float)
+    if not known.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
         return None
     cpu_us = np.array([(one.cpu_ns or 0) / 1e3 if one is not None and one.workers else 0.0 for one in timed])
     cores = cpu_us * measures.host_counts["dataloader"] / measures.step_us
     many = known.local_ranks or len(ranks)
     part = min(1.0, float(cores.mean()) * many / known.usable)
     least, most = float(waited.mean()) * part, float(waited.max()) * (1.0 if many <= known.usable else part)
-    is_taken = least >= BUSY_SHARE and float(np.max(counted)) >= BUSY_SHARE
+    is_taken = least >= BUSY_SHARE and float(shares.max()) >= BUSY_SHARE
     return TakenCores(cores, known.usable, part, float(waited.mean()), least, most) if is_taken else None
 
 
@@ -60,7 +59,9 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     worst = int(np.argmax(taken.cores))
     rank, facts = measures.job.rank_ids[worst], measures.job.ranks[worst]
     cost = fetch_cost(facts)
-    cheaper = None if cost is None else cheaper_fix(cost)
+    if cost is None:
+        return None
+    cheaper = cheaper_fix(cost)
     cost_us = taken.cost * measures.step_us
     whose = f" of {format_ranks(numbers)}" if alone else ""
     on = f"{taken.cores[worst]:.1f} of {taken.usable} cores" + ("" if alone else " for each rank")
@@ -73,7 +74,8 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
         changes=(),
         basis=Basis.TIMED,
         evidence=(
-            *(() if cost is None else (evidence(cost, rank), *line_evidence(cost, rank, measures.job.ranks))),
+            evidence(cost, rank),
+            *line_evidence(cost, rank, measures.job.ranks),
             Evidence(f"the workers have {format_share(taken.part)} of the cores' time"),
         ),
         fixes=(*(() if cheaper is None else (cheaper,)), _FEWER),

@@ -50,21 +50,26 @@ def place(frame: FrameType) -> str:
 
 def main_frames() -> list[dict[str, Any]]:
     """The main thread's stack, innermost first; callable from another thread too."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    return frames_from(frame)
+    return frames_from(current_frames().get(threading.main_thread().ident or 0))
 
 
 def threads() -> list[dict[str, Any]]:
     """Every other thread with its stack."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main = threading.main_thread().ident
-    others = [(ident, frame) for ident, frame in sys._current_frames().items() if ident != main]
+    others = [(ident, frame) for ident, frame in current_frames().items() if ident != main]
     return [{"name": names.get(ident, ""), "frames": frames_from(frame)} for ident, frame in others[:_MAX_THREADS]]
+
+
+def current_frames() -> dict[int, FrameType]:
+    """Every thread's innermost frame, by thread id. Without `uncollected`, Python 3.11 can deadlock here."""
+    with uncollected():
+        return sys._current_frames()
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable garbage collection during a walk over other threads' frames, for the reason in native/stacks.c."""
+    """Disable garbage collection while other threads' frames are read, for the reasons in native/stacks.c."""
     collects = gc.isenabled()
     gc.disable()
     try:

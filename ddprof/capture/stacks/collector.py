@@ -17,7 +17,7 @@ from importlib import import_module
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ddprof.capture.describe.stacks import uncollected
+from ddprof.capture.describe.stacks import current_frames, uncollected
 
 if TYPE_CHECKING:
     from ddprof.capture.stacks._stacks import StackCollector
@@ -116,7 +116,7 @@ class ThreadCollector:
         covers_ns = min(max(self._due_ns - self._covered_until_ns, 0), period_ns) + late_ns
         self._covered_until_ns = now_ns
         self._due_ns += period_ns * (1 + late_ns // period_ns)
-        frames = sys._current_frames()
+        frames = current_frames()
         frame = frames.pop(self.thread, None)
         if frame is None:
             return

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from ddprof.capture.describe.stacks import current_frames
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
 from ddprof.capture.stacks.rate import (
@@ -286,7 +287,7 @@ class StackSampler:
         now_ns = time.monotonic_ns()
         covers_ns, self._beside_ns = now_ns - self._beside_ns, now_ns
         phase = self._tracker.phase
-        for ident, frame in sys._current_frames().items():
+        for ident, frame in current_frames().items():
             thread = self._threads.number(ident)
             if thread is not None and ident != self._collector.thread:
                 stack = self._table.number(self._collector.stack_of(frame))
@@ -330,7 +331,7 @@ class StackSampler:
         if self._file is None:
             return
         found = []
-        for ident, frame in sys._current_frames().items():
+        for ident, frame in current_frames().items():
             thread = TRAINING if ident == self._collector.thread else self._threads.number(ident)
             if thread is not None:
                 found.append([thread, self._table.number(self._collector.stack_of(frame))])

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -235,6 +236,36 @@ def test_no_garbage_is_collected_while_a_stack_is_walked() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.pop()
+
+
+_COLLECTING = """
+import _thread, gc, sys, threading, time
+from ddprof.capture.stacks.collector import ThreadCollector, make_collector
+class Tracker:
+    phase, index = 1, 7
+collector = ThreadCollector(Tracker()) if sys.argv[1] == "python" else make_collector(Tracker())
+collector.thread, collector.is_main, collector.period_ns = threading.get_ident(), True, 200_000
+def deep(level):
+    if level:
+        return deep(level - 1)
+    time.sleep(0.001)  # the collector's thread looks at these frames, which are no objects yet
+    _thread.start_new_thread(int, ())  # takes the lock under which it does
+gc.callbacks.append(lambda *_: time.sleep(0.0005))
+gc.set_threshold(1)
+threading.Thread(target=collector.collect, args=(10**12,), daemon=True).start()
+until_s = time.monotonic() + 0.4
+while time.monotonic() < until_s:
+    deep(20)
+gc.callbacks.clear()
+assert collector.end(10**9) and collector.take()
+"""
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_a_collection_beside_a_look_at_all_threads_hangs_nobody(kind: str) -> None:
+    """Python 3.11 looks under a lock of its own; the job stood still where a collection let go of the GIL there."""
+    make(kind)
+    subprocess.run([sys.executable, "-c", _COLLECTING, kind], check=True, timeout=LONGEST_S / 10)
 
 
 def test_nothing_is_asked_after_the_end(collector: Any) -> None:

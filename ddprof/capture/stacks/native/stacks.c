@@ -65,6 +65,15 @@ static PyObject *stack_of(StackCollector *self, PyObject *frame) {
     return stack;
 }
 
+/* {thread: innermost frame}. No garbage is collected meanwhile either: Python 3.11 makes the frames objects while it holds a lock
+   of its own, and where a collection lets go of the GIL there, the next thread that wants that lock waits for ever with the GIL. */
+static PyObject *frames_of_threads(StackCollector *self) {
+    int collects = PyGC_Disable();
+    PyObject *frames = PyObject_CallFunctionObjArgs(self->current_frames, NULL);
+    if (collects) PyGC_Enable();
+    return frames;
+}
+
 /* ((thread, stack), ...) of all threads but the wanted one: one of them may have held the GIL. */
 static PyObject *stacks_beside(StackCollector *self, PyObject *frames) {
     PyObject *found = PyList_New(0), *ident, *frame;
@@ -95,7 +104,7 @@ static void keep(StackCollector *self, PyObject *frame, PyObject *frames) {
         self->dropped++;
         return;
     }
-    PyObject *own = late_ns > LATE_NS && !frames ? PyObject_CallFunctionObjArgs(self->current_frames, NULL) : NULL;
+    PyObject *own = late_ns > LATE_NS && !frames ? frames_of_threads(self) : NULL;
     PyObject *all = own ? own : frames, *beside = NULL;
     if (late_ns > LATE_NS && all && PyDict_Check(all)) beside = stacks_beside(self, all);
     PyObject *stack = stack_of(self, frame);
@@ -133,7 +142,7 @@ static int answer(void *collector) {
 
 /* From our thread, with the GIL. */
 static void look(StackCollector *self) {
-    PyObject *frames = PyObject_CallFunctionObjArgs(self->current_frames, NULL);
+    PyObject *frames = frames_of_threads(self);
     PyObject *ident = PyLong_FromUnsignedLong(self->thread);
     PyObject *frame = frames && ident && PyDict_Check(frames) ? PyDict_GetItem(frames, ident) : NULL;
     if (frame) keep(self, frame, frames);

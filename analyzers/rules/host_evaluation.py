@@ -22,17 +22,16 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.job.measures import Measures, evaluations
-from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
-from ddprof.analyzers.job.script.occupying import calls_beside, line_that_evaluates
+from ddprof.analyzers.job.script.occupying import line_that_evaluates
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
+from ddprof.analyzers.rules.evidence.script.called_beside import LARGE_SHARE, called_beside
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.finding_ids import HOST_EVALUATION
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
-LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
 FEWEST_TIMES = 2  # over the run: one evaluation says nothing of how often more come
 
 
@@ -78,31 +77,25 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _called_beside(measures: Measures) -> Iterator[Candidate]:
-    """All ranks call a model beside the step's passes, by samples of the whole run: no `eval()` tells its purpose."""
-    called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
-    if called.sum() < FEWEST_SAMPLES or not called.all():
+    """All ranks call a model beside the step's passes: no `eval()` tells its purpose."""
+    seen = called_beside(measures)
+    if seen is None or script_now_and_then(measures, RULE.id) is not None:  # which tells the same time
         return
-    times_us = measures.step_us * called / every
-    lost_us = float(times_us.mean())
-    if lost_us < LARGE_SHARE * measures.step_us or measures.theirs(times_us):
-        return
-    if script_now_and_then(measures, RULE.id) is not None:  # which tells the same time
-        return
-    worst = int(np.argmax(called))
+    worst = int(np.argmax(seen.times_us))
     line = line_that_evaluates(measures.job.ranks[worst], intervals.EMPTY)
-    takes = f"takes {format_share(lost_us / measures.step_us)} of the time" + (f", in {line}" if line else "")
+    takes = f"takes {format_share(seen.lost_us / measures.step_us)} of the time" + (f", in {line}" if line else "")
     yield Candidate(
         id=RULE.id,
         summary=f"a model called beside the training passes {takes}",
         ranks=(),
-        lost_us=lost_us,
+        lost_us=seen.lost_us,
         changes=(),
         basis=Basis.DEDUCED,
-        evidence=(Evidence(f"{called.sum():.0f} of {every.sum():.0f} samples of all ranks are in it"),),
+        evidence=(Evidence(f"{seen.called:.0f} of {seen.every:.0f} samples of all ranks are in it"),),
         fixes=(replace(_less(line), alters=Alters.CHORE),),
-        ceiling_us=lost_us,
+        ceiling_us=seen.lost_us,
         band=0.5,
-        times_us=tuple(times_us.tolist()),
+        times_us=tuple(seen.times_us.tolist()),
         is_bound=True,
     )
 

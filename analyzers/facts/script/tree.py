@@ -95,6 +95,11 @@ class CallTree:
         return np.unique(self.names, return_inverse=True)[1] if self.names else np.empty(0, np.int64)
 
     @cached_property
+    def is_profiler_frame(self) -> Array:
+        """Mask of frames of the profiler or this tool, by row of the frames table."""
+        return self.matching(_PROFILER_FRAME)
+
+    @cached_property
     def is_profiler(self) -> Array:
         """Mask of stacks inside the profiler or this tool, except in user functions inside its timers."""
         return self._below_user(_PROFILER_FRAME)

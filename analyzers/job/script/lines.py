@@ -120,9 +120,10 @@ def _hot_call(tree: CallTree, each_ns: Array, stacks: Array, folded: Array) -> s
 
 
 def _calls_below(tree: CallTree, stack: int, end: int) -> list[int]:
-    """Frames of a stack below the stack `end`, outermost first."""
-    frames = []
+    """Frames of a stack below the stack `end`, outermost first, without this tool's own."""
+    frames, own = [], tree.is_profiler_frame
     while stack not in (end, -1):
-        frames.append(int(tree.frame[stack]))
+        if not own[tree.frame[stack]]:
+            frames.append(int(tree.frame[stack]))
         stack = int(tree.outer[stack])
     return frames[::-1]

@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around, saving_frames
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
-from ddprof.analyzers.job.script.beside import REST, run_samples
+from ddprof.analyzers.job.script.beside import COLLECTIVE, FORWARD, REST, run_samples
 from ddprof.analyzers.job.script.lines import has_frames, lines_in, time_by_stack
 from ddprof.intervals import Intervals
 
@@ -92,8 +92,7 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     loop = {int(tree.function[frame]) for stack in in_phases for frame in _frames_to(tree, stack)}
     by_line: dict[str, float] = {}
     for stack, count in calling.items():
-        while tree.outer[stack] >= 0 and tree.is_forward[stack]:  # who calls a module evaluates, not its `forward`
-            stack = int(tree.outer[stack])
+        stack = _caller(tree, stack)  # who calls a module evaluates, not its `forward`
         own = [f for f in _frames_to(tree, stack) if tree.is_user[f] and int(tree.function[f]) not in loop]
         if own:
             line = tree.words(own[0])
@@ -113,10 +112,33 @@ def calls_beside(facts: RankFacts) -> tuple[float, float]:
 
 
 def _calling(facts: RankFacts) -> dict[int, float]:
-    """Samples beside the step's phases, by stack inside a model's call."""
+    """Samples in models called beside the step's phases, by stack.
+
+    The collectives of a sharded model are a phase of their own, in and beside its passes: they belong to both as the
+    other samples of the calling line do.
+    """
     tree = call_tree(facts)
     is_called = tree.is_forward & ~tree.is_backward
-    return {stack: count for stack, count in run_samples(facts, REST).items() if is_called[stack]}
+    beside, inside, met = (
+        {stack: count for stack, count in run_samples(facts, phase).items() if is_called[stack]}
+        for phase in (REST, FORWARD, COLLECTIVE)
+    )
+    by_line: dict[int, list[float]] = {}
+    for part, samples in enumerate((beside, inside)):
+        for stack, count in samples.items():
+            by_line.setdefault(_caller(tree, stack), [0.0, 0.0])[part] += count
+    for stack, count in met.items():
+        rest, passes = by_line.get(_caller(tree, stack), (0.0, 0.0))
+        if rest:
+            beside[stack] = beside.get(stack, 0.0) + count * rest / (rest + passes)
+    return beside
+
+
+def _caller(tree: CallTree, stack: int) -> int:
+    """The stack, innermost, that calls the outermost model of a stack."""
+    while tree.outer[stack] >= 0 and tree.is_forward[stack]:
+        stack = int(tree.outer[stack])
+    return stack
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
@@ -128,8 +150,7 @@ def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
         for stack, amount in found.items():
             if not amount or not tree.is_forward[stack] or tree.is_backward[stack]:
                 continue
-            while tree.outer[stack] >= 0 and tree.is_forward[stack]:
-                stack = int(tree.outer[stack])
+            stack = _caller(tree, stack)
             if tree.folded[stack] >= 0:
                 line = tree.words(int(tree.frame[tree.folded[stack]]))
                 by_line[line] = by_line.get(line, 0.0) + amount

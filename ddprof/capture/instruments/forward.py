@@ -3,7 +3,8 @@
 Wrappers (DDP, FSDP, compiled modules) are timed by a `__call__` on their class. Instance hooks would do too, but they
 travel with the module: `torch.save(model)` and `copy.deepcopy` would meet our functions in the user's pickles. Where no
 wrapper is met, the first module called from outside any other is learnt as the root during the first step, and its
-class is timed from then on.
+class is timed from then on. Once an optimizer has stepped, a call with gradients disabled is no forward pass of the
+training (scoring, a teacher, a rollout).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class ForwardPasses(Instrumentor):
         self._torch: Any = module
         self._watched: dict[Any, str] = {}
         self._learner: Any = None
+        self._trains = False  # an optimizer has stepped
         self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
         self.watch_class(self._torch.nn.DataParallel, "dp")
         self._learn_root()
@@ -45,7 +47,7 @@ class ForwardPasses(Instrumentor):
         hub = self.hub
         is_compiling = _is_compiling(self._torch)
         own_call = vars(cls).get("__call__")
-        begin, end, unmarked = hub.begin, hub.end, hub.unmarked
+        begin, end, unmarked, learns = hub.begin, hub.end, hub.unmarked, self._torch.is_grad_enabled
         saw = hub.guard.wrap_hook(self._saw)
         seen: Callable[[], Any] = _nothing  # the root met last: usually the only one
         searching = kind in _DATA_PARALLEL
@@ -59,6 +61,8 @@ class ForwardPasses(Instrumentor):
             nonlocal seen, searching
             if unmarked:
                 unmarked[0].forward_begins(module)
+            if self._trains and not learns():
+                return inherited(*args, **kwargs)
             token = begin(FORWARD)
             if seen() is not module and (token or searching):
                 saw(kind, module)
@@ -69,6 +73,11 @@ class ForwardPasses(Instrumentor):
                 end(FORWARD, token)
 
         self.patches.add(cls, "__call__", __call__)
+
+    def optimizer_stepped(self) -> bool:
+        """Note that the job trains."""
+        self._trains = True
+        return False
 
     def _saw(self, kind: str, module: Any) -> None:
         if kind == "compiled":

@@ -31,7 +31,7 @@ def test_only_hooks_that_are_overridden_are_kept_and_few_stand_on_the_step_path(
     hub: Any = SimpleNamespace(guard=Guard())
     listeners = Listeners(instrumentors(hub))
     assert [type(hook.__self__).__name__ for hook in listeners.step_ended] == ["ForwardPasses", "GradientTimes"]
-    assert [type(hook.__self__).__name__ for hook in listeners.optimizer_stepped] == ["DataLoading"]
+    assert [type(hook.__self__).__name__ for hook in listeners.optimizer_stepped] == ["DataLoading", "ForwardPasses"]
 
 
 def test_patch_restores_inherited_and_own_attributes_and_leaves_a_later_patch_alone() -> None:

@@ -32,3 +32,27 @@ def test_every_wrapper_is_where_the_table_says_and_timed_once_its_package_is_imp
     wrapper.install(engine)
     wrapper.install(engine)
     assert watched == [(engine.DeepSpeedEngine, "deepspeed")]
+
+
+def test_a_call_without_gradients_is_no_forward_pass_once_an_optimizer_has_stepped() -> None:
+    torch, phases = pytest.importorskip("torch"), list[str]()
+    known: Any = {"begin": lambda *_: phases.append("forward") or True, "end": lambda *_: None}
+    hub: Any = SimpleNamespace(guard=Guard(), unmarked=[], observed=SimpleNamespace(saw_root=lambda *_: None), **known)
+    forward = ForwardPasses(hub)
+    forward.install(torch)
+    try:
+        forward.step_ended(0)  # no more roots are learnt
+        model = type("Model", (torch.nn.Linear,), {})(2, 2)
+        forward.watch_class(type(model), "module")
+        called = {}
+        for name, stepped in (("before", False), ("after", True)):
+            if stepped:
+                assert not forward.optimizer_stepped()
+            for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+                phases.clear()
+                with mode():
+                    model(torch.zeros(1, 2))
+                called[name, mode] = len(phases)
+        assert [*called.values()] == [1, 1, 1, 0, 0, 1]
+    finally:
+        forward.uninstall()

@@ -14,6 +14,7 @@ from ddprof.analyzers.job.script.beside import FORWARD, OPTIMIZER, REST, own_sta
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
+from ddprof.analyzers.rules.evidence.script.called_beside import called_beside
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.units import format_share
 from ddprof.whose import whose
@@ -40,7 +41,9 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     summary += ", on one rank at a time" if timed.in_turn else ""
-    cost_us = timed.cost * measures.step_us
+    cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
+    if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
+        return None
     return Candidate(
         id=rule_id,
         summary=f"{summary}, mostly {words}",

@@ -6,9 +6,9 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.script.occupying import function_of, seen_evaluating, share_within
+from ddprof.analyzers.job.script.occupying import calls_beside, function_of, seen_evaluating, share_within
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_STACKS, SCRIPT_TOTALS
-from ddprof.tables import NULL
+from ddprof.tables import NULL, concat
 
 
 @pytest.fixture
@@ -53,3 +53,13 @@ def test_a_function_that_calls_the_model_beside_the_steps_evaluates(labelled: Ru
     facts = looped(labelled, 20)
     training = facts.script_totals.take(facts.script_totals["stack"] != 3)
     assert seen_evaluating(replace(facts, script_totals=training)) is None
+
+
+def test_collectives_of_a_sharded_model_are_beside_the_passes_where_its_call_is(labelled: Runs) -> None:
+    facts = looped(labelled, 20)
+    met = {"thread": [""] * 2, "phase": ["collective"] * 2, "stack": [1, 3], "samples": [7, 40], "time_ns": [1] * 2}
+    more = SCRIPT_TOTALS.table({**met, "late_ns": [0] * 2})
+    facts = replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, more]))
+    assert calls_beside(facts) == (20 + 40, 72 + 47)
+    trained = facts.script_totals.take(facts.script_totals["phase"] != "rest")
+    assert calls_beside(replace(facts, script_totals=trained)) == (0, 50 + 47)

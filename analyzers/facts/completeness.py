@@ -15,12 +15,12 @@ from ddprof import intervals
 from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.names import is_launch, matches
+from ddprof.analyzers.facts.stepping.first_runs import captures
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, of_kinds
 from ddprof.units import format_share
 
 _GRAPH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch", re.IGNORECASE)
-_CAPTURES, _CAPTURED = (re.compile(rf"^(?:cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
 LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
 MIN_LOST = 5  # launches of a step; of single records lost at random hardly three in a row
 SIGMAS = 3.0  # by which a step of scattered losses may lie above LOST_SHARE: others of the same file lie as far below
@@ -141,7 +141,7 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
     linked = np.isin(events["correlation"][calls], done)
     if (launch_rows(trace) >= 0).sum() <= LINKED_SHARE * len(done):
         return none, none, none
-    captured = ~linked & intervals.contains(_captures(trace), events["ts_ns"][calls])
+    captured = ~linked & intervals.contains(captures(trace), events["ts_ns"][calls])
     calls, linked = calls[~captured], linked[~captured]
     at, unlinked = events["ts_ns"][calls], ~linked
     step = np.searchsorted(steps["start_ns"], at, side="right") - 1
@@ -153,21 +153,6 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
     in_a_row = _most_in_a_row(at[inside], unlinked[inside], step[inside], count)
     np.maximum.at(in_a_row, step[inside & unlinked], work[inside & unlinked])
     return lost, launches, in_a_row
-
-
-def _captures(trace: RankTrace) -> intervals.Intervals:
-    """When a graph is captured, ns: launches are noted then, and nothing runs (CUDA programming guide, "CUDA Graphs").
-    The last capture lasts to the end of the trace where that does not hold its end.
-    """
-    events = trace.events
-    begins, ends = (
-        np.sort(events["ts_ns"][(events["kind"] == Kind.RUNTIME) & matches(mark, trace.strings)[events["name"]]])
-        for mark in (_CAPTURES, _CAPTURED)
-    )
-    if not len(begins):
-        return intervals.EMPTY
-    last = int(events["ts_ns"].max()) + 1
-    return intervals.union(begins, np.append(ends, last)[np.searchsorted(ends, begins)])
 
 
 def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:

@@ -61,6 +61,7 @@ class Once(enum.IntEnum):
     STARTING = 5  # before the first work of the first step: the profiler starts
     STOPPING = 6  # after the last work of the last step: the profiler stops
     FIRST_RUN = 7  # running what is compiled when it first runs
+    CAPTURE = 8  # capturing and instantiating graphs of kernels: launches are noted, and nothing runs
 
 
 STEPS = Schema(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddprof import intervals
+from ddprof.analyzers.facts.model import Once
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING, start_up
 from ddprof.analyzers.facts.work import compute_work, is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
@@ -43,10 +44,12 @@ def start_up_only(job: JobFacts) -> str | None:
     if starting_ns <= MOST * wall_ns or computes_after_start_up(job):
         seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]
         return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
-    return (
-        f"only start-up was recorded (first calls took {format_us(starting_ns / 1e3)} of {format_us(wall_ns / 1e3)}); "
-        "record later steps"
-    )
+    took = f"took {format_us(starting_ns / 1e3)} of {format_us(wall_ns / 1e3)}"
+    of_captures = [
+        intervals.length(intervals.union(*f.once.take(f.once["kind"] == Once.CAPTURE).bounds)) for f in job.ranks
+    ]
+    what = "capturing graphs of kernels" if sum(of_captures) > MOST * starting_ns * len(job.ranks) else "first calls"
+    return f"only start-up was recorded ({what} {took}); record later steps"
 
 
 @remembered

@@ -1,4 +1,5 @@
-"""First runs of code that is compiled when it runs: TorchScript, torch.compile, kernels that are tuned.
+"""First runs of code that is compiled when it runs: TorchScript, torch.compile, kernels that are tuned; and captures of
+graphs of kernels.
 
 An operator whose first runs took far longer than every later one compiled in them: Inductor in the first, TorchScript's
 profiling executor in the first two. Nothing need be recorded inside. Where a region runs but once in the recording,
@@ -26,6 +27,8 @@ MOST_FIRST = 2  # runs that compile: one to record the types, one to generate co
 _EAGER = re.compile(r"^(?:aten|c10d|cudnn|record_param_comms|ProfilerStep)")
 # Phases of torch.compile (torch._dynamo.utils.dynamo_timed); none runs where the code is compiled already.
 _PHASES = re.compile(r"\(dynamo_timed\)$")
+_CAPTURES, _CAPTURED = (re.compile(rf"^(?:cuda|hip|cu)Stream{end}Capture") for end in ("Begin", "End"))
+_INSTANTIATES = re.compile(r"^(?:cuda|hip|cu)GraphInstantiate")
 # Causes whose spans say what the host did inside: not compiling.
 _OTHERWISE = ("dataloader", "checkpoint", "host_sync")
 
@@ -45,6 +48,28 @@ def first_runs(trace: RankTrace, threads: Array, host_spans: Table) -> Table:
     start, end = intervals.subtract(runs, other)
     kinds = np.full(len(start), Once.FIRST_RUN)
     return ONCE.table({"start_ns": start, "end_ns": end, "kind": kinds, "name": np.zeros(len(start), np.int64)})
+
+
+def captures(trace: RankTrace) -> Intervals:
+    """When a graph is captured, ns: launches are noted then, and nothing runs (CUDA programming guide, "CUDA Graphs").
+    The last capture lasts to the end of the trace where that does not hold its end.
+    """
+    events = trace.events
+    begins, ends = (np.sort(events["ts_ns"][_runtime(trace, mark)]) for mark in (_CAPTURES, _CAPTURED))
+    if not len(begins):
+        return intervals.EMPTY
+    last = int(events["ts_ns"].max()) + 1
+    return intervals.union(begins, np.append(ends, last)[np.searchsorted(ends, begins)])
+
+
+def capturing(trace: RankTrace) -> Intervals:
+    """When graphs are captured and made ready to run, ns."""
+    return intervals.merge(captures(trace), _union(trace.events, np.flatnonzero(_runtime(trace, _INSTANTIATES))))
+
+
+def _runtime(trace: RankTrace, call: re.Pattern[str]) -> Array:
+    """Mask of the events that are calls of the runtime of this name."""
+    return (trace.events["kind"] == Kind.RUNTIME) & matches(call, trace.strings)[trace.events["name"]]
 
 
 def _union(events: Table, rows: Array) -> Intervals:

@@ -17,7 +17,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy
 from ddprof.analyzers.facts.model import GAPS, ONCE, Once, Work
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.stepping.first_runs import first_runs
+from ddprof.analyzers.facts.stepping.first_runs import capturing, first_runs
 from ddprof.analyzers.facts.work import FULL_QUEUE_NS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
@@ -57,6 +57,7 @@ def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], thre
         _rows(*flushed, Once.OVERHEAD, events["name"][overhead]),
         _edges(trace, steps, tables, threads),
         first_runs(trace, threads, spans),
+        _rows(*capturing(trace), Once.CAPTURE, 0),
     ]
     table = concat(ONCE, parts)
     return table.take(np.argsort(table["start_ns"], kind="stable"))
@@ -140,7 +141,7 @@ def start_up(once: Table, steps: Table) -> Intervals:
     outweighs = length[order] > length.sum() - np.cumsum(length[order])
     heavy = np.zeros(len(once), bool)
     heavy[order] = np.logical_and.accumulate(outweighs)
-    starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE, Once.FIRST_RUN)) | (memory & heavy)
+    starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE, Once.FIRST_RUN, Once.CAPTURE)) | (memory & heavy)
     begin_ns, end_ns = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
     found = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
     if intervals.length(found) >= WORTH_SAYING * (end_ns - begin_ns):

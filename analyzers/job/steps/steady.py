@@ -61,6 +61,7 @@ WORDS = {
     Once.STARTING: "the start of the profiler",
     Once.STOPPING: "the end of the profiler",
     Once.FIRST_RUN: "first runs of what is compiled then",
+    Once.CAPTURE: "capturing graphs of kernels",
 }
 MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"

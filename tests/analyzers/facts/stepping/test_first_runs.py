@@ -67,3 +67,20 @@ def test_what_takes_as_long_again_or_is_eager_is_no_first_run(
     report = report_of(script, tmp_path)
     assert "only start-up" not in report.verdict.headline
     assert "compiled" not in " ".join(note.issue for note in report.health)
+
+
+@pytest.mark.parametrize("api", ["cuda", "hip"])
+def test_a_recording_of_a_capture_of_graphs_has_no_verdict(tmp_path: Path, api: str) -> None:
+    script = Script()
+    script.launch("FillFunctor", dur_us=5.0, op="aten::fill_")
+    script.host(f"{api}StreamBeginCapture", 5.0, "cuda_runtime")
+    for kernel in range(50):
+        script.host(f"{api}LaunchKernel", 8.0, "cuda_runtime", correlation=900_000 + kernel)
+        script.idle(500.0)
+    script.host(f"{api}StreamEndCapture", 5.0, "cuda_runtime")
+    script.host(f"{api}GraphInstantiate", 800.0, "cuda_runtime")
+    script.launch("gather", dur_us=5.0, op="aten::gather")
+    script.synchronise()
+    report = report_of(script, tmp_path)
+    assert "only start-up was recorded (capturing graphs of kernels took 26" in report.verdict.headline
+    assert not report.findings

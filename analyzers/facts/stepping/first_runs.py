@@ -69,7 +69,7 @@ def capturing(trace: RankTrace) -> Intervals:
 
 def _runtime(trace: RankTrace, call: re.Pattern[str]) -> Array:
     """Mask of the events that are calls of the runtime of this name."""
-    return (trace.events["kind"] == Kind.RUNTIME) & matches(call, trace.strings)[trace.events["name"]]
+    return np.asarray((trace.events["kind"] == Kind.RUNTIME) & matches(call, trace.strings)[trace.events["name"]])
 
 
 def _union(events: Table, rows: Array) -> Intervals:

@@ -19,7 +19,7 @@ from ddprof.capture.describe import environment
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.identity import RankIdentity
 
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/ddprof/capture/")
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/ddprof/capture/", "/torchinductor_")
 _MAX_FRAMES = 128  # of one thread
 _MAX_THREADS = 64
 _MAX_SOURCE_CHARACTERS = 160

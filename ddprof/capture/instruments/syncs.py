@@ -11,10 +11,10 @@ import time
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe.stacks import is_library
 from ddprof.capture.instruments.base import Instrumentor, PatchSet
 
 _METHODS = ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__float__", "__int__")
-_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python")
 _MAX_LINES = 256
 
 
@@ -103,7 +103,7 @@ def _script_frame(frame: Any) -> Any:
         name = frame.f_code.co_filename
         if "/torch/" not in name:
             outside = outside or frame
-            if not any(part in name for part in _LIBRARIES):
+            if not is_library(name):
                 return frame
         frame = frame.f_back
     return outside

@@ -15,6 +15,8 @@ from ddprof.tables import NULL
 _WRITTEN = re.compile(r"^(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.+)$", re.DOTALL)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object: another one in every call, and no name
 _INSTALLED = re.compile(r"(^|[/\\])(site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python\d")
+# Code that Inductor generates, in its folder or another that was set: "ab/cab<49 characters>.py", by its digest.
+_GENERATED = re.compile(r"[/\\]torchinductor_|(^|[/\\])([a-z2-7]{2})[/\\]c\2[a-z2-7]{49}\.py$")
 # Hugging Face's package has the name of many a folder of the user's.
 _DATASETS = re.compile(
     r"^datasets[/\\](?:arrow_|builder\.|combine\.|features[/\\]|fingerprint\.|formatting[/\\]|iterable_dataset\.|load\.|table\.|utils[/\\])"
@@ -60,8 +62,8 @@ def is_library_at(file: str, short: str) -> bool:
 
 
 def is_installed(file: str) -> bool:
-    """True where a path is inside Python's installation or site-packages."""
-    patterns = (_INSTALLED.search(file), _LAUNCHER.search(file), _DATASETS.match(file))
+    """True where a path is inside Python's installation or site-packages, or torch.compile generated it."""
+    patterns = (_INSTALLED.search(file), _LAUNCHER.search(file), _DATASETS.match(file), _GENERATED.search(file))
     return file.startswith("<") or any(patterns)
 
 

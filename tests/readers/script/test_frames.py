@@ -17,8 +17,15 @@ def test_a_frame_has_file_line_and_function() -> None:
 LIBRARIES = ("torch/nn/modules/module.py", "threading.py", "PIL/Image.py", "/usr/lib/python3.12/json/decoder.py")
 LIBRARIES += ("/opt/conda/lib/python3.11/site-packages/unheard_of/core.py", "datasets/iterable_dataset.py")
 LIBRARIES += ("C:\\venv\\Lib\\site-packages\\unheard_of\\core.py", "/usr/local/bin/torchrun")
-LIBRARIES += ("<frozen runpy>", "<string>")
-OWN = ("train.py", "src/torch_utils.py", "/home/me/job/data.py", "my_transformers/model.py", "datasets/coco.py")
+LIBRARIES += ("<frozen runpy>", "<string>", f"/tmp/torchinductor_me/ov/cov{'a' * 49}.py", f"/cache/z7/cz7{'b' * 49}.py")
+OWN = (
+    "train.py",
+    "src/torch_utils.py",
+    "/home/me/job/data.py",
+    "my_transformers/model.py",
+    "datasets/coco.py",
+    "ab/cab.py",
+)
 
 
 @pytest.mark.parametrize("file", [*LIBRARIES, *OWN, "profile.py"])

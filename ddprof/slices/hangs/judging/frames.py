@@ -13,6 +13,7 @@ _LIBRARY_PLACES = (
     "/lib/python",
     "<frozen ",
     "/shim/sitecustomize.py",
+    "/torchinductor_",
     _OWN,
 )
 # Dumps that were made to be shared hold names of files without their folders.

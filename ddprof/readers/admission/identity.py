@@ -121,10 +121,11 @@ def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNo
     if not unknown:
         return notes
     ranks = tuple(r for at in unknown if (r := result[at].rank) is not None)
-    how = "the order of their process ids" if by_pid else "the order of the file names"
+    how = "the order of their process ids" if by_pid else "the order of their names"
     if len(result) == 1:
         return [HealthNote(f"{file_name(paths[0])} does not state its rank", "taken as rank 0", "info", 0)]
-    notes.append(HealthNote(f"{len(unknown)} files do not state their rank", f"{format_ranks(ranks)} given by {how}"))
+    of = "files" if len({paths[at].partition(" [")[0] for at in unknown}) == len(unknown) else "parts of files"
+    notes.append(HealthNote(f"{len(unknown)} {of} do not state their rank", f"{format_ranks(ranks)} given by {how}"))
     return notes
 
 

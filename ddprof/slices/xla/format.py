@@ -20,6 +20,7 @@ from ddprof.readers.columns.categories import MIN_FRAME_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.files.names import stem
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
@@ -66,7 +67,8 @@ def _read(source: Source) -> RankTrace:
     since_start = max(int(block[3].max()) for block in columns.blocks if len(block[3])) < _SINCE_START_NS
     pid = next((pid for plane in planes if (pid := plane.stat("process_id")) not in (None, NULL)), None)
     index = _DEVICE.match(device.name) if device is not None else None
-    identity = Identity(None, "order", pid=pid, local_device=int(index["index"]) if index else None)
+    local = int(index["index"]) if index else None
+    identity = Identity(None, "order", host=stem(source.path), pid=pid, local_device=local)  # TensorFlow names it so
     return finish(source, columns, identity, _described(device, planes), notes, start if since_start else None)
 
 

@@ -80,6 +80,8 @@ def test_streams_copies_and_launches_of_a_gpu(tmp_path: Path) -> None:
 def test_no_advice_for_pytorch(tmp_path: Path) -> None:
     """A third of each step is an exposed all-reduce: a cause, and no setting that JAX has not."""
     report = analyze(write(tmp_path, host(12), tpu(0, 12), tpu(1, 12)), cache=False).report
+    assert len(report.clock.hosts) == 1  # of one process
+    assert any(note.issue == "2 parts of files do not state their rank" for note in report.health)
     assert report.findings and all(finding.fixes == () for finding in report.findings)
     text = " ".join(finding.summary for finding in report.findings)
     assert not any(word in text for word in ("torch", "DDP", "bucket", "DataLoader"))

@@ -32,7 +32,7 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     assert "process ids" in notes[0].effect
     by_name, notes = resolve_identities([Identity(None, "order"), Identity(None, "order")], ["b", "a"])
     assert [(i.rank, i.source) for i in by_name] == [(1, "order"), (0, "order")]
-    assert "file names" in notes[0].effect
+    assert "order of their names" in notes[0].effect
     known = [Identity(0, "distributedInfo", 3), Identity(None, "order"), Identity(2, "file name")]
     resolved, _ = resolve_identities(known, ["a", "b", "c"])
     assert [i.rank for i in resolved] == [0, 1, 2]

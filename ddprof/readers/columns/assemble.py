@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,9 @@ from ddprof.untrusted.secrets import masked
 DAY_NS = 86_400 * 10**9
 OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds
 OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are worth a note
+
+# What only jobs on a GPU record on their hosts; AMD's libraries keep NCCL's name.
+_OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_|miopen_)")
 
 
 @dataclass(frozen=True)
@@ -242,13 +246,25 @@ def lengthless_note(events: Table, label: str) -> list[HealthNote]:
     return [HealthNote(issue, "device time of this rank is unknown")]
 
 
-def missing_device_note(events: Table, strings: tuple[str, ...], arrows: int, label: str) -> list[HealthNote]:
+def runs_on_device(events: Table, strings: tuple[str, ...], backend: str | None) -> bool:
+    """True where the host's events are of a job on a GPU, recorded or not: NCCL or operators without a CPU version."""
+    if backend == "nccl":
+        return True
+    named = np.array([_OF_DEVICES.search(name) is not None for name in strings] or [False])
+    return bool(len(events)) and bool(named[events["name"]].any())
+
+
+def missing_device_note(
+    events: Table, strings: tuple[str, ...], arrows: int, label: str, unrecorded: bool
+) -> list[HealthNote]:
     """A note where kernels were launched (by calls, or by the `arrows` of flows to a device) but none was recorded."""
     if of_kinds(events["kind"], DEVICE_KINDS).any():
         return []
     launches = np.array(["Launch" in s for s in strings] or [False])
     calls = int((launches[events["name"]] & (events["kind"] == Kind.RUNTIME)).sum()) if len(events) else 0
-    if not calls and not arrows:
+    if not calls and not arrows and not unrecorded:
         return []
     issue = f"{label}: {calls or arrows} kernel launches but no device events"
+    if not calls and not arrows:
+        issue = f"{label}: a job on a GPU, recorded without it (ProfilerActivity.CUDA)"
     return [HealthNote(issue, "device time is unknown: this rank cannot be compared with the others", "error")]

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput
-from ddprof.model import DEVICE_KINDS, HealthNote, Identity, Kind, RankTrace
-from ddprof.readers.columns.assemble import assemble, lengthless_note, missing_device_note, overlap_note
+from ddprof.model import DEVICE_KINDS, Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import assemble, lengthless_note, missing_device_note, overlap_note, runs_on_device
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
 from ddprof.readers.files.names import host_in_name, rank_in_name
@@ -80,7 +80,10 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
     arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
     notes += lengthless_note(events, source.label)
-    notes += missing_device_note(events, built.strings, arrows, source.label)
+    has_device = device_index is not None or arrows > 0
+    has_device |= bool(of_kinds(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
+    unrecorded = not has_device and runs_on_device(events, built.strings, header.backend)
+    notes += missing_device_note(events, built.strings, arrows, source.label, unrecorded)
     if header.stopped_early:
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
@@ -89,13 +92,11 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         notes.append(HealthNote(issue, "ignored"))
     if not len(events):
         notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
-    has_device = device_index is not None or arrows > 0
-    has_device |= bool(of_kinds(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
     # Operators are written first: of a file that lacks events, those of the device that its header states may be it.
     has_device |= any(note.severity == "error" for note in health)
     return RankTrace(
         identity=identity,
-        device=header.device(device_index) if has_device else Header({}).device(None),
+        device=header.device(device_index) if has_device else Device("cuda" if unrecorded else "cpu"),
         path=source.label,
         format="kineto",
         has_base_time=base_ns is not None or bool(len(events) and int(events["ts_ns"][0]) > UNIX_NS),

@@ -36,6 +36,7 @@ from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, 
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
 from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
+from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.analyzers.rules.evidence.worker_cores import taking
@@ -259,7 +260,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if maker is not None:
         what = f"{who} waits for batches that {made_beside(maker)}"
     elif in_loop is not None:
-        what = f"the training loop prepares its own batches, in {in_loop}"
+        what = f"{_loop(measures)} prepares its own batches, in {in_loop}"
     yield Candidate(
         id=RULE.id,
         summary=what,
@@ -283,7 +284,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _fixes(measures: Measures, maker: str | None, in_loop: str | None, cheaper: Fix | None) -> tuple[Fix, ...]:
     if maker is not None:
         return (thread_fix(maker),)
-    return (loop_fix(in_loop),) if in_loop is not None else _loader_fixes(measures, cheaper)
+    trains = present_in(measures.job).trains
+    return (loop_fix(in_loop, trains),) if in_loop is not None else _loader_fixes(measures, cheaper)
+
+
+def _loop(measures: Measures) -> str:
+    return "the training loop" if present_in(measures.job).trains else "the loop around the model"
 
 
 def _remade_workers(measures: Measures) -> Candidate | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,16 +70,23 @@ class Journal:
                     {"op": call["op"], "entered_ns": call["entered_ns"], **line, "through": through}
                 )
 
-    def calling_lines(self, calls: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Lines that called collectives, with how often and from when to when, of calls as their log has them."""
+    def calling_lines(self, calls: Iterable[dict[str, Any]], starts_ns: Sequence[int]) -> list[dict[str, Any]]:
+        """Lines that called collectives, with how often, how long, from when to when and in how many of the steps that
+        began at `starts_ns`, of calls as their log has them."""
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        step_of: dict[tuple[Any, ...], int] = {}
         for call in calls:
             line, size = call["line"], call["size"]
             place = (call["op"], tuple(size or ()), call["dtype"], line["file"], line["line"])
             if place not in found:
                 through = self.through.get((line["file"], line["line"], call["op"]), "")
                 about = {"op": call["op"], "size": size, "dtype": call["dtype"], **line, "through": through}
-                found[place] = {**about, "calls": 0, "from_ns": call["entered_ns"], "to_ns": call["entered_ns"]}
+                span = {"from_ns": call["entered_ns"], "to_ns": call["entered_ns"]}
+                found[place] = {**about, "calls": 0, "steps": 0, "taken_ns": 0, **span}
+            step = bisect_right(starts_ns, call["entered_ns"])
+            found[place]["steps"] += step_of.get(place) != step
+            step_of[place] = step
+            found[place]["taken_ns"] += max(0, (call["left_ns"] or call["entered_ns"]) - call["entered_ns"])
             found[place]["calls"] += 1
             found[place]["to_ns"] = call["left_ns"] or call["entered_ns"]
         return list(found.values())

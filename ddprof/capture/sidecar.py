@@ -88,7 +88,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         "end": session.ending,
         "calls": session.calls.recent() if session.calls is not None and _is_abnormal(state, session.ending) else [],
         "window_calls": list(journal.window_calls),
-        "last_calls": [] if session.calls is None else journal.calling_lines(session.calls.recent()),
+        "last_calls": _last_calls(session, [step.start_ns for step, _ in steps]),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
         "stacks": stacks,
         "overhead": {
@@ -104,6 +104,11 @@ def build(session: Sources, state: str) -> dict[str, Any]:
 def _is_abnormal(state: str, end: dict[str, Any] | None) -> bool:
     """True where the rank failed or was stopped, so that its last calls matter."""
     return state not in ("exit", "running", "stopped") or bool(end and end["error"])
+
+
+def _last_calls(session: Sources, starts_ns: list[int]) -> list[dict[str, Any]]:
+    calls = session.calls
+    return [] if calls is None else session.journal.calling_lines(calls.recent(), starts_ns)
 
 
 def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:

@@ -28,12 +28,15 @@ class ScriptCall(Struct, frozen=True, gc=False):
 
 
 class CallingLine(Struct, frozen=True, gc=False):
-    """A line that called a collective on tensors of one shape among the job's last calls; `size`: of the tensor."""
+    """A line that called a collective on tensors of one shape among the job's last calls; `size`: of the tensor;
+    `steps` that have such calls, which held the script for `taken_ns` in all (None: not recorded)."""
 
     op: str
     from_ns: Count
     to_ns: Count
     calls: Whole = 0
+    steps: Whole = 0
+    taken_ns: Count | None = None
     size: tuple[Whole, ...] | None = None
     dtype: str = ""
     file: str = ""

@@ -120,6 +120,7 @@ CASES = (
     Case("stream_busy_before_recording", "no start-up", headline_lacks("start-up", "loading code")),
     Case("preprocessing_in_python", "no waiting for one another", headline_lacks("wait for one another")),
     Case("preprocessing_in_python", "the input, by its line", names_line("input.starved", PREPROCESSING)),
+    Case("preprocessing_in_python", "an inference does not train", headline_lacks("training")),
     Case("first_cuda_call", "no allocator", not_said("host.allocator")),
     Case("first_cuda_call", "nothing to compile", no_advice_to_compile),
     Case("host_stalls_tp8", "stalls", says("host.stalled")),

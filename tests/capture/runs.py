@@ -68,12 +68,8 @@ def ddprof_run(out: Path, command: list[str], *options: str, **extra: str) -> Ca
 
 
 def bare_run(command: list[str], **extra: str) -> subprocess.CompletedProcess[str]:
-    """A job without ddprof. Where torch itself dies at its end, it is run once more, and the test's output says so."""
-    done = _done(command, extra)
-    if done.returncode and TORCH_DIED_AT_EXIT in done.stderr:
-        print(f"torch died at the end of a job without ddprof, which is run once more: {done.stderr}")
-        done = _done(command, extra)
-    return done
+    """A job without ddprof."""
+    return _done(command, extra)
 
 
 def started(command: list[str], **extra: str) -> subprocess.Popen[str]:
@@ -107,14 +103,15 @@ def forked(name: str, *arguments: str, ranks: int = 2) -> list[str]:
 
 
 def _done(command: list[str], extra: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """The ended job; one that torch left standing at its end is repeated once, saying so."""
+    """The ended job; one in which torch stood still or died at its end is repeated once, saying so."""
     for _ in range(2):
         done = subprocess.run(
             command, cwd=REPO, env=environment(**extra), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
-        if LEFT_BEHIND not in done.stderr:
+        died = done.returncode != 0 and TORCH_DIED_AT_EXIT in done.stderr
+        if LEFT_BEHIND not in done.stderr and not died:
             break
-        warnings.warn(f"{command[-1]}: {LEFT_BEHIND}: torch stood still at the end of the job", stacklevel=3)
+        warnings.warn(f"{command[-1]}: torch {'died' if died else 'stood still'} at the end of the job", stacklevel=3)
     return done
 
 

@@ -1,27 +1,33 @@
 """Collectives that the script calls outside the traced steps alone, by the step timers and the log of its last calls.
 
-A rank that others wait for is short in a collective: what no rank is without in a step is the collective's own time.
+A rank that others wait for is short in a collective: what no rank is without is the collective's own time. Where the
+time of all collectives scatters by more than these take, the log has the time of theirs alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, unprofiled_steps
+from ddprof.sidecar import StepTimes
 from ddprof.sidecar.calls import CallingLine
 
 MIN_OFTEN = 0.5  # of the steps since the first that has them: what comes more rarely goes with saving or evaluating
 
 
+_Lines: TypeAlias = tuple[tuple[CallingLine, float], ...]  # lines of a rank that call, with calls per step
+
+
 @dataclass(frozen=True)
 class CalledOutside:
     """`lines`: of one rank, most calls first, each with calls per step. `cost`: share of the mean step that every rank
-    spends in them; in `often` of `steps` since the first that has any."""
+    spends in them; in `often` of `steps` since the first that has any, or of the last ones."""
 
     lines: tuple[tuple[CallingLine, float], ...]
     cost: float
@@ -34,9 +40,21 @@ def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
     if not ranks or not all(computes(facts) for facts in ranks):
         return None
     outside = common_steps(ranks)
+    each = [_new_lines(facts) for facts in ranks]
+    if len(outside[0]) < MIN_STEPS or not any(each):
+        return None
+    mean_ns = float(np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)]))
+    timed = _by_timers(ranks, outside, next(filter(None, each)), mean_ns)
+    logged = _by_log(ranks, outside, each, mean_ns)
+    return max((one for one in (timed, logged) if one is not None), key=lambda one: one.cost, default=None)
+
+
+def _by_timers(
+    ranks: Sequence[RankFacts], outside: Sequence[Sequence[StepTimes]], lines: _Lines, mean_ns: float
+) -> CalledOutside | None:
+    """By the time that each step spends in all collectives, beyond the traced steps'."""
     traced = [[step.collective_ns for step in facts.sidecar.steps if step.profiled] for facts in ranks]
-    lines = next((found for facts in ranks if (found := _new_lines(facts))), ())
-    if len(outside[0]) < MIN_STEPS or not all(traced) or not lines:
+    if not all(traced):
         return None
     least = np.array([[step.collective_ns for step in own] for own in outside], float).min(axis=0)
     more = np.maximum(0.0, least - min(float(np.mean(own)) for own in traced))
@@ -46,15 +64,37 @@ def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
     often = int((since > 0).sum())
     if often < MIN_OFTEN * len(since):
         return None
-    mean_ns = np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
     return CalledOutside(lines, float(more.mean() / mean_ns), often, len(since))
 
 
-def _new_lines(facts: RankFacts) -> tuple[tuple[CallingLine, float], ...]:
+def _by_log(
+    ranks: Sequence[RankFacts], outside: Sequence[Sequence[StepTimes]], each: Sequence[_Lines], mean_ns: float
+) -> CalledOutside | None:
+    """By the time that the calls took, on the rank that is held least. Where the log begins with them, they began right
+    after the traced steps."""
+    taken = [[line.taken_ns for line, _ in lines] for lines in each]
+    if not all(each) or len({lines[0][0].op for lines in each}) > 1 or any(None in own for own in taken):
+        return None
+    begun, line = np.array([step.start_ns or 0 for step in outside[0]]), each[0][0][0]
+    logged = int(((begun > line.from_ns) & (begun <= line.to_ns)).sum()) + 1
+    if logged < MIN_STEPS or line.steps < MIN_OFTEN * logged:
+        return None
+    opens = min(call.from_ns for call in ranks[0].sidecar.last_calls)
+    since = line.from_ns if ((begun > opens) & (begun <= line.from_ns)).any() else _traced_until(ranks[0])
+    often = int((begun > since).sum()) / len(begun)
+    held_ns = min(sum(filter(None, own)) for own in taken) / logged
+    return CalledOutside(each[0], often * held_ns / mean_ns, min(line.steps, logged), logged)
+
+
+def _traced_until(facts: RankFacts) -> int:
+    return max((window.end_ns or 0 for window in facts.sidecar.windows), default=0)
+
+
+def _new_lines(facts: RankFacts) -> _Lines:
     """Lines of a rank that call collectives after its traced steps and not in them, with calls per step."""
     known = {(call.op, call.file, call.line) for call in facts.sidecar.window_calls}
     begun = np.array([step.start_ns or 0 for step in facts.sidecar.steps])
-    until = max((window.end_ns or 0 for window in facts.sidecar.windows), default=0)
+    until = _traced_until(facts)
     found = []
     for line in facts.sidecar.last_calls:
         steps = int(((begun > line.from_ns) & (begun <= line.to_ns)).sum()) + 1

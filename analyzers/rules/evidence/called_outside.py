@@ -32,7 +32,7 @@ def calls_outside(
         changes=(),
         basis=Basis.TIMED,
         evidence=(
-            Evidence(f"in {found.often} of {found.steps} steps since the first that has them, in no traced step"),
+            Evidence(f"in {found.often} of {found.steps} steps outside the trace, in no traced step"),
             *(
                 Evidence(
                     f"{calls:.1f} {line.op} calls per step{_of_size(line.size, line.dtype)} at {caller_words(line)}"

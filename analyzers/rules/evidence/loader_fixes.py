@@ -68,8 +68,15 @@ def thread_fix(line: str) -> Fix:
     )
 
 
-def loop_fix(line: str) -> Fix:
-    """The fix that moves batch preparation from the training thread to workers."""
+def loop_fix(line: str, trains: bool) -> Fix:
+    """The fix that moves batch preparation from the training thread, or that of an inference, to workers."""
+    if not trains:
+        return _to_workers(
+            line,
+            "runs between calls of the model",
+            "runs in the workers of a DataLoader (__getitem__ or collate_fn)",
+            "the device waits while inputs are prepared; workers do so during the previous call",
+        )
     return _to_workers(
         line,
         "runs in the training loop",

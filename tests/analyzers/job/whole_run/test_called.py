@@ -57,3 +57,21 @@ def test_the_rule_of_its_kind_names_line_count_and_share(labelled: Runs, op: str
 def test_what_is_traced_rare_short_or_waiting_is_none(labelled: Runs, sidecars: tuple[dict[str, Any], ...]) -> None:
     measures = on_cpu(labelled, *sidecars)
     assert not any("outside the trace" in getattr(one, "summary", "") for one in comm_barrier.detect(measures))
+
+
+@pytest.mark.parametrize(("ms", "steps", "is_found"), [(4.0, 35, True), (0.5, 35, False), (4.0, 9, False)])
+def test_the_log_has_the_time_of_calls_that_drown_in_those_of_a_sharded_model(
+    labelled: Runs, ms: float, steps: int, is_found: bool
+) -> None:
+    sidecar = called("all_reduce", 0.0, since=15)
+    for step in sidecar["steps"]:  # more in the traced ones, by the profiler
+        step["collective_ns"] = (5 + 7 * step["profiled"]) * MS
+    (line,) = sidecar["last_calls"]
+    others = {**line, "op": "all_gather", "line": 44, "from_ns": 11 * 20 * MS, "calls": 100}
+    sidecar["window_calls"] = [{**others, "entered_ns": 0}]
+    sidecar["last_calls"] = [{**line, "taken_ns": int(35 * ms * MS), "steps": steps}, others]
+    measures = on_cpu(labelled, sidecar)
+    found = [one for one in comm_latency_bound.detect(measures) if "outside the trace" in getattr(one, "summary", "")]
+    assert bool(found) == is_found
+    if found:
+        assert found[0].lost_us / measures.step_us == pytest.approx(35 * ms / (40 * 20), rel=0.05)

@@ -81,11 +81,13 @@ def test_the_library_between_the_script_and_the_collective_is_noted(c10d: Any, t
     here = "test_the_library_between_the_script_and_the_collective_is_noted"
     assert (call["op"], call["function"], call["through"]) == ("all_reduce", here, "metrics reduce_all")
     assert call["entered_ns"] >= since_ns
-    first, second = journal.calling_lines(log.recent() + log.recent())
+    first, second = journal.calling_lines(log.recent() + log.recent(), [0, since_ns])
     assert (first["op"], first["size"], first["calls"], first["through"]) == (
         "all_reduce",
         [2],
         2,
         "metrics reduce_all",
     )
+    held_ns = 2 * sum(one["left_ns"] - one["entered_ns"] for one in log.recent()[:1])
+    assert (first["steps"], first["taken_ns"]) == (1, held_ns)
     assert first["from_ns"] <= first["to_ns"] <= since_ns <= second["from_ns"] and first["line"] < second["line"]

@@ -1,4 +1,4 @@
-"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning, nanoGPT, ...).
+"""Text logs of training jobs (Megatron, NeMo, DeepSpeed, torchtitan, Hugging Face, Lightning, loops of one's own, ...).
 
 `ddprof analyze` reads them alone; beside traces they give the iteration times of the whole run.
 """
@@ -11,6 +11,7 @@ from typing import NoReturn
 from ddprof.errors import NoUsableInput
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
+from ddprof.slices.training_logs.reading.keyed import KeyedLines
 from ddprof.slices.training_logs.reading.lines import plain, wanted
 
 _MARKS = re.compile(
@@ -25,7 +26,6 @@ _MARKS = re.compile(
     r"|(?:global_step=|\s\d{1,9}/)\d{1,12}, (?:RunningAvg)?SamplesPerSec=\d"
     r"|\bstep:\s{1,12}\d{1,12}\s.{0,200}?\btps: \d"
     r"|'train_runtime': '?\d|'loss': '?\d.{0,400}'epoch': '?\d|Total optimization steps = \d"
-    r"|\biter \d{1,12}\b.{0,120}?(?:, time \d[\d.]{0,20}ms, mfu |\biter time: \d[\d.]{0,20} ?ms)"
     r"|\bstep\s{1,12}\d{1,12}/\d{1,12} \|.{0,160}? ms \|.{0,80}? tok/s"
     r"|completed step: \d{1,12}, seconds: \d| ups=\d[\d.]{0,20},.{0,120}? num_updates=\d"
     r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
@@ -54,8 +54,11 @@ def _recognise(sample: Sample) -> bool:
 
 
 def _is_of_training(text: bytes) -> bool:
-    if any(_MARKS.search(plain(line).text) for line in wanted(text.replace(b"\r", b"\n"))):
-        return True
+    keyed = KeyedLines()
+    for line in map(plain, wanted(text.replace(b"\r", b"\n"))):
+        keyed.take(line)
+        if keyed.is_training or _MARKS.search(line.text):
+            return True
     if b"[INFO] [" in text and _STARTS.search(text):
         return True
     return any(word in text for word in _FAILED) and any(word in text.lower() for word in _OF_TRAINING)

@@ -98,6 +98,7 @@ class IterationSummary:
     median_ms: float
     low_ms: float  # the tenth percentile, the shortest of fewer than DECILES_FROM
     high_ms: float  # the ninetieth, or the longest
+    mean_ms: float
     slow: tuple[LoggedIteration, ...] = ()
     slow_share: float = 0.0  # of all the time, beyond the median, in the slow ones
     tflops: float | None = None

@@ -56,7 +56,7 @@ def explain_tables(log: TrainingLog) -> LogReport:
         *timers.findings_of(rows, whole, stages),
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
-        *_uneven(summary),
+        *_uneven(summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
         *_printed_means(log),
     ]
     found.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
@@ -68,7 +68,8 @@ def _outermost(rows: tuple[TimerRow, ...]) -> float | None:
     return sum(row.longest_ms for row in rows if row.depth == 0) or None
 
 
-def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
+def _uneven(summary: IterationSummary | None, loading: float) -> Iterator[LogFinding]:
+    """A finding on slow iterations, graded by what loading, of this share, does not explain of them."""
     if summary is None or not summary.slow:
         return
     if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
@@ -81,7 +82,13 @@ def _uneven(summary: IterationSummary | None) -> Iterator[LogFinding]:
         f"{len(summary.slow)} of {summary.counted} {what} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
     )
-    yield LogFinding("uneven_iterations", severity(summary.slow_share, 1.0), text, summary.slow_share, (), (slowest,))
+    evidence = (
+        (slowest, "loading takes as much, and may be what they wait for")
+        if loading >= summary.slow_share
+        else (slowest,)
+    )
+    grade = severity(max(0.0, summary.slow_share - loading), 1.0)
+    yield LogFinding("uneven_iterations", grade, text, summary.slow_share, (), evidence)
 
 
 def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:

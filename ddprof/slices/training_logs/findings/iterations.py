@@ -8,13 +8,14 @@ from itertools import pairwise
 from statistics import median, quantiles
 
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration
+from ddprof.slices.training_logs.reading.keyed import WRITER
 
 # Robust standard deviations beyond the median: 1.4826 times the median deviation is one of a normal distribution, and
 # beyond five lies one of three million.
 OUTLIER = 5 * 1.4826
 
 
-TIME_ONE = frozenset({"nanoGPT", "LitGPT"})  # print the time of one iteration, however few they print
+TIME_ONE = frozenset({WRITER})  # prints the time of one iteration, however few are printed
 
 
 def summarise(iterations: Sequence[LoggedIteration], writers: Sequence[str] = ()) -> IterationSummary | None:
@@ -42,6 +43,7 @@ def summarise(iterations: Sequence[LoggedIteration], writers: Sequence[str] = ()
         median_ms=middle,
         low_ms=deciles[0],
         high_ms=deciles[-1],
+        mean_ms=sum(times) / len(times),
         slow=tuple(slow),
         slow_share=sum(iteration.mean_ms - middle for iteration in slow) / sum(times),
         tflops=median(rates) if rates else None,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from statistics import median
+from statistics import fmean, median
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.slices.training_logs.findings.nesting import ONCE, depth, parent
 from ddprof.slices.training_logs.model import IterationSummary, LogFinding, TimerReading, TimerRow
+from ddprof.slices.training_logs.reading.keyed import DATA
 from ddprof.units import format_share, format_us
 
-LOADING = ("batch-generator", "batch_input")
+_BATCHES = ("batch-generator", "batch_input")
+LOADING = (*_BATCHES, *DATA)
 # What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
-OWN_WORK = ("forward-compute", *LOADING)
+OWN_WORK = ("forward-compute", *_BATCHES)
 SYNCHRONISING = (
     *("all-grads-sync", "grads-all-reduce", "grads-reduce-scatter", "params-all-gather", "backward-reduce-model-grads"),
     *("layernorm-grads-all-reduce", "embedding-grads-all-reduce", "backward-params-all-reduce"),
@@ -31,10 +33,10 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     for reading in readings:
         if not ONCE.search(reading.name):
             given[reading.name].append(reading)
-    typical = {name: _typical(of[1:] if len(of) > 1 else of) for name, of in given.items()}
+    typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
     fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
-    whole = iterations.median_ms if iterations is not None and fits else outermost
+    median_ms, mean_ms = (iterations.median_ms, iterations.mean_ms) if iterations and fits else (outermost, outermost)
     return tuple(
         TimerRow(
             name,
@@ -42,7 +44,7 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
             max(1, len(given[name]) - 1),
             typical[name][0],
             typical[name][1],
-            typical[name][0] / whole if whole > 0 else None,
+            typical[name][0] / (mean_ms if name in LOADING else median_ms) if outermost > 0 else None,
             given[name][0].of_all_ranks,
         )
         for name in _in_order(typical)
@@ -67,7 +69,7 @@ def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
         if row.name in LOADING and row.share is not None and row.share >= WARNING_SHARE:
             whose = "on the longest rank" if row.of_all_ranks else "on the rank that writes"
             summary = f"Loading data takes {format_share(row.share)} of {whole} {whose} ({row.name})"
-            evidence = (f"{_span(row)}, median of {row.counted}",)
+            evidence = (f"{_span(row)}, mean of {row.counted} lines",)
             yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), evidence, "input_starved")
 
 
@@ -113,9 +115,11 @@ def _apart(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator
         yield LogFinding("ranks_apart", _grade(share) if judged else "info", summary, share, (), tuple(evidence))
 
 
-def _typical(of: Sequence[TimerReading]) -> tuple[float, float | None]:
+def _typical(name: str, of: Sequence[TimerReading]) -> tuple[float, float | None]:
+    """Longest and shortest time of a timer: medians, means of loading, which waits for one batch in several."""
+    middle = fmean if name in LOADING else median
     shortest = [reading.shortest_ms for reading in of if reading.shortest_ms is not None]
-    return median(reading.longest_ms for reading in of), median(shortest) if shortest else None
+    return middle([reading.longest_ms for reading in of]), middle(shortest) if shortest else None
 
 
 def _in_order(typical: dict[str, tuple[float, float | None]]) -> list[str]:

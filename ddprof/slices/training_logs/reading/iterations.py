@@ -1,5 +1,5 @@
 """Lines about iterations: of Megatron-LM and its forks (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
-torchtitan, Hugging Face's Trainer, nanoGPT, LitGPT, llm.c, MaxText, fairseq and verl.
+torchtitan, Hugging Face's Trainer, llm.c, MaxText, fairseq and verl.
 
 iteration       72/     100 | consumed samples: 9216 | elapsed time per iteration (ms): 5470.7 | ... |
 iteration=       1/  635782 | consumed_samples=  768 | elapsed_time_per_iteration_ms=29570.0 | ... |
@@ -9,7 +9,6 @@ steps: 20 loss: 4.6178 iter time (s): 0.994 samples/sec: 257.601
 [2023-07-25 21:03:17,269] [INFO] ... epoch=0/micro_step=34/global_step=34, RunningAvgSamplesPerSec=7.86, Curr...
 [titan] 2025-06-16 22:31:04,970 - root - INFO - step: 210  loss:  6.0388  ...  tps: 5,593  tflops: 323.92  mfu: 32.75%
 {'train_runtime': 408.6, 'train_samples_per_second': 1.958, 'train_steps_per_second': 0.245, ...}
-iter 120: loss 3.2150, time 251.12ms, mfu 38.40%
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ _BATCH = re.compile(r"global[ _]batch[ _]size\s*[:=]\s*(?P<value>\d{1,12})")
 _PRINTED = tuple(
     (writer, word, re.compile(pattern))
     for writer, word, pattern in (
-        ("nanoGPT", "ms, mfu ", r"\biter (?P<number>\d{1,12}): loss \S{1,20}, time (?P<ms>\d[\d.]{0,20})ms, mfu "),
-        ("LitGPT", "iter time: ", r"\biter (?P<number>\d{1,12})\b.{0,120}?\biter time: (?P<ms>\d[\d.]{0,20}) ?ms"),
         ("llm.c", " tok/s", r"\bstep\s{1,12}(?P<number>\d{1,12})/\d{1,12} \|.{0,160}?\| (?P<ms>\d[\d.]{0,20}) ms \|"),
         (
             "MaxText",

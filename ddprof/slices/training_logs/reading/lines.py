@@ -19,7 +19,9 @@ WORDS = (
     *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
     *(b"it/s", b"s/it", b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
     *(b"across ranks (ms)", b"time (ms) |", b"comm op: ", b"Comm. Op", b"world size: ", b"_parallel_size "),
-    *(b"ms, mfu ", b"iter time: ", b" tok/s", b"completed step: ", b" ups=", b"timing_s/step:"),
+    *(b" tok/s", b"completed step: ", b" ups=", b"timing_s/step:"),
+    *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),
+    *(b"step_avg:", b"elapsed:"),
     *(b"Traceback (most recent call last)", b"out of memory"),
 )
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")

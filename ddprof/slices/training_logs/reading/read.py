@@ -11,6 +11,7 @@ from ddprof.slices.training_logs.reading.bars import BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
+from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.sizes import sizes_of
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
@@ -20,15 +21,23 @@ from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines,
 def read_training_log(source: Source) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
-    timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
+    timers, communication, bars, keyed, ending = (
+        TimerLines(),
+        CommunicationLines(),
+        BarLines(),
+        KeyedLines(),
+        LastError(),
+    )
     sizes: dict[str, int] = {}
 
     def reads_on() -> bool:
         return timers.reads_on or communication.reads_on or ending.reads_on
 
     for line in log_lines(source.path, source.member, reads_on):
-        for writer, record in records_of(line):
+        known = list(records_of(line))
+        for writer, record in known:
             records[writer].append(record)
+        if known or keyed.take(line):
             ending.iteration()
         bars.take(line)
         timers.take(line.who, line.text)
@@ -36,7 +45,9 @@ def read_training_log(source: Source) -> TrainingLog:
         ending.take(line)
         if "parallel" in line.text or "world" in line.text:
             sizes.update(sizes_of(line.text))
-    writer, timed = _best(records, bars)
+    keyed_times = keyed.times()
+    writer, timed = _best(records, keyed_times[0], bars)
+    waits, waits_of_ranks = keyed_times[1:] if writer == WRITER else ([], [])
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     if not (writers or timers.by_rank or ending.error):
@@ -45,8 +56,8 @@ def read_training_log(source: Source) -> TrainingLog:
         source.label,
         tuple(sorted(writers)),
         tuple(timed.iterations),
-        tuple(without_microsteps(timers.readings)),
-        tuple(timers.by_rank),
+        (*without_microsteps(timers.readings), *waits),
+        (*timers.by_rank, *waits_of_ranks),
         tuple(calls),
         tuple(straggling),
         sizes,
@@ -55,12 +66,16 @@ def read_training_log(source: Source) -> TrainingLog:
     )
 
 
-def _best(records: dict[str, list[LoggedRecord]], bars: BarLines) -> tuple[str, Timed]:
-    """Iterations of one writer from the best source: printed times, the lines' clock, bars, a mean of the run."""
+def _best(records: dict[str, list[LoggedRecord]], own: list[LoggedRecord], bars: BarLines) -> tuple[str, Timed]:
+    """Iterations of one writer from the best source: printed times, the loop's `own`, the lines' clock, bars, a mean of
+    the run.
+    """
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))
         return writer, by_lines(once_each(printed[writer]))
+    if own:
+        return WRITER, (by_clock if own[0].ms is None else by_lines)(once_each(own))
     drawn_by, drawn = bars.longest()
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
     for writer, lines in (*stamped.items(), (drawn_by, drawn)):

@@ -7,7 +7,7 @@ from calendar import timegm
 from typing import NamedTuple
 
 _STAMP = re.compile(
-    r"(?:(?P<y>\d{4})-?(?P<m>\d\d)-?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T]"
+    r"(?:(?P<y>\d{4})[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T]"
     r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
 )
 

@@ -156,3 +156,27 @@ def test_every_sample_is_told_in_full(path: Path) -> None:
     (document,) = logs_document([report])["logs"]
     assert document["sentence"] == report.sentence
     assert len(document["timers"]) == len(report.timers) and len(document["iterations"]) == len(report.log.iterations)
+
+
+def test_loading_is_a_mean_of_lines_and_late_on_the_rank_that_writes_it(tmp_path: Path) -> None:
+    """A loader of four workers makes every fourth iteration wait; an epoch begins with the start of its workers."""
+    file = tmp_path / "train.log"
+    line = "Epoch: [{epoch}][{at:4d}/200]\tTime {time:.3f} (0.300)\tData {data:.3f} (0.100)\tLoss 6.9 (6.9)\n"
+    data = [0.4 if at % 4 == 0 else 0.0 for at in range(200)]
+    data[0] = 5.0
+    file.write_text(
+        "".join(
+            line.format(epoch=epoch, at=at, time=s + 0.2, data=s) for epoch in range(3) for at, s in enumerate(data)
+        )
+    )
+    report = explain_log(Source(str(file), "training_log"))
+    assert [finding.id for finding in report.findings if finding.severity != "info"] == ["data_loading"]
+    assert report.findings[0].share == pytest.approx(1 / 3, abs=0.01)
+
+    line = "[rank {rank}] step {at} loss 2.3 step_time {time:.3f}s data_time {data:.3f}s\n"
+    for late, named in (({1: 0.2}, [(1,)]), ({}, [])):
+        each = [(at, rank) for at in range(40) for rank in range(4)]
+        file.write_text("".join(line.format(rank=r, at=a, time=0.4, data=late.get(r, 0.004)) for a, r in each))
+        report = explain_log(Source(str(file), "training_log"))
+        assert [finding.ranks for finding in report.findings if finding.id == "slow_rank"] == named
+        assert [finding.page for finding in report.findings] == ["input_starved", "input_straggler"] * len(named)

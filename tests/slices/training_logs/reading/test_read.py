@@ -1,5 +1,6 @@
 """Real excerpts of logs (samples/README.md says whose), and the same cut, mixed and coloured."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.errors import NoUsableInput
+from ddprof.readers.format import Sample
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings.explain import explain_tables
+from ddprof.slices.training_logs.format import FORMAT
 from ddprof.slices.training_logs.model import TrainingLog
+from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.slices.training_logs.reading.read import read_training_log
 
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*.log"))
@@ -234,9 +238,6 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
 
 # As the writers' sources print them: (writer, iteration, ms, line).
 PRINTED = (
-    ("nanoGPT", 120, 251.12, "iter 120: loss 3.2150, time 251.12ms, mfu 38.40%"),
-    ("LitGPT", 17, 341.5, "Epoch 1 | iter 17 step 4 | loss train: 1.200, val: n/a | iter time: 341.50 ms (step)"),
-    ("LitGPT", 17, 341.5, "iter 17 step 4: loss 1.2000, iter time: 341.50ms (optimizer.step) remaining"),
     ("llm.c", 4, 2534.56, "step    4/19560 | loss 10.2 (+nanz)| lr 8e-07 | 2534.56 ms | 38.2% MFU | 206824 tok/s"),
     ("MaxText", 5, 3150.0, "completed step: 5, seconds: 3.150, TFLOP/s/device: 601.2, Tokens/s/device: 148.1"),
     ("fairseq", 300, 500.0, "| train_inner | epoch 001: 300 / 8743 loss=9.1, ups=2, wpb=570, num_updates=300, wall=48"),
@@ -249,6 +250,57 @@ def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, 
     log = read_text(tmp_path, f"settings\n{line}\n")
     assert log.writers == (writer,)
     assert [(one.number, one.mean_ms) for one in log.iterations] == [(number, pytest.approx(ms))]
+
+
+# A line as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, or `{rest}` without 0.1 s of data.
+LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
+
+
+def loop(line: str, count: int = 12, every: int = 10) -> str:
+    """So many lines of a loop, of 0.4 s and of 0.41 s in turns."""
+    times = [0.4 + at % 2 / 100 for at in range(count)]
+    return "".join(
+        line.format(n=every * at, t=f"{t:.4f}", rest=f"{t - 0.1:.3f}", ms=f"{t * 1e3:.2f}") + "\n"
+        for at, t in enumerate(times)
+    )
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
+    validation = "Test:  [ 0/50]  eta: 0:00:10  loss: 6.9 (6.9)  time: 0.9812  data: 0.9612  max mem: 5432\n"
+    log = read_text(tmp_path, "settings: time 3, loss\n" + loop(LOOPS[name]) + 3 * validation)
+    assert log.writers == (WRITER,)
+    assert [(one.number, one.mean_ms) for one in log.iterations] == [
+        (10 * at, pytest.approx(400 + 10 * (at % 2))) for at in range(12)
+    ]
+    assert [reading.longest_ms for reading in log.timers] == ([pytest.approx(100)] * 12 if "0.1" in LOOPS[name] else [])
+
+
+def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None:
+    """modded-nanogpt's lines, and a loop whose key does not say it."""
+    total_ms = [110, 137, 160, 185, 211, 326, 355, 394, 429, 463]
+    steps_ms = [after - before for before, after in pairwise(total_ms)]
+    for line in (
+        "step:{n}/2160 train_time:{total}ms step_avg:{mean:.2f}ms",
+        "step:{n}/2160 lr 0.1 step_avg:{mean:.3f}ms",
+        "step {n}, loss 3.2, time: {total}ms",
+    ):
+        lines = [line.format(n=at, total=total, mean=total / at) for at, total in enumerate(total_ms, 1)]
+        log = read_text(tmp_path, "\n".join(lines) + "\n")
+        assert [one.mean_ms for one in log.iterations] == pytest.approx(steps_ms, abs=0.1)
+
+
+def test_other_text_is_no_training(tmp_path: Path) -> None:
+    for text in (
+        "".join(f"GET /batch {at} time: 0.3s 200\n" for at in range(40)),
+        "for step in range(10):\n    print(f'step {step} time: {t} loss')\n# Step 1: loss time 3\n",
+        "".join(f"{at * 8} float sum -1 32.1 0.0 time 31.2\n" for at in range(40)),
+        "step 7: loss 2.1, time: 0.3s\n" * 40,
+    ):
+        file = tmp_path / "other.log"
+        file.write_text(text)
+        assert FORMAT.recognise(Sample(file.read_bytes())) is False
+    assert FORMAT.recognise(Sample(loop(LOOPS["own"]).encode()))
 
 
 def test_a_time_of_one_iteration_is_no_mean(tmp_path: Path) -> None:

@@ -1,0 +1,181 @@
+"""Lines of a training loop that name the iteration and its time by keys: torchvision, timm, Swin, MAE, MMEngine,
+detectron2, YOLOX, Paddle, LeRobot, nanoGPT and its descendants, LitGPT, and loops of one's own.
+
+Epoch: [0]  [  10/5004]  eta: 0:41:15  lr: 0.1  loss: 7.1 (7.1)  time: 0.4961  data: 0.2560  max mem: 5432
+Epoch: [0][  10/5005]   Time  0.412 ( 0.713)   Data  0.010 ( 0.301)   Loss 7.0 (7.0)
+2023/05/01 12:00:00 - mmengine - INFO - Epoch(train)  [1][  50/7330]  lr: 1e-3  time: 0.3429  data_time: 0.0071
+iter 120: loss 3.2150, time 251.12ms, mfu 38.40%
+step:10/2160 train_time:463ms step_avg:46.25ms
+
+A key does not say of what its time is: one iteration, all since the start (`train_time`), or a mean of these
+(`step_avg`). Totals rise from line to line, which the times of single iterations do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ddprof.readers.numbers import one_float, one_rank
+from ddprof.slices.training_logs.model import RankReading, TimerReading
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord
+from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
+
+WRITER = "lines of a training loop"
+# By preference: a key of one iteration before one of all or of a mean.
+_OF_ONE = (
+    *("last_time", "iter_time", "iter time", "iteration_time", "iteration time", "step_time", "step time"),
+    *("batch_time", "batch time", "batch_cost", "avg_batch_cost", "per step", "dt", "time"),
+)
+_OF_ALL = ("train_time", "total_time", "total time", "elapsed", "elapsed_time", "time_elapsed", "wall_time")
+_MEAN = ("step_avg", "avg_step_time", "avg_time")
+_TIMES = (*_OF_ONE, *_OF_ALL, *_MEAN)
+DATA = (
+    *("last_data_time", "data_time", "data time", "data_wait_time", "data", "reader_cost", "avg_reader_cost"),
+    *("data_s", "dataloading_s"),
+)
+_UPDATE = "updt_s"  # LeRobot's: an iteration without the wait for its batch
+FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
+# Single times in rising order are as rare as 1 in 40,000 for so many lines.
+_FEWEST_RISING = 8
+_AT = re.compile(
+    # A counter in brackets, behind that of the epoch
+    r"\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
+    r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}"
+    r"|\b(?:global[_ ]step|step|iter|iteration|update|batch)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)",
+    re.IGNORECASE,
+)
+_FIELD = re.compile(
+    r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\s?(?:\((?P<of>ms|s|sec)\))?\s?[:=]?\s{0,4}"
+    r"(?P<value>\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\s?(?P<unit>ms|us|s|sec|secs|seconds)?(?![\w:])"
+)
+_PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:step|iter|batch)\b")
+_OF_TRAINING = re.compile(r"loss|\blr\b|mfu|tok|\beta\b|grad|train", re.IGNORECASE)
+_NO_TRAINING = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
+_RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
+_MS = {"ms": 1.0, "us": 1e-3}  # else seconds
+
+
+class _Line(NamedTuple):
+    """The number of an iteration, the rank that writes (None: unknown), its clock, and key -> (ms, grain of it)."""
+
+    number: int
+    rank: int | None
+    clock: Stamp | None
+    ms: dict[str, tuple[float, float]]
+
+
+class KeyedLines:
+    """Collects such lines of one log."""
+
+    def __init__(self) -> None:
+        self._lines: list[_Line] = []
+        self._rising = 0
+
+    def take(self, line: LogLine) -> bool:
+        """Read the next line; True where it is of an iteration."""
+        text = line.prefix + line.text  # "Epoch:" before a bracket looks like the name of a host
+        at = _AT.search(text)
+        if at is None or not _OF_TRAINING.search(text) or _NO_TRAINING.search(text, 0, at.start()):
+            return False
+        fields = {
+            found["key"].lower(): _in_ms(found["value"], found["unit"] or found["of"])
+            for found in _FIELD.finditer(text)
+            if found["key"].lower() in _KEYS
+        }
+        if (per_step := _PER_STEP.search(text)) is not None:
+            fields["per step"] = _in_ms(per_step["value"], per_step["unit"])
+        known = {key: ms for key, ms in fields.items() if ms is not None}
+        if _UPDATE in known:
+            ms, grain_ms = known.pop(_UPDATE)
+            known["step_time"] = ms + sum(known[key][0] for key in DATA if key in known), grain_ms
+        is_timed = any(key in known for key in _TIMES)
+        if is_timed:
+            number, rank = int(at["at"] or at["n"]), _RANK.search(text)
+            self._rising += bool(self._lines) and number > self._lines[-1].number
+            by = None if rank is None else one_rank(rank["named"] or rank["prefixed"])
+            self._lines.append(_Line(number, by, stamp_of(text[: at.start()]), known))
+        return is_timed
+
+    @property
+    def is_training(self) -> bool:
+        """True where enough lines follow one another."""
+        return self._rising >= FEWEST - 1
+
+    def times(self) -> tuple[list[LoggedRecord], list[TimerReading], list[RankReading]]:
+        """The iterations, and the time that each waited for its batch, on each rank that says it."""
+        printed = Counter(key for line in self._lines for key in line.ms)
+        often = [key for key in printed if 2 * printed[key] >= len(self._lines)]
+        key = min((key for key in often if key in _TIMES), key=_TIMES.index, default="")
+        if not key or not self.is_training:
+            return [], [], []
+        lines = [line for line in self._lines if key in line.ms]
+        data = min((key for key in often if key in DATA), key=DATA.index, default="")
+        waits = _waits(lines, data) if data else ([], [])
+        if key in _MEAN or _are_totals(lines, key):
+            return [_total(line, key, line.number if key in _MEAN else 1) for line in lines], *waits
+        return [LoggedRecord(line.number, line.ms[key][0], line.clock) for line in lines if line.ms[key][0]], *waits
+
+
+_KEYS = frozenset((*_TIMES, *DATA, _UPDATE))
+
+
+def _in_ms(value: str, unit: str | None) -> tuple[float, float] | None:
+    given, each = one_float(value), _MS.get(unit or "s", 1e3)
+    if given is None:
+        return None
+    return given * each, each * 10.0 ** -len(value.partition("e")[0].partition(".")[2])
+
+
+def _total(line: _Line, key: str, times: int) -> LoggedRecord:
+    """A record whose clock is the time since the start."""
+    ms, grain_ms = line.ms[key]
+    return LoggedRecord(line.number, None, Stamp(ms * times / 1e3, grain_ms * times / 1e3))
+
+
+def _are_totals(lines: Sequence[_Line], key: str) -> bool:
+    """True for times since the start: they rise in every line of a run, to twice the first and more."""
+    runs: list[list[float]] = []
+    for before, line in pairwise([None, *lines]):
+        if line is not None:
+            if before is None or line.number <= before.number:
+                runs.append([])
+            runs[-1].append(line.ms[key][0])
+    longest = max(runs, key=len)
+    if len(longest) < _FEWEST_RISING:
+        return key in _OF_ALL
+    return all(after > before for before, after in pairwise(longest)) and longest[-1] >= 2 * longest[0]
+
+
+def _waits(lines: Sequence[_Line], data: str) -> tuple[list[TimerReading], list[RankReading]]:
+    """Time until the batch is there: one reading an iteration, of all ranks that write, and each rank's own. The first
+    line of each epoch is left out, as it is of the iterations: there the workers start.
+    """
+    ranks = {line.rank for line in lines}
+    times: list[dict[int | None, float]] = []
+    starts: set[int] = set()
+    before = -1
+    for line in lines:
+        if line.number != before or line.rank in times[-1]:
+            if line.number < before:
+                starts.add(len(times))
+            times.append({})
+            before = line.number
+        if data in line.ms and len(times) - 1 not in starts:
+            times[-1][line.rank] = line.ms[data][0]
+    is_of_ranks = len(ranks) > 1 and None not in ranks
+    readings = [
+        TimerReading(data, block, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)
+        for block, of in enumerate(times)
+        if of
+    ]
+    return readings, [
+        RankReading(data, block, rank, ms)
+        for block, of in enumerate(times)
+        for rank, ms in of.items()
+        if is_of_ranks and rank is not None
+    ]

@@ -110,7 +110,8 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
     if any("DeepSpeed" in s for s in text):
         parallelism.append("deepspeed")
     roles = [str(r) for r, size in zip(job.groups["role"], job.groups["size"], strict=True) if r and size > 1]
-    names = {"fsdp_shard": "fsdp", "replicate": "hsdp"}
+    # Reduce-scatters and all-gathers alone may be any sharding's: an optimizer of one's own, ZeRO, FSDP.
+    names = {"fsdp_shard": "fsdp" if "fsdp" in parallelism else "sharded", "replicate": "hsdp"}
     for role in dict.fromkeys(names.get(r, r) for r in roles):
         if role not in parallelism and not role.startswith("group of") and not (role == "dp" and "ddp" in parallelism):
             parallelism.append(role)

@@ -5,12 +5,14 @@ Why it costs: each kernel reads and writes a whole parameter again and pays for 
 How the gain is priced: the run is replayed with the optimizer as one pass of a few launches: a fused Adam moves each
 byte once where the unfused one moves it about four times.
 How to fix: fused=True, or foreach=True.
-Limits: needs optimizer ranges in the trace (PyTorch writes them by itself).
+Limits: needs optimizer ranges in the trace (PyTorch writes them by itself). They name the class: of one without a fused
+version nothing is known to be won.
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,18 +22,31 @@ from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.finding_ids import COMPUTE_UNFUSED_OPTIMIZER
-from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us
 
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
 MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
 
 
-def detect(measures: Measures) -> Iterator[Candidate]:
+_CLASS = re.compile(r"Optimizer\.step#(\w+)\.step")
+_WRAPPERS = ("ZeroRedundancyOptimizer",)  # its own step holds that of the class it wraps
+FUSED = ("AdamW", "Adam", "SGD", "Adagrad")  # torch 2.13
+
+
+def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find optimizers that run as many tiny kernels."""
     kernels = float(np.median(measures.optimizer_kernels))
     time_us = float(np.median(measures.optimizer_us))
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
+        return
+    classes = sorted({found[1] for facts in measures.job.ranks for s in facts.strings if (found := _CLASS.match(s))})
+    fusable = [name for name in FUSED if name in classes]
+    if own := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
+        yield Abstention(
+            RULE.id,
+            f"{format_us(time_us)} in {kernels:.0f} kernels are of {' and '.join(own)}: no fused version is known",
+        )
         return
     yield Candidate(
         id=RULE.id,
@@ -50,7 +65,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 current=text(measures.settings.optimizer.fused) or "False",
                 suggested="True",
                 applies=(("fused", True),),
-                patch="torch.optim.AdamW(model.parameters(), fused=True)",
+                patch=f"torch.optim.{fusable[0] if fusable else FUSED[0]}(model.parameters(), fused=True)",
                 why="one kernel per group of parameters reads and writes each value once",
                 source="torch.optim documentation",
             ),

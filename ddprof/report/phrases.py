@@ -394,7 +394,8 @@ def clock_words(report: Report) -> str:
     if len(hosts) < 2:
         return ""
     errors = [h.error_us for h in hosts.values() if h.error_us is not None]
+    whose = f"{len(hosts)} {'hosts' if report.run.hosts else 'ranks, whose hosts were not recorded,'}"
     if len(errors) < 2:  # the reference alone
-        return f"clocks of {len(hosts)} hosts not aligned: no recorded operation connects them"
+        return f"clocks of {whose} not aligned: no recorded operation connects them"
     within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
-    return clean(f"clocks of {len(hosts)} hosts aligned by {report.clock.method}{within}")
+    return clean(f"clocks of {whose} aligned by {report.clock.method}{within}")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.charged import waited_for_part_us, waited_us
+from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.own_price import levelled_us
 from ddprof.causes import CAUSE_CODE, HOST_CAUSES
@@ -64,6 +66,32 @@ def test_order_matches_as_sequence_numbers_do(labelled: Runs, name: str) -> None
     job = labelled(name).job
     unnumbered = [replace(f, comms=f.comms.replace(seq=np.full(len(f.comms), NULL))) for f in job.ranks]
     assert memberships(job_facts(unnumbered)) == memberships(job)
+
+
+def test_ranks_differ_in_collectives_only_within_a_step(labelled: Runs) -> None:
+    """An optimizer may communicate in every second step, on all ranks."""
+    ranks = [
+        replace(f, comms=f.comms.replace(seq=np.full(len(f.comms), NULL))) for f in labelled("clean.ddp").job.ranks
+    ]
+
+    def without(position: int, row: int) -> list[RankFacts]:
+        return [
+            replace(facts, comms=facts.comms.take(np.delete(np.arange(len(facts.comms)), row)))
+            if at == position
+            else facts
+            for at, facts in enumerate(ranks)
+        ]
+
+    def differ(chosen: list[RankFacts]) -> bool:
+        groups = [np.zeros(len(facts.comms), np.int64) for facts in chosen]
+        notes = match(chosen, groups, [(tuple(range(len(ranks))), "")]).notes
+        return any("different numbers of collectives" in note.issue for note in notes)
+
+    begun = ranks[0].comms["start_ns"]
+    (in_second, *_) = np.flatnonzero(begun >= ranks[0].steps["start_ns"][1])
+    assert not differ(ranks) and differ(without(0, int(in_second)))
+    fewer = [facts for at in range(len(ranks)) for facts in without(at, int(in_second))[at : at + 1]]
+    assert not differ(fewer) and not differ(fewer[:1])
 
 
 @pytest.mark.parametrize("slow_alone", [False, True])

@@ -2,9 +2,10 @@
 
 import pytest
 from corpus import CLEAN
-from labelled_runs import Runs, abstains, fires, on_every_rank
+from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Abstention, Candidate
 
 NOT_RECORDED = {"host.script", "input.unsharded", "memory.headroom"}  # stacks, samplers, memory events
@@ -81,6 +82,20 @@ SUGGESTED = {
 def test_what_suits_the_fault_is_suggested(labelled: Runs, rule_id: str) -> None:
     said = " ".join(map(str, fires(labelled(rule_id), rule_id).fixes))
     assert all(word in said for word in SUGGESTED[rule_id]), said
+
+
+def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: Runs) -> None:
+    """PyTorch's range names the class."""
+    rule_id = "compute.unfused_optimizer"
+    measures = labelled(rule_id).measures
+
+    def named(*classes: str) -> Measures:
+        steps = tuple(f"Optimizer.step#{name}.step" for name in classes)
+        others = ("" if text.startswith("Optimizer.step#") else text for text in measures.job.ranks[0].strings)
+        return on_every_rank(measures, strings=(*others, *steps))
+
+    assert "are of Muon: no fused version" in abstains(rule_id, named("AdamW", "Muon"))
+    assert "torch.optim.SGD(" in str(candidate(rule_id, named("ZeroRedundancyOptimizer", "SGD")).fixes)
 
 
 def test_nothing_is_suggested_that_would_not_fit_or_of_hosts_that_were_not_seen(labelled: Runs) -> None:

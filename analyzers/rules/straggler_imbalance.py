@@ -46,6 +46,7 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
 STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
+LARGER_PART = 0.5  # of the longer time, beyond the pace: it, and not the pace, is then what makes the rank late
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 
@@ -82,6 +83,8 @@ def burdened(measures: Measures, least: float) -> Array:
     pace[[shard.position for shard in measures.hot]] = 1.0
     work = measures.work
     steady = slow_positions(replace(work, factor=work.factor / pace, per_step=work.per_step / pace[:, None]), least)
+    # A slow device is not equally slow at all kernels: a rest beyond its pace explains a little of its time, not all.
+    steady = steady[np.log(work.factor[steady] / pace[steady]) >= LARGER_PART * np.log(work.factor[steady])]
     return np.union1d(steady, overfed(measures, least))
 
 

@@ -53,6 +53,12 @@ def longer_for_the_same_batch(script: Script, rank: int, step: int) -> None:
     layers(script, 300.0 if rank == 1 else 200.0)
 
 
+def slow_by_factors_of_its_own(script: Script, rank: int, step: int) -> None:
+    """As published of a slow worker: backward passes take 2.27, forward passes 2.51 times as long."""
+    layers(script, 454.0 if rank == 1 else 200.0)
+    layers(script, 376.0 if rank == 1 else 150.0, "forward", 15)
+
+
 def scattered(script: Script, rank: int, step: int) -> None:
     layers(script, 200.0 + ((rank * 7 + step * 3) % 5) * 0.5)
 
@@ -61,7 +67,7 @@ def scattered(script: Script, rank: int, step: int) -> None:
     ("work", "found"),
     [
         *((some_longer_kernels, {ID: (2,)}), (larger_batch, {ID: (1,)})),
-        (longer_for_the_same_batch, {"straggler.compute": (1,)}),
+        *((work, {"straggler.compute": (1,)}) for work in (longer_for_the_same_batch, slow_by_factors_of_its_own)),
         (scattered, {}),
     ],
 )

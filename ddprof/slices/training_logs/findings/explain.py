@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ddprof.errors import NoUsableInput
 from ddprof.findings import WARNING_SHARE, severity
@@ -26,6 +28,8 @@ LIMITS = (
 )
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
 _NAMED = 5  # of slow iterations, in evidence
+# Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
+ALIKE, FEWEST_ALIKE = 0.8, 4
 
 
 def explain_log(source: Source) -> LogReport:
@@ -78,8 +82,10 @@ def _uneven(summary: IterationSummary | None, loading: float) -> Iterator[LogFin
     slowest = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
     what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
     verb = "is" if len(summary.slow) == 1 else "are"
+    period = _period(summary)
+    often = f", one in every {period}," if period else ""
     text = (
-        f"{len(summary.slow)} of {summary.counted} {what} {verb} far above the usual "
+        f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
     )
     evidence = (
@@ -89,6 +95,16 @@ def _uneven(summary: IterationSummary | None, loading: float) -> Iterator[LogFin
     )
     grade = severity(max(0.0, summary.slow_share - loading), 1.0)
     yield LogFinding("uneven_iterations", grade, text, summary.slow_share, (), evidence)
+
+
+def _period(summary: IterationSummary) -> int | None:
+    """Number of iterations from one slow one to the next, where most are as far apart; None where they are not."""
+    apart = Counter(after.number - before.number for before, after in pairwise(summary.slow))
+    if not apart:
+        return None
+    (steps, times), *_ = apart.most_common(1)
+    is_usual = times >= FEWEST_ALIKE and times >= ALIKE * (len(summary.slow) - 1)
+    return steps if is_usual and steps > summary.every else None
 
 
 def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:

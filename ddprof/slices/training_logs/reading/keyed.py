@@ -42,6 +42,7 @@ _UPDATE = "updt_s"  # LeRobot's: an iteration without the wait for its batch
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 # Single times in rising order are as rare as 1 in 40,000 for so many lines.
 _FEWEST_RISING = 8
+_MOST_FALLS = 0.1  # of the lines; of single times half are shorter than the one before
 _AT = re.compile(
     # A counter in brackets, behind that of the epoch
     r"\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
@@ -138,17 +139,19 @@ def _total(line: _Line, key: str, times: int) -> LoggedRecord:
 
 
 def _are_totals(lines: Sequence[_Line], key: str) -> bool:
-    """True for times since the start: they rise in every line of a run, to twice the first and more."""
-    runs: list[list[float]] = []
+    """True for times since the start: they rise from line to line, to twice the first and more, but where the job or
+    its clock starts again (after warm-up, in each epoch).
+    """
+    runs: list[list[float]] = [[]]
     for before, line in pairwise([None, *lines]):
         if line is not None:
-            if before is None or line.number <= before.number:
+            if before is not None and (line.number < before.number or line.ms[key][0] < before.ms[key][0]):
                 runs.append([])
             runs[-1].append(line.ms[key][0])
     longest = max(runs, key=len)
     if len(longest) < _FEWEST_RISING:
         return key in _OF_ALL
-    return all(after > before for before, after in pairwise(longest)) and longest[-1] >= 2 * longest[0]
+    return len(runs) - 1 <= _MOST_FALLS * len(lines) and longest[-1] >= 2 * longest[0]
 
 
 def _waits(lines: Sequence[_Line], data: str) -> tuple[list[TimerReading], list[RankReading]]:

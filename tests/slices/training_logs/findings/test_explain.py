@@ -9,6 +9,7 @@ from ddprof.slices.training_logs import model
 from ddprof.slices.training_logs.document import logs_document
 from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
 from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, LogReport, TrainingLog
+from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.slices.training_logs.text import markdown_log, render_log
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -180,3 +181,15 @@ def test_loading_is_a_mean_of_lines_and_late_on_the_rank_that_writes_it(tmp_path
         report = explain_log(Source(str(file), "training_log"))
         assert [finding.ranks for finding in report.findings if finding.id == "slow_rank"] == named
         assert [finding.page for finding in report.findings] == ["input_starved", "input_straggler"] * len(named)
+
+
+def test_slow_iterations_at_equal_distances_are_told_by_it() -> None:
+    """An optimizer that refreshes its preconditioner every tenth step (SOAP, in a public log)."""
+
+    def said(slow: list[int]) -> str:
+        each = tuple(LoggedIteration(at, 1_300.0 if at in slow else 255.0 + at % 3) for at in range(1, 101))
+        (finding,) = explain_tables(TrainingLog("a.log", (WRITER,), each)).findings
+        return finding.summary
+
+    assert said([11, 21, 31, 41, 51, 61, 71, 81, 91]).startswith("9 of 99 logged iterations, one in every 10, are")
+    assert "every" not in said([11, 14, 31, 47, 51, 80]) + said([11, 21])

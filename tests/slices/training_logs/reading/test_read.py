@@ -288,6 +288,11 @@ def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None
         lines = [line.format(n=at, total=total, mean=total / at) for at, total in enumerate(total_ms, 1)]
         log = read_text(tmp_path, "\n".join(lines) + "\n")
         assert [one.mean_ms for one in log.iterations] == pytest.approx(steps_ms, abs=0.1)
+    # Its earlier records set the clock back after ten steps of warm-up, while the numbers go on.
+    again = [f"step:{10 + at}/510 train_loss:7.1 train_time:{at * 176}ms step_avg:nanms" for at in range(1, 60)]
+    warm = [f"step:{at}/510 train_loss:7.1 train_time:{42_703 + at * 178}ms step_avg:nanms" for at in range(1, 11)]
+    log = read_text(tmp_path, "\n".join((*warm, *again)) + "\n")
+    assert {round(one.mean_ms) for one in log.iterations} == {176, 178}
 
 
 def test_other_text_is_no_training(tmp_path: Path) -> None:

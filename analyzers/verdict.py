@@ -10,7 +10,6 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_out_ns
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
-from ddprof.analyzers.not_looked_at import unmatched_us
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity_of
@@ -132,8 +131,10 @@ def _healthy(measures: Measures) -> Verdict:
 
 
 def _words(cause: str, measures: Measures) -> str:
-    """A cause in a sentence; communication mostly with missing ranks may include waiting."""
-    alone_us = unmatched_us(measures) if cause == "comm_transfer" else 0.0
-    if alone_us > float(measures.cause_us(cause).mean()) / 2:
-        return "exposed communication with ranks that were not traced, or waiting for them"
-    return CAUSES[cause].words
+    """A cause in a sentence; communication mostly of groups that lack a rank may include waiting for it."""
+    if cause != "comm_transfer" or not measures.job.missing_ranks:
+        return CAUSES[cause].words
+    partial_us = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched" or not t.is_whole)
+    if partial_us <= float(measures.cause_us(cause).mean()) / 2:
+        return CAUSES[cause].words
+    return "exposed communication with ranks that this report lacks, or waiting for them"

@@ -22,7 +22,7 @@ def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
     reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
     for rule_id in TRAFFIC:
         assert "the partner was not traced" in reasons[rule_id] and rule_id not in report.checked
-    assert "not traced, or waiting" in report.verdict.headline
+    assert "report lacks, or waiting" in report.verdict.headline
 
 
 def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
@@ -34,3 +34,12 @@ def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
     assert unmatched_us(measures) == 0.0
     assert [said for rule in catalogue().values() for said in left_out(rule, measures)] == []
     assert {*TRAFFIC, *RANKS} <= set(labelled("clean.ddp").report.checked)
+
+
+def test_waiting_for_a_rank_that_is_not_in_the_report_is_no_plain_communication(labelled: Runs) -> None:
+    """Without the slow one of four ranks its peers' waits and transfers cannot be told apart."""
+    run = labelled("straggler.compute")
+    (culprit,) = run.label["faults"][0]["culprit_ranks"]
+    others = [p for p, rank in enumerate(run.job.rank_ids) if rank != culprit]
+    said = report_of(labelled, "straggler.compute", *others).verdict.headline
+    assert "with ranks that this report lacks, or waiting for them" in said, said

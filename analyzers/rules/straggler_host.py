@@ -219,6 +219,8 @@ def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candida
         return None  # enough operations to judge, and chance explains them
     if fed_longer(measures, measures.own_us)[found.position] or measures.compute.has_more[found.position]:
         return None
+    if not unseen and _in_one_step(measures, found.position):
+        return None  # its collectives are all late for one reason, so that they are no repeated draws
     rank = job.rank_ids[found.position]
     return Candidate(
         id=RULE.id,
@@ -244,6 +246,15 @@ def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candida
         ceiling_us=0.0 if start_up_only(job) else cost_us if unseen else None,
         is_bound=unseen,
     )
+
+
+def _in_one_step(measures: Measures, position: int) -> bool:
+    """True where others wait longer for a rank in one of at least three steps than in all others together."""
+    blame = measures.job.blame
+    mine = blame["culprit"] == position
+    _, step = np.unique(blame["step"][mine], return_inverse=True)
+    waited_ns = np.bincount(step, weights=blame["dur_ns"][mine])
+    return measures.steps > FEW_STEPS and bool(2 * waited_ns.max(initial=0) > waited_ns.sum())
 
 
 def _charged_words(found: LatestRank) -> str:

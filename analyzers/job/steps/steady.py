@@ -79,7 +79,7 @@ class _Walls:
     wall: Array  # (ranks, steps)
     busy: Array  # (ranks, steps), in compute
     idle: Array  # (ranks, steps), neither computing nor in exposed communication
-    paused: Array  # (ranks, steps), idle for no cause but the host's own
+    paused: Array  # (ranks, steps), the longest time idle for no cause but the host's own
     saving: Array  # (ranks, steps), idle while the host saves, loads or logs
     once: Array  # (kinds, ranks, steps)
     kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
@@ -182,7 +182,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
         idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
         own_idle = of_cause(facts.gaps, *HOSTS_OWN)
-        paused[position, at] = intervals.overlap(intervals.union(*own_idle.bounds), lo, hi)
+        paused[position, at] = _longest_in(intervals.union(*own_idle.bounds), lo, hi)
         # Idle time of a rank that was recorded in part has no cause.
         saves = of_cause(facts.gaps, "checkpoint") if facts.counts.get("whole", 1) else facts.spans_of("checkpoint")
         saving[position, at] = _begun_in(intervals.union(*saves.bounds), lo, hi)
@@ -197,6 +197,19 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
     known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
     return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - known))
+
+
+def _longest_in(spans: Intervals, lo: Array, hi: Array) -> Array:
+    """The longest of the spans that begin in each step, up to its end; shape (steps,). Many short ones are no pause:
+    there a host issues work more slowly than the device runs it.
+    """
+    start, end = spans
+    step = np.searchsorted(hi, start, side="right")
+    inside = step < len(hi)
+    inside[inside] = start[inside] >= lo[step[inside]]
+    longest = np.zeros(len(hi))
+    np.maximum.at(longest, step[inside], np.minimum(end[inside], hi[step[inside]]) - start[inside])
+    return longest
 
 
 def _begun_in(spans: Intervals, lo: Array, hi: Array) -> Array:
@@ -312,13 +325,14 @@ def _unused_ns(walls: _Walls, step: int) -> float:
 
 
 def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
-    """True where all ranks' hosts pause in the step, and none nearly as long in any other."""
+    """True where a pause of all ranks' hosts makes the step longer, and none pauses nearly as long in any other."""
     rest = walls.paused[:, others]
     if int(others.sum()) < FEWEST_OTHERS or np.isnan(rest).all():
         return False
     usual_ns = float(np.median(walls.job_wall[others]))
     shortest = float(np.nanmin(walls.paused[:, step]))
-    return shortest >= WORTH_SAYING * usual_ns and shortest > TIMES_ELSEWHERE * float(np.nanmax(rest))
+    least_ns = max(WORTH_SAYING * usual_ns, MOST * (float(walls.job_wall[step]) - usual_ns))
+    return shortest >= least_ns and shortest > TIMES_ELSEWHERE * float(np.nanmax(rest))
 
 
 def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
@@ -328,11 +342,14 @@ def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
-    """Reason for leaving out the step, with the longest time of each cost on any rank; "" for one that is only long."""
+    """Reason for leaving out the step, with the longest time of each cost on any rank; "" for one that is only long,
+    also beside costs that do not explain it.
+    """
     if not is_once[step]:
         return APART
     others = ~is_once
-    kinds = [k for k in _kinds_once(walls, step, others) if np.nanmax(walls.once[k, :, step]) > 0]
+    explains = not others.any() or _holds_start(walls, step, others)
+    kinds = [k for k in _kinds_once(walls, step, others) if explains and np.nanmax(walls.once[k, :, step]) > 0]
     kinds.sort(key=lambda kind: -np.nanmax(walls.once[kind, :, step]))
     usual_ns = float(np.median(walls.job_wall[others]))
     held = [(WORDS[k], float(np.nanmax(walls.once[k, :, step]))) for k in kinds]

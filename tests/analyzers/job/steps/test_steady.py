@@ -11,6 +11,7 @@ import pytest
 import retold
 from captured import sidecar_of
 from corpus import MODEL
+from kineto_run import Script, in_step, loaded
 from labelled_runs import Labelled, Runs, serious
 from retold import Events
 
@@ -118,6 +119,20 @@ def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled
     assert "a pause of every rank's host" in next(step.why for step in run.job.left_out if "pause" in step.why)
     twice = [retold.held_up(step, 0.4 * STEP_US, "close") for step in (1, 3)]
     assert not told(labelled, tmp_path, *twice, name=source).job.left_out
+
+
+def test_a_host_that_falls_behind_in_the_last_step_does_not_pause(tmp_path: Path) -> None:
+    """It ran ahead of the device before: many short gaps, and the end of the profiler that explains few of them."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        for _ in range(30):
+            script.launch(dur_us=50.0)
+            script.idle(200.0 if step == 2 else 0.0)
+
+    made = loaded(in_step(2, 3, work), tmp_path)
+    (only,) = made.job.left_out
+    assert only.why == "mostly idle while the host issues work too slowly"
+    assert "if step" in made.report.verdict.headline and "recurs" in made.report.verdict.headline
 
 
 def opening(facts: RankFacts, earlier_ns: int, step: int = 0) -> RankFacts:

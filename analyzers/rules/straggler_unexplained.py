@@ -64,6 +64,9 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     left = blame.take(~nobody & ~_explained(measures, blame, found))
     waited_us = _waited_us(measures, left)
     timed = _timed(measures, found)
+    if waited_us >= floor and timed is None and (once := _in_the_only_step(measures, left)):
+        yield Abstention(RULE.id, once)
+        return
     if waited_us >= floor:
         said = _late(measures, left, waited_us)
         of_the_run = timed is not None and any(line.of_the_run for line in measures.alone.values())
@@ -196,6 +199,17 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         band=0.3 if numbers else 0.5,
         is_bound=not numbers,
     )
+
+
+def _in_the_only_step(measures: Measures, left: Table) -> str:
+    """Why nobody is named for one step, "" for several or none marked: somebody is the latest in it, and only what a
+    rank alone runs says that it will be again.
+    """
+    job = measures.job
+    worst = int(np.argmax(_charged_by_step(measures, left).sum(axis=1)))
+    if measures.steps > 1 or job.ranks[0].step_source == "inferred" or worst in measures.alone:
+        return ""
+    return f"rank {job.rank_ids[worst]} is the latest in the only step that is left: record more steps to tell more"
 
 
 def _line_in_turn(measures: Measures, waited_us: float) -> str:

@@ -4,12 +4,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kineto_run import Script, in_step, loaded
 from labelled_runs import candidate
 
 from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.facts.kernels import with_steps
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.rules.straggler_unexplained import detect, detect_rest
+from ddprof.findings import Abstention
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.tables import NULL
 
@@ -80,3 +85,12 @@ def test_what_the_passes_run_on_the_late_rank_of_each_step_is_told_by_samples(
     said = candidate(ID, replace(made, job=replace(made.job, ranks=ranks)))
     assert said.ranks == () and ("train.py:30 audit()" in said.summary) == named
     assert (said.fixes[0].setting == "train.py:30 audit()") == named
+
+
+def test_in_one_step_somebody_is_the_latest_and_nobody_is_named(tmp_path: Path) -> None:
+    ranks = run(tmp_path, lambda step: 1).job.ranks
+    only = [with_steps(facts, np.array([2])) for facts in ranks]
+    (said,) = detect(measure(job_facts(only)))
+    assert isinstance(said, Abstention) and "rank 1 is the latest in the only step" in said.reason
+    unmarked = [replace(facts, step_source="inferred") for facts in only]
+    assert not any(isinstance(said, Abstention) for said in detect(measure(job_facts(unmarked))))

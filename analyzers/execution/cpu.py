@@ -18,8 +18,9 @@ from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
-# Operator times of CPU ranks that share cores differ by 10 to 20 % without any fault.
-MIN_COMPUTE_EXCESS = 0.25
+# Operator times of CPU ranks that share cores differ without any fault: of 36 healthy jobs of 2 and 4 ranks on two cores
+# by 25 % and more in 15 over 3 to 5 traced steps, by up to 29 % in every step (2026-11-27).
+MIN_COMPUTE_EXCESS = 0.35
 # Between the stamped end of a communication and the moment the waiting thread runs again, whichever is first.
 WAKE_NS = 300_000  # of a short wait
 WAKE_DIVISOR = 50  # 1 / 50 of a long wait

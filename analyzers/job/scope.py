@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import Once
+from ddprof.analyzers.facts.model import Once, Work
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING, start_up
 from ddprof.analyzers.facts.work import compute_work, is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
@@ -14,6 +14,9 @@ from ddprof.units import format_share, format_us
 MOST = 0.5  # of the recording: what is left is the smaller part, and start-up goes on between its calls
 # All steps together: issuing one operation takes a host longer (2 to 10 us, kernel launches on A100 and H100).
 LEAST_NS = 10_000
+# Operations of a device in a window without steps: a training step of the smallest models issues as many. Fewer in a
+# window that is nearly all idle are some first calls, and their idle time is nobody's pace.
+FEWEST_OPERATIONS = 100
 COMMUNICATION_ONLY = "the trace records communication only"
 NOTHING_COMPUTED = "nothing is computed in the one step that was recorded; record later steps"
 ONE_STEP_LEFT = "one step is left of a damaged recording; it may be one-off work, such as a first batch"
@@ -31,7 +34,20 @@ def out_of_scope(job: JobFacts) -> str | None:
         return f"no {job.ranks[0].device.kind} kernels were recorded"
     if any(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
-    return start_up_only(job)
+    return start_up_only(job) or _hardly_computed(job)
+
+
+def _hardly_computed(job: JobFacts) -> str | None:
+    """Why a window without steps, of few operations and next to no device time, is no pace; None for others."""
+    if any(f.step_source != "inferred" or len(f.steps) != 1 or not len(f.device_ops) for f in job.ranks):
+        return None
+    operations = max(int((f.device_ops["work"] == Work.COMPUTE).sum()) for f in job.ranks)
+    busy_ns = max(float(intervals.overlap(compute_work(f), *f.steps.bounds).sum()) for f in job.ranks)
+    wall_ns = max(float((f.steps["end_ns"] - f.steps["start_ns"]).sum()) for f in job.ranks)
+    if operations >= FEWEST_OPERATIONS or busy_ns >= WORTH_SAYING * wall_ns:
+        return None
+    computed = f"{operations} operations of a device, {format_us(busy_ns / 1e3)} of {format_us(wall_ns / 1e3)}"
+    return f"too little was recorded: {computed}; record several steps"
 
 
 @remembered

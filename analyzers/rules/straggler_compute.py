@@ -25,6 +25,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import fed_ratio, is_fed_more
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.steps.onset import Onset, onset
@@ -32,7 +33,7 @@ from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.finding_ids import STRAGGLER_COMPUTE
-from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
@@ -137,6 +138,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, "no two ranks run the same kernels, so none can be called slow")
         return
     execution = execution_of(job)
+    if execution.computes_on_host:
+        # A CPU's operators scatter, and of few steps by a third: a rank that nobody waits for is not slow.
+        least_us = WARNING_SHARE * measures.step_us
+        slow = {p: factor for p, factor in slow.items() if lateness_us(job.ranks, job.blame, p) >= least_us}
     chosen = np.array(sorted(slow), np.int64)
     if not len(chosen):
         return

@@ -18,8 +18,8 @@ from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
-# Operator times of CPU ranks that share cores differ without any fault: of 36 healthy jobs of 2 and 4 ranks on two cores
-# by 25 % and more in 15 over 3 to 5 traced steps, by up to 29 % in every step (2026-11-27).
+# Operator times of CPU ranks that share cores differ without any fault: over 3 to 5 traced steps by 25 % and more in 15
+# of 36 healthy jobs of 2 and 4 ranks on two cores, by up to 29 % in every step (2026-11-27).
 MIN_COMPUTE_EXCESS = 0.35
 # Between the stamped end of a communication and the moment the waiting thread runs again, whichever is first.
 WAKE_NS = 300_000  # of a short wait

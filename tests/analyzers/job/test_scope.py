@@ -72,6 +72,18 @@ def test_nothing_is_said_of_less_than_a_launch(tmp_path: Path, length_us: float,
     assert ("too little was recorded" in found.verdict.headline) == says and not (says and found.findings)
 
 
+@pytest.mark.parametrize(("kernels", "each_us", "is_judged"), [(50, 60, False), (150, 60, True), (50, 20_000, True)])
+def test_a_few_operations_in_seconds_are_no_pace(tmp_path: Path, kernels: int, each_us: int, is_judged: bool) -> None:
+    """First calls of a program whose compiler left no record; more of them, or longer ones, are judged."""
+    found = []
+    for number in range(1, kernels + 1):
+        ids = {"correlation": number, "stream": 7, "device": 0}
+        found.append({**span("cuda_runtime", "cudaLaunchKernel", number * 100_000, 20), "args": ids})
+        found.append({**span("kernel", "fusion", number * 100_000 + 25, each_us), "pid": 0, "tid": 7, "args": ids})
+    report = report_of(json.dumps({"traceEvents": found}), tmp_path / "program")
+    assert (f"too little was recorded: {kernels} operations" in report.verdict.headline) != is_judged
+
+
 # A call that creates the context, its length; the kernels after it, and the time between them (us).
 @pytest.mark.parametrize(
     ("call", "call_us", "kernels", "between_us", "is_judged"),

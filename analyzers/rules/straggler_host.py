@@ -82,7 +82,7 @@ def _is_held(measures: Measures, position: int) -> bool:
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
     """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
-    return len(more) <= FEW_STEPS or bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
+    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -215,8 +215,8 @@ def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candida
     recurring_us = measures.step_us - found.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * recurring_us and not (sure and unseen):
         return None
-    if not sure and found.waits >= FEW_WAITS:
-        return None  # enough operations to judge, and chance explains them
+    if not sure and (found.waits >= FEW_WAITS or found.last < found.waits):
+        return None  # enough operations to judge, and chance explains them; or not even all of a few
     if fed_longer(measures, measures.own_us)[found.position] or measures.compute.has_more[found.position]:
         return None
     if not unseen and _in_one_step(measures, found.position):

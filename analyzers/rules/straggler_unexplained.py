@@ -28,7 +28,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
 from ddprof.analyzers.job.script.paths import RankPaths
-from ddprof.analyzers.job.waiting.lateness import chance_of_most, comes_again, recurring
+from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, chance_of_most, comes_again, recurring
 from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
@@ -64,7 +64,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     left = blame.take(~nobody & ~_explained(measures, blame, found))
     waited_us = _waited_us(measures, left)
     timed = _timed(measures, found)
-    if waited_us >= floor and timed is None and (once := _in_the_only_step(measures, left)):
+    if waited_us >= floor and timed is None and (once := _late_once(measures, left)):
         yield Abstention(RULE.id, once)
         return
     if waited_us >= floor:
@@ -201,15 +201,17 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
     )
 
 
-def _in_the_only_step(measures: Measures, left: Table) -> str:
-    """Why nobody is named for one step, "" for several or none marked: somebody is the latest in it, and only what a
-    rank alone runs says that it will be again.
+def _late_once(measures: Measures, left: Table) -> str:
+    """Why nobody is named who is waited for in one of at most FEW_STEPS steps, "" for others: somebody is the latest in
+    it, and only what a rank alone runs says that it will be again. Without step marks a step may hold many.
     """
-    job = measures.job
-    worst = int(np.argmax(_charged_by_step(measures, left).sum(axis=1)))
-    if measures.steps > 1 or job.ranks[0].step_source == "inferred" or worst in measures.alone:
+    job, charged = measures.job, _charged_by_step(measures, left)
+    worst = int(np.argmax(charged.sum(axis=1)))
+    often = int((np.argmax(charged, axis=0)[charged.any(axis=0)] == worst).sum())
+    if measures.steps > FEW_STEPS or often > 1 or job.ranks[0].step_source == "inferred" or worst in measures.alone:
         return ""
-    return f"rank {job.rank_ids[worst]} is the latest in the only step that is left: record more steps to tell more"
+    steps = "the only step that is left" if measures.steps == 1 else f"{often} of {measures.steps} steps"
+    return f"rank {job.rank_ids[worst]} is the latest in {steps}: record more steps to tell more"
 
 
 def _line_in_turn(measures: Measures, waited_us: float) -> str:

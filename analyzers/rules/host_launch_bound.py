@@ -75,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(words),
+            *((Evidence(words),) if recording_us else ()),
             Evidence(
                 f"the device waits {format_us(typical)} per step ({format_share(typical / measures.step_us)}) "
                 "on the typical rank"
@@ -94,12 +94,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 
 def _pace_the_step(measures: Measures) -> bool:
-    """True where all hosts are busy nearly all the time: waits for the last to launch are then launch time too,
-    although few devices idle themselves.
+    """True where the typical host is busy nearly all the time, and none far longer than others: waits for the last to
+    launch are then launch time too, although few devices idle themselves.
     """
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
-    return not len(slow) and float(measures.host.time_us.min()) >= PACING_SHARE * measures.step_us
+    return not len(slow) and averages.typical(measures.host.time_us) >= PACING_SHARE * measures.step_us
 
 
 def _fixes(practice: Practice) -> Iterator[Fix]:

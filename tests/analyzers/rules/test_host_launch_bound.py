@@ -3,8 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from kineto_run import Script, loaded
+from kineto_run import Script, in_step, loaded
 from labelled_runs import abstains, candidate, candidates
 
 ID = "host.launch_bound"
@@ -38,3 +39,20 @@ def test_what_an_old_profiler_costs_the_host_is_no_gain(tmp_path: Path) -> None:
     new, old = candidate(ID, measures), candidate(ID, recorded(80))
     assert new.ceiling_us - old.ceiling_us == pytest.approx(4.0 * 80) and "old profiler" in old.evidence[0].text
     assert "old profiler" in abstains(ID, recorded(600))
+
+
+@pytest.mark.parametrize(("busy", "paces"), [((0.88, 0.96, 0.97, 0.98), True), ((0.8, 0.85, 0.96, 0.97), False)])
+def test_waits_for_the_last_to_launch_are_launching_where_hosts_are_busy_all_the_time(
+    tmp_path: Path, busy: tuple[float, ...], paces: bool
+) -> None:
+    """Only one device idles itself, the others wait for it: so do eight GPUs of a job that is bound by its hosts."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        for _ in range(40):
+            script.launch(dur_us=60.0)
+            script.idle(70.0 if rank == 0 else 45.0)
+
+    measures = loaded(in_step(4, 5, work), tmp_path).measures
+    host = replace(measures.host, time_us=measures.step_us * np.array(busy))
+    found = candidates(ID, replace(measures, host=host, launching_us=measures.launching_us * [1, 0, 0, 0]))
+    assert bool(found) == paces

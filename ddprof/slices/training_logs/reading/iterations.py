@@ -1,8 +1,9 @@
-"""Lines about iterations: of Megatron-LM and its forks (Megatron-DeepSpeed, GPT-NeoX, Primus), NeMo, DeepSpeed,
-torchtitan, Hugging Face's Trainer, llm.c, MaxText, fairseq and verl.
+"""Lines about iterations: of Megatron-LM and its forks (Megatron-DeepSpeed, GPT-NeoX, Primus), nanotron, NeMo,
+DeepSpeed, torchtitan, Hugging Face's Trainer, llm.c, MaxText, fairseq and verl.
 
 iteration       72/     100 | consumed samples: 9216 | elapsed time per iteration (ms): 5470.7 | ... |
 iteration=       1/  635782 | consumed_samples=  768 | elapsed_time_per_iteration_ms=29570.0 | ... |
+iteration: 1 / 15 | consumed_tokens: 512 | elapsed_time_per_iteration_ms: 4.71K | tokens_per_sec: 109 | ...
 Training epoch 0, iteration 120/149 | ... | global_step: 120 | ... | train_step_timing in s: 0.03146 | ...
 Epoch 0: :   3%|▎   | 9000/301500 [..., global_step=9e+3, ..., train_step_timing in s=0.615, ...]
 steps: 20 loss: 4.6178 iter time (s): 0.994 samples/sec: 257.601
@@ -22,10 +23,12 @@ from ddprof.slices.training_logs.reading.fields import number
 from ddprof.slices.training_logs.reading.lines import LogLine
 from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
 
-_LINE = re.compile(r"iteration[ =]\s*(?P<number>\d{1,12})\s*/\s*\d{1,12}\s*\|")
+_LINE = re.compile(r"iteration(?:[ =]|: )\s*(?P<number>\d{1,12})\s*(?:/\s*\d{1,12}\s*)?\|")
 _ELAPSED = re.compile(
-    r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?(?P<unit>ms|s)\)?\s*[:=]\s*(?P<time>\d[\d.]{0,20})(?=[\s/|]|$)"
+    r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?(?P<unit>ms|s)\)?\s*[:=]\s*"
+    r"(?P<time>\d[\d.]{0,20})(?P<times>[KM]?)(?=[\s/|]|$)"
 )
+_TIMES = {"": 1.0, "K": 1e3, "M": 1e6}  # nanotron's 4.71K
 _NEMO = re.compile(r"train_step_timing in s\s*[:=]\s*(?P<s>\d[\d.e+-]{0,20})(?=[\s,|\]]|$)")
 _NEMO_STEP = re.compile(r"global_step\s*[:=]\s*(?P<number>\d[\d.e+]{0,15})(?=[\s,|\]]|$)")
 _BAR = re.compile(r"global_step=(?P<number>\d[\d.e+]{0,15})[,\]].*?train_step_timing in s=(?P<s>\d[\d.e+-]{0,20})[,\]]")
@@ -121,7 +124,8 @@ def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[st
             yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *printed)
         elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
             given = one_float(elapsed["time"])
-            ms = given if given is None or elapsed["unit"] == "ms" else given * 1e3
+            each_ms = _TIMES[elapsed["times"]] * (1.0 if elapsed["unit"] == "ms" else 1e3)
+            ms = None if given is None else given * each_ms
             yield from _timed("Megatron", float(found["number"]), ms, clock, *printed)
 
 

@@ -238,6 +238,9 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
 
 # As the writers' sources print them: (writer, iteration, ms, line).
 PRINTED = (
+    ("Megatron", 7, 4710.0, "0: 08/31/2024 14:37:31 [INFO|DP=0]: iteration: 7 / 15 | consumed_tokens: 512 | "
+     "elapsed_time_per_iteration_ms: 4.71K | tokens_per_sec: 109 | lm_loss: 5.32"),
+    ("Megatron", 7, 612.5, "iteration: 7 | consumed samples: 9 | elapsed time per iteration (ms): 612.5 | loss: 5.3"),
     ("llm.c", 4, 2534.56, "step    4/19560 | loss 10.2 (+nanz)| lr 8e-07 | 2534.56 ms | 38.2% MFU | 206824 tok/s"),
     ("MaxText", 5, 3150.0, "completed step: 5, seconds: 3.150, TFLOP/s/device: 601.2, Tokens/s/device: 148.1"),
     ("fairseq", 300, 500.0, "| train_inner | epoch 001: 300 / 8743 loss=9.1, ups=2, wpb=570, num_updates=300, wall=48"),

@@ -81,22 +81,24 @@ class KeyedLines:
         """Read the next line; True where it is of an iteration."""
         text = line.prefix + line.text  # "Epoch:" before a bracket looks like the name of a host
         at = _AT.search(text)
-        if at is None or not _OF_TRAINING.search(text) or _NO_TRAINING.search(text, 0, at.start()):
+        is_training = at is not None and ("loss" in text or _OF_TRAINING.search(text))
+        if at is None or not is_training or _NO_TRAINING.search(text, 0, at.start()):
             return False
         fields = {
             found["key"].lower(): _in_ms(found["value"], found["unit"] or found["of"])
             for found in _FIELD.finditer(text)
             if found["key"].lower() in _KEYS
         }
-        if (per_step := _PER_STEP.search(text)) is not None:
+        if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
             fields["per step"] = _in_ms(per_step["value"], per_step["unit"])
         known = {key: ms for key, ms in fields.items() if ms is not None}
         if _UPDATE in known:
             ms, grain_ms = known.pop(_UPDATE)
             known["step_time"] = ms + sum(known[key][0] for key in DATA if key in known), grain_ms
-        is_timed = any(key in known for key in _TIMES)
+        is_timed = not known.keys().isdisjoint(_TIMES)
         if is_timed:
-            number, rank = int(at["at"] or at["n"]), _RANK.search(text)
+            may_name_rank = "ank" in text or "efault" in text or text[:1] in " \t0123456789"
+            number, rank = int(at["at"] or at["n"]), _RANK.search(text) if may_name_rank else None
             self._rising += bool(self._lines) and number > self._lines[-1].number
             by = None if rank is None else one_rank(rank["named"] or rank["prefixed"])
             self._lines.append(_Line(number, by, stamp_of(text[: at.start()]), known))

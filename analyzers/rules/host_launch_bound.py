@@ -24,6 +24,8 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts
@@ -85,12 +87,20 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 f"{format_us(interval_us)} after the one before"
             ),
             *longest_idle(measures, worst, "launching"),
+            *_by_the_profiler(job),
         ),
         fixes=tuple(_fixes(present_in(job))),
         ceiling_us=float(held.max()) - recording_us,
         band=0.25,
         is_bound=True,
     )
+
+
+def _by_the_profiler(job: JobFacts) -> Iterator[Evidence]:
+    """Evidence that the recording itself slows the host, where no step was timed without it."""
+    more = [name for name in ("record_shapes", "with_stack") if any(facts.top.get(name) for facts in job.ranks)]
+    if more and not any(unprofiled_steps(facts) for facts in job.ranks):
+        yield Evidence(f"{' and '.join(more)} slows the host, too: time steps without the profiler to see what is left")
 
 
 def _pace_the_step(measures: Measures) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kineto_run import Script, in_step, loaded
-from labelled_runs import abstains, candidate, candidates
+from labelled_runs import abstains, candidate, candidates, on_every_rank
 
 ID = "host.launch_bound"
 
@@ -25,6 +25,13 @@ def test_a_host_that_is_slower_in_one_step_alone_is_not_launch_bound(tmp_path: P
     assert candidates(ID, loaded([run(tmp_path, 60.0, (3,))], tmp_path).measures) == []
     for slow in ((1, 4), (0, 2, 4), range(6)):  # every third, every second, every step
         assert candidate(ID, loaded([run(tmp_path, 60.0, tuple(slow))], tmp_path).measures).lost_us > 0
+
+
+def test_a_recording_with_shapes_is_said_to_slow_the_host(tmp_path: Path) -> None:
+    measures = loaded([run(tmp_path, 60.0, tuple(range(6)))], tmp_path).measures
+    shaped = on_every_rank(measures, top={**measures.job.ranks[0].top, "record_shapes": 1})
+    assert "record_shapes slows the host" in candidate(ID, shaped).evidence[-1].text
+    assert not any("slows the host" in seen.text for seen in candidate(ID, measures).evidence)
 
 
 def test_what_an_old_profiler_costs_the_host_is_no_gain(tmp_path: Path) -> None:

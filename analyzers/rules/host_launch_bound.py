@@ -82,12 +82,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 f"the device waits {format_us(typical)} per step ({format_share(typical / measures.step_us)}) "
                 "on the typical rank"
             ),
+            *_by_the_profiler(job),
             Evidence(
                 f"{kernels:.0f} kernels per step take {format_us(mean_us)} each on average; the median launch comes "
                 f"{format_us(interval_us)} after the one before"
             ),
             *longest_idle(measures, worst, "launching"),
-            *_by_the_profiler(job),
         ),
         fixes=tuple(_fixes(present_in(job))),
         ceiling_us=float(held.max()) - recording_us,

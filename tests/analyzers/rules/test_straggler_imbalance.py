@@ -54,7 +54,7 @@ def longer_for_the_same_batch(script: Script, rank: int, step: int) -> None:
 
 
 def slow_by_factors_of_its_own(script: Script, rank: int, step: int) -> None:
-    """As published of a slow worker: backward passes take 2.27, forward passes 2.51 times as long."""
+    """A slow worker as published: backward passes take 2.27, forward passes 2.51 times as long."""
     layers(script, 454.0 if rank == 1 else 200.0)
     layers(script, 376.0 if rank == 1 else 150.0, "forward", 15)
 

@@ -1,5 +1,5 @@
 """Lines of a training loop that name the iteration and its time by keys: torchvision, timm, Swin, MAE, MMEngine,
-detectron2, YOLOX, Paddle, LeRobot, nanoGPT and its descendants, LitGPT, and loops of one's own.
+detectron2, YOLOX, Paddle, LeRobot, Composer, OLMo, nanoGPT and its descendants, LitGPT, and loops of one's own.
 
 Epoch: [0]  [  10/5004]  eta: 0:41:15  lr: 0.1  loss: 7.1 (7.1)  time: 0.4961  data: 0.2560  max mem: 5432
 Epoch: [0][  10/5005]   Time  0.412 ( 0.713)   Data  0.010 ( 0.301)   Loss 7.0 (7.0)
@@ -58,6 +58,9 @@ _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:
 _OF_TRAINING = re.compile(r"loss|\blr\b|mfu|tok|\beta\b|grad|train", re.IGNORECASE)
 _NO_TRAINING = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
+# Composer and OLMo: a line per value, below one with the number.
+_HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]")
+_RATE = re.compile(r"throughput/(?:device/)?batches_per_sec(?:ond)?[:=]\s?(?P<value>\d[\d.]{0,20})(?![\w:])")
 _MS = {"ms": 1.0, "us": 1e-3}  # else seconds
 
 
@@ -76,10 +79,20 @@ class KeyedLines:
     def __init__(self) -> None:
         self._lines: list[_Line] = []
         self._rising = 0
+        self._head: int | None = None  # number of an iteration whose values follow
 
     def take(self, line: LogLine) -> bool:
         """Read the next line; True where it is of an iteration."""
         text = line.prefix + line.text  # "Epoch:" before a bracket looks like the name of a host
+        if "throughput/" in text and (rate := _RATE.search(text)) is not None and self._head is not None:
+            each_s, number = one_float(rate["value"]), self._head
+            self._head = None
+            if each_s:
+                self._add(_Line(number, None, None, {"per step": (1e3 / each_s, 0.0)}))
+            return bool(each_s)
+        if (head := _HEAD.search(text)) is not None:
+            self._head = int(head["n"])
+            return False
         at = _AT.search(text)
         is_training = at is not None and ("loss" in text or _OF_TRAINING.search(text))
         if at is None or not is_training or _NO_TRAINING.search(text, 0, at.start()):
@@ -99,10 +112,13 @@ class KeyedLines:
         if is_timed:
             may_name_rank = "ank" in text or "efault" in text or text[:1] in " \t0123456789"
             number, rank = int(at["at"] or at["n"]), _RANK.search(text) if may_name_rank else None
-            self._rising += bool(self._lines) and number > self._lines[-1].number
             by = None if rank is None else one_rank(rank["named"] or rank["prefixed"])
-            self._lines.append(_Line(number, by, stamp_of(text[: at.start()]), known))
+            self._add(_Line(number, by, stamp_of(text[: at.start()]), known))
         return is_timed
+
+    def _add(self, line: _Line) -> None:
+        self._rising += bool(self._lines) and line.number > self._lines[-1].number
+        self._lines.append(line)
 
     @property
     def is_training(self) -> bool:

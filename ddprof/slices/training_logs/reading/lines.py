@@ -21,6 +21,7 @@ WORDS = (
     *(b"across ranks (ms)", b"time (ms) |", b"comm op: ", b"Comm. Op", b"world size: ", b"_parallel_size "),
     *(b" tok/s", b"completed step: ", b" ups=", b"timing_s/step:"),
     *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),
+    *(b"[batch=", b"[step=", b"batches_per_sec"),
     *(b"step_avg:", b"elapsed:"),
     *(b"Traceback (most recent call last)", b"out of memory"),
 )

@@ -255,7 +255,8 @@ def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, 
     assert [(one.number, one.mean_ms) for one in log.iterations] == [(number, pytest.approx(ms))]
 
 
-# A line as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, or `{rest}` without 0.1 s of data.
+# A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
+# or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
 
 
@@ -263,7 +264,10 @@ def loop(line: str, count: int = 12, every: int = 10) -> str:
     """So many lines of a loop, of 0.4 s and of 0.41 s in turns."""
     times = [0.4 + at % 2 / 100 for at in range(count)]
     return "".join(
-        line.format(n=every * at, t=f"{t:.4f}", rest=f"{t - 0.1:.3f}", ms=f"{t * 1e3:.2f}") + "\n"
+        line.replace("|         ", "\n         ")
+        .replace("|    ", "\n    ")
+        .format(n=every * at, t=f"{t:.4f}", rest=f"{t - 0.1:.3f}", ms=f"{t * 1e3:.2f}", rate=f"{1 / t:.5f}")
+        + "\n"
         for at, t in enumerate(times)
     )
 
@@ -274,7 +278,7 @@ def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
     log = read_text(tmp_path, "settings: time 3, loss\n" + loop(LOOPS[name]) + 3 * validation)
     assert log.writers == (WRITER,)
     assert [(one.number, one.mean_ms) for one in log.iterations] == [
-        (10 * at, pytest.approx(400 + 10 * (at % 2))) for at in range(12)
+        (10 * at, pytest.approx(400 + 10 * (at % 2), rel=1e-4)) for at in range(12)
     ]
     assert [reading.longest_ms for reading in log.timers] == ([pytest.approx(100)] * 12 if "0.1" in LOOPS[name] else [])
 

@@ -31,12 +31,12 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
-from ddprof.analyzers.job.script.alone import MOST_SHARE
+from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
-from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait, longer_phase
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
@@ -140,6 +140,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 f"on the typical rank {format_us(typical)}",
                 numbers[0],
             ),
+            *longer_phase(measures, worst, MOST_SHARE * (float(measures.host.time_us[worst]) - typical)),
             *largest_gap(measures, worst, "host_launch"),
             *largest_wait(measures, worst),
         ),
@@ -231,6 +232,7 @@ def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candida
         basis=Basis.TESTED if sure else Basis.UNTESTED,
         evidence=(
             Evidence(_charged_words(found), rank),
+            *longer_phase(measures, found.position, MOST_SHARE * lateness_us(job.ranks, job.blame, found.position)),
             *largest_wait(measures, found.position),
         ),
         fixes=(

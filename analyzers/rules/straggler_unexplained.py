@@ -68,7 +68,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
         yield Abstention(RULE.id, once)
         return
     if waited_us >= floor:
-        said = _late(measures, left, waited_us)
+        said = _late(measures, left, waited_us, tuple(sorted({rank for one in found for rank in one.ranks})))
         of_the_run = timed is not None and any(line.of_the_run for line in measures.alone.values())
         if timed is None or (said.ranks == timed.ranks and said.ceiling_us and not of_the_run):
             yield said
@@ -152,8 +152,8 @@ def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
     return np.asarray(own | (apart[culprit] & known))
 
 
-def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
-    """The finding on waiting that nothing explains."""
+def _late(measures: Measures, left: Table, waited_us: float, named: tuple[int, ...]) -> Candidate:
+    """The finding on waiting that nothing explains; `named`: ranks of other findings, whose lateness is not in it."""
     job = measures.job
     charged = _charged_by_step(measures, left)
     per_step = charged[:, charged.sum(axis=0) > 0]
@@ -173,7 +173,7 @@ def _late(measures: Measures, left: Table, waited_us: float) -> Candidate:
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps"
     else:
         who = "one rank is the slowest" if turns == 1 else f"the slowest rank varies: {turns} ranks"
-        summary = f"{who} in {steps} steps"
+        summary = f"{f'apart from {format_ranks(named)}, ' if named else ''}{who} in {steps} steps"
     line = "" if is_named else _line_in_turn(measures, waited_us)
     once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once

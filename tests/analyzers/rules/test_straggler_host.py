@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from captured import fed
+from kineto_run import Script, in_step, loaded
 from labelled_runs import Runs, abstains, fires
 
 from ddprof.analyzers.attribution.own_time import takes_longer
@@ -105,3 +106,20 @@ def test_each_rank_that_is_late_beyond_chance_is_named_and_no_other(
     tmp_path: Path, late: Late, named: dict[int, str]
 ) -> None:
     assert found(tmp_path, late) == named
+
+
+def test_the_range_in_which_a_slow_host_spends_its_time_is_named(tmp_path: Path) -> None:
+    """An optimizer of one's own that takes one host twice as long, as on one of eight H100s."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        for name, slow in (("forward", False), ("Optimizer.step#Muon.step", True)):
+            begin = script.now_us
+            for _ in range(20):
+                script.launch(dur_us=5.0)
+                script.idle(200.0 if slow and rank == 1 else 60.0)
+            script.add(name, "user_annotation", begin, script.now_us - begin, 1, {})
+
+    report = loaded(in_step(4, 5, work), tmp_path).report
+    first = next(finding for finding in report.findings if finding.id == ID)
+    (told,) = [seen.text for seen in first.evidence if "its host spends" in seen.text]
+    assert first.ranks == (1,) and "in Optimizer.step#Muon.step, the typical peer" in told

@@ -24,7 +24,6 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
@@ -59,12 +58,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         words += f"{format_us(recording_us)} per step: time steps without the profiler to see what is left"
         yield Abstention(RULE.id, words)
         return
-    words = (
-        f"{format_us(typical - recording_us)} per step ({format_share((typical - recording_us) / measures.step_us)})"
-    )
-    words += " on the typical rank"
-    if recording_us:
-        words += f", without some {format_us(recording_us)} that this old profiler costs"
     worst = int(np.argmax(idle))
     kernels = float(np.median(measures.kernels_per_step))
     mean_us = float(np.median(measures.cause_us("compute"))) / kernels if kernels else 0.0
@@ -77,12 +70,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,
         evidence=(
-            *((Evidence(words),) if recording_us else ()),
             Evidence(
                 f"the device waits {format_us(typical)} per step ({format_share(typical / measures.step_us)}) "
                 "on the typical rank"
             ),
-            *_by_the_profiler(job),
+            *_by_the_profiler(measures, typical, recording_us),
             Evidence(
                 f"{kernels:.0f} kernels per step take {format_us(mean_us)} each on average; the median launch comes "
                 f"{format_us(interval_us)} after the one before"
@@ -96,10 +88,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def _by_the_profiler(job: JobFacts) -> Iterator[Evidence]:
-    """Evidence that the recording itself slows the host, where no step was timed without it."""
-    more = [name for name in ("record_shapes", "with_stack") if any(facts.top.get(name) for facts in job.ranks)]
-    if more and not any(unprofiled_steps(facts) for facts in job.ranks):
+def _by_the_profiler(measures: Measures, typical_us: float, recording_us: float) -> Iterator[Evidence]:
+    """Evidence that the recording itself slows the host, and by how much where that is known."""
+    left_us, ranks = typical_us - recording_us, measures.job.ranks
+    if recording_us:
+        left = f"{format_us(left_us)} per step ({format_share(left_us / measures.step_us)}) on the typical rank"
+        yield Evidence(f"{left}, without some {format_us(recording_us)} that this old profiler costs")
+    more = [name for name in ("record_shapes", "with_stack") if any(facts.top.get(name) for facts in ranks)]
+    if more and not any(unprofiled_steps(facts) for facts in ranks):
         yield Evidence(f"{' and '.join(more)} slows the host, too: time steps without the profiler to see what is left")
 
 

@@ -134,18 +134,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
         basis=Basis.COMPARED,
-        evidence=(
-            Evidence(
-                f"host time per step: {format_us(float(measures.host.time_us[worst]))}, "
-                f"on the typical rank {format_us(typical)}",
-                numbers[0],
-            ),
-            *longer_phase(measures, worst, MOST_SHARE * (float(measures.host.time_us[worst]) - typical)),
-            *largest_gap(measures, worst, "host_launch"),
-            *largest_wait(measures, worst),
-        ),
+        evidence=tuple(_evidence(measures, numbers[0], worst, typical)),
         fixes=(_fix(measures, numbers, worst),),
     )
+
+
+def _evidence(measures: Measures, rank: int, worst: int, typical_us: float) -> Iterator[Evidence]:
+    """Evidence on slow hosts, the slowest at position `worst`."""
+    host_us = float(measures.host.time_us[worst])
+    yield Evidence(f"host time per step: {format_us(host_us)}, on the typical rank {format_us(typical_us)}", rank)
+    yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
+    yield from largest_gap(measures, worst, "host_launch")
+    yield from largest_wait(measures, worst)
 
 
 def _paused_in_turn_us(measures: Measures) -> Array:

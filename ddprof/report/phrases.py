@@ -397,5 +397,4 @@ def clock_words(report: Report) -> str:
     whose = f"{len(hosts)} {'hosts' if report.run.hosts else 'ranks, whose hosts were not recorded,'}"
     if len(errors) < 2:  # the reference alone
         return f"clocks of {whose} not aligned: no recorded operation connects them"
-    within = f" to within {format_us(max(errors))}" if errors else ", error unknown"
-    return clean(f"clocks of {whose} aligned by {report.clock.method}{within}")
+    return clean(f"clocks of {whose} aligned by {report.clock.method} to within {format_us(max(errors))}")

@@ -44,7 +44,7 @@ def test_what_an_old_profiler_costs_the_host_is_no_gain(tmp_path: Path) -> None:
         return replace(measures, job=replace(measures.job, ranks=(old,)))
 
     new, old = candidate(ID, measures), candidate(ID, recorded(80))
-    assert new.ceiling_us - old.ceiling_us == pytest.approx(4.0 * 80) and "old profiler" in old.evidence[0].text
+    assert new.ceiling_us - old.ceiling_us == pytest.approx(4.0 * 80) and "old profiler" in old.evidence[1].text
     assert "old profiler" in abstains(ID, recorded(600))
 
 

@@ -90,10 +90,10 @@ class KeyedLines:
             if each_s:
                 self._add(_Line(number, None, None, {"per step": (1e3 / each_s, 0.0)}))
             return bool(each_s)
-        if (head := _HEAD.search(text)) is not None:
+        at = _AT.search(text)
+        if at is not None and (head := _HEAD.search(text, max(0, at.start() - 1))) is not None:
             self._head = int(head["n"])
             return False
-        at = _AT.search(text)
         is_training = at is not None and ("loss" in text or _OF_TRAINING.search(text))
         if at is None or not is_training or _NO_TRAINING.search(text, 0, at.start()):
             return False

@@ -2,7 +2,7 @@
 
 Launchers mark lines with their rank (torchrun `[default0]:` and `[rank0]:`, `srun --label`, `mpirun --tag-output`, the
 host name that DeepSpeed's pdsh puts there), collectors with a time. Most of a log is settings, warnings and lines of
-NCCL: only lines that hold one of `WORDS`, and those after a heading, are looked at, which is what makes it a stream.
+NCCL: only lines that hold one of some words, and those after a heading, are looked at, which is what makes it a stream.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from ddprof.readers.files.streams import open_blocks
 
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
 # One or the other stands in every line that begins something we read. Colours are put around them, never inside.
-WORDS = (
+OF_FRAMEWORKS = (
     *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
     *(b"it/s", b"s/it", b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
     *(b"across ranks (ms)", b"time (ms) |", b"comm op: ", b"Comm. Op", b"world size: ", b"_parallel_size "),
     *(b" tok/s", b"completed step: ", b" ups=", b"timing_s/step:"),
+    *(b"Traceback (most recent call last)", b"out of memory"),
+)
+OF_LOOPS = (
     *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),
     *(b"[batch=", b"[step=", b"batches_per_sec"),
     *(b"step_avg:", b"elapsed:"),
-    *(b"Traceback (most recent call last)", b"out of memory"),
 )
+# Beside an iteration and its time: other programs print the time of a request or a task, too.
+_TRAINS = (b"loss", b"lr", b"mfu", b"tok", b"eta", b"grad", b"rain", b"[batch=", b"[step=", b"throughput/")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
@@ -58,9 +62,18 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
         yield from map(plain, wanted(rest, reads_on))
 
 
-def wanted(text: bytes, reads_on: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
-    """Lines with one of `WORDS`; every line while `reads_on` is true."""
-    found = {word: at for word in WORDS if (at := text.find(word)) >= 0}
+def of_loops(text: bytes) -> Iterator[bytes]:
+    """Lines that may be of a training loop."""
+    return (line for line in wanted(text, words=OF_LOOPS) if any(word in line for word in _TRAINS))
+
+
+def wanted(
+    text: bytes,
+    reads_on: Callable[[], bool] = lambda: False,
+    words: tuple[bytes, ...] = (*OF_FRAMEWORKS, *OF_LOOPS),
+) -> Iterator[bytes]:
+    """Lines with one of some words; every line while `reads_on` is true."""
+    found = {word: at for word in words if (at := text.find(word)) >= 0}
     at = 0
     while at < len(text):
         if not reads_on():

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
@@ -105,7 +105,10 @@ def _pace_the_step(measures: Measures) -> bool:
     """
     limits = execution_of(measures.job).limits
     slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
-    return not len(slow) and averages.typical(measures.host.time_us) >= PACING_SHARE * measures.step_us
+    # A host that stalls launches nothing meanwhile: host.stalled.
+    stalled_ns = [intervals.overlap(intervals.union(*f.stalls.bounds), *f.marks).sum() for f in measures.job.ranks]
+    busy_us = averages.typical(measures.host.time_us - np.array(stalled_ns) / 1e3 / max(1, measures.steps))
+    return not len(slow) and busy_us >= PACING_SHARE * measures.step_us
 
 
 def _fixes(practice: Practice) -> Iterator[Fix]:

@@ -17,7 +17,7 @@ from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.finding_ids import HOST_CHECKPOINT, HOST_GC, INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE
-from ddprof.findings import Basis, Candidate, Change, Doubt, Recoverable
+from ddprof.findings import Basis, Candidate, Change, Recoverable
 from ddprof.sidecar import Pause, Sidecar
 
 LATE = (STRAGGLER_HOST, STRAGGLER_IMBALANCE, INPUT_STRAGGLER)
@@ -40,8 +40,6 @@ def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone:
     gain = believed(prices, candidate.changes, gain_us, doubt_us, by_ledger)
     if is_alone and (paused := pauses_of(prices.measures, candidate)) is not None:
         return _by_pauses(prices, candidate, gain, paused)
-    if Doubt.ONE_EVENT in candidate.doubts:  # it may never come again
-        return Recoverable(gain.value, 0.0, gain.high)
     return gain if candidate.id not in LATE else _by_timers(prices, candidate, gain)
 
 

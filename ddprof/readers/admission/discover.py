@@ -28,12 +28,14 @@ from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
 from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.source import Inventory, OnlyLogs, Source
+from ddprof.units import format_count
 from ddprof.untrusted.stores import AT_ONCE
 
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 # How far to look for "traceEvents" in JSON that starts with something else, and for iterations below settings.
 LATE_EVENTS_BYTES = 64 << 20
 LATE_EVENTS_TOGETHER_BYTES = 2 << 30  # the same in all files below one path: a folder of a thousand logs takes 14 s
+MOST_LOGS = 4  # of training beside traces that are read for a note each: a log of 22 MB of iterations takes 7 s
 _EVENTS = b'"traceEvents"'
 
 
@@ -227,10 +229,13 @@ def _holds_events(file: Found) -> bool | None:
 
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
-    """Notes on logs of the whole run beside traces of some steps."""
+    """Notes on logs of the whole run beside traces of some steps; of many only some are read."""
     effect = "not used for the verdict; `ddprof analyze LOG` reads it"
     notes = []
-    for log in logs:
+    if (more := len(logs) - MOST_LOGS) > 0:
+        issue = f"{format_count(more, 'more training log')} beside the traces"
+        notes.append(HealthNote(issue, "not read; `ddprof analyze LOG` reads one", "info", where=logs[MOST_LOGS].path))
+    for log in logs[:MOST_LOGS]:
         aside = formats()[log.format].aside
         reason = aside(log) if aside is not None else None
         issue = f"{log.label}: a training log" + (f": {reason}" if reason else "")

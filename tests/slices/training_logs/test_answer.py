@@ -54,6 +54,11 @@ def test_beside_traces_it_is_left_out_with_a_note(tmp_path: Path) -> None:
     assert len(inventory.sources) == 1
     (note,) = inventory.health
     assert "An iteration takes 5.65 s" in note.issue and note.severity == "info"
+    for rank in range(13):
+        shutil.copy(LOG, tmp_path / f"train{rank}.out")
+    more, *read = discover([tmp_path]).health
+    assert more.issue == "10 more training logs beside the traces" and more.effect.startswith("not read")
+    assert len(read) == 4 and all("An iteration takes" in note.issue for note in read)
 
 
 def test_numbers_that_begin_late(tmp_path: Path) -> None:

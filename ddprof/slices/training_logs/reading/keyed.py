@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ddprof.readers.numbers import one_float, one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
-from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.slices.training_logs.reading.lines import OF_TRAINING, LogLine
 from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
 
 WRITER = "lines of a training loop"
@@ -55,7 +55,7 @@ _FIELD = re.compile(
     r"(?P<value>\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\s?(?P<unit>ms|us|s|sec|secs|seconds)?(?![\w:])"
 )
 _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:step|iter|batch)\b")
-_OF_TRAINING = re.compile(r"loss|\blr\b|mfu|tok|\beta\b|grad|train", re.IGNORECASE)
+_OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _NO_TRAINING = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 # Composer and OLMo: a line per value, below one with the number.

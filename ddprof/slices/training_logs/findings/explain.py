@@ -88,13 +88,11 @@ def _uneven(summary: IterationSummary | None, loading: float) -> Iterator[LogFin
         f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
     )
-    evidence = (
-        (slowest, "loading takes as much, and may be what they wait for")
-        if loading >= summary.slow_share
-        else (slowest,)
-    )
+    evidence = [slowest]
+    if loading >= summary.slow_share:
+        evidence.append("loading takes as much, and may be what they wait for")
     grade = severity(max(0.0, summary.slow_share - loading), 1.0)
-    yield LogFinding("uneven_iterations", grade, text, summary.slow_share, (), evidence)
+    yield LogFinding("uneven_iterations", grade, text, summary.slow_share, (), tuple(evidence))
 
 
 def _period(summary: IterationSummary) -> int | None:

@@ -84,37 +84,28 @@ class KeyedLines:
     def take(self, line: LogLine) -> bool:
         """Read the next line; True where it is of an iteration."""
         text = line.prefix + line.text  # "Epoch:" before a bracket looks like the name of a host
-        if "throughput/" in text and (rate := _RATE.search(text)) is not None and self._head is not None:
-            each_s, number = one_float(rate["value"]), self._head
-            self._head = None
-            if each_s:
-                self._add(_Line(number, None, None, {"per step": (1e3 / each_s, 0.0)}))
-            return bool(each_s)
+        if self._head is not None and "throughput/" in text and (rate := _RATE.search(text)) is not None:
+            return self._rate(self._head, one_float(rate["value"]))
         at = _AT.search(text)
-        if at is not None and (head := _HEAD.search(text, max(0, at.start() - 1))) is not None:
+        if at is None:
+            return False
+        if (head := _HEAD.search(text, max(0, at.start() - 1))) is not None:
             self._head = int(head["n"])
             return False
-        is_training = at is not None and ("loss" in text or _OF_TRAINING.search(text))
-        if at is None or not is_training or _NO_TRAINING.search(text, 0, at.start()):
+        trains = "loss" in text or _OF_TRAINING.search(text)
+        if not trains or _NO_TRAINING.search(text, 0, at.start()):
             return False
-        fields = {
-            found["key"].lower(): _in_ms(found["value"], found["unit"] or found["of"])
-            for found in _FIELD.finditer(text)
-            if found["key"].lower() in _KEYS
-        }
-        if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
-            fields["per step"] = _in_ms(per_step["value"], per_step["unit"])
-        known = {key: ms for key, ms in fields.items() if ms is not None}
-        if _UPDATE in known:
-            ms, grain_ms = known.pop(_UPDATE)
-            known["step_time"] = ms + sum(known[key][0] for key in DATA if key in known), grain_ms
+        known = _fields(text)
         is_timed = not known.keys().isdisjoint(_TIMES)
         if is_timed:
-            may_name_rank = "ank" in text or "efault" in text or text[:1] in " \t0123456789"
-            number, rank = int(at["at"] or at["n"]), _RANK.search(text) if may_name_rank else None
-            by = None if rank is None else one_rank(rank["named"] or rank["prefixed"])
-            self._add(_Line(number, by, stamp_of(text[: at.start()]), known))
+            self._add(_Line(int(at["at"] or at["n"]), _rank(text), stamp_of(text[: at.start()]), known))
         return is_timed
+
+    def _rate(self, number: int, per_s: float | None) -> bool:
+        self._head = None
+        if per_s:
+            self._add(_Line(number, None, None, {"per step": (1e3 / per_s, 0.0)}))
+        return bool(per_s)
 
     def _add(self, line: _Line) -> None:
         self._rising += bool(self._lines) and line.number > self._lines[-1].number
@@ -143,6 +134,30 @@ class KeyedLines:
 _KEYS = frozenset((*_TIMES, *DATA, _UPDATE))
 
 
+def _fields(text: str) -> dict[str, tuple[float, float]]:
+    """Key -> (ms, grain) of the times in a line."""
+    given = {
+        found["key"].lower(): _in_ms(found["value"], found["unit"] or found["of"])
+        for found in _FIELD.finditer(text)
+        if found["key"].lower() in _KEYS
+    }
+    if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
+        given["per step"] = _in_ms(per_step["value"], per_step["unit"])
+    known = {key: ms for key, ms in given.items() if ms is not None}
+    if _UPDATE in known:
+        ms, grain_ms = known.pop(_UPDATE)
+        known["step_time"] = ms + sum(known[key][0] for key in DATA if key in known), grain_ms
+    return known
+
+
+def _rank(text: str) -> int | None:
+    """Number of the rank that writes a line, as the line or its launcher says."""
+    if not ("ank" in text or "efault" in text or text[:1] in " \t0123456789"):
+        return None  # cheaper than the search
+    rank = _RANK.search(text)
+    return None if rank is None else one_rank(rank["named"] or rank["prefixed"])
+
+
 def _in_ms(value: str, unit: str | None) -> tuple[float, float] | None:
     given, each = one_float(value), _MS.get(unit or "s", 1e3)
     if given is None:
@@ -160,12 +175,11 @@ def _are_totals(lines: Sequence[_Line], key: str) -> bool:
     """True for times since the start: they rise from line to line, to twice the first and more, but where the job or
     its clock starts again (after warm-up, in each epoch).
     """
-    runs: list[list[float]] = [[]]
-    for before, line in pairwise([None, *lines]):
-        if line is not None:
-            if before is not None and (line.number < before.number or line.ms[key][0] < before.ms[key][0]):
-                runs.append([])
-            runs[-1].append(line.ms[key][0])
+    runs = [[lines[0].ms[key][0]]]
+    for before, line in pairwise(lines):
+        if line.number < before.number or line.ms[key][0] < before.ms[key][0]:
+            runs.append([])
+        runs[-1].append(line.ms[key][0])
     longest = max(runs, key=len)
     if len(longest) < _FEWEST_RISING:
         return key in _OF_ALL

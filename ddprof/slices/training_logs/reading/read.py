@@ -21,13 +21,8 @@ from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines,
 def read_training_log(source: Source) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
-    timers, communication, bars, keyed, ending = (
-        TimerLines(),
-        CommunicationLines(),
-        BarLines(),
-        KeyedLines(),
-        LastError(),
-    )
+    timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
+    keyed = KeyedLines()
     sizes: dict[str, int] = {}
 
     def reads_on() -> bool:
@@ -45,9 +40,10 @@ def read_training_log(source: Source) -> TrainingLog:
         ending.take(line)
         if "parallel" in line.text or "world" in line.text:
             sizes.update(sizes_of(line.text))
-    keyed_times = keyed.times()
-    writer, timed = _best(records, keyed_times[0], bars)
-    waits, waits_of_ranks = keyed_times[1:] if writer == WRITER else ([], [])
+    own, waits, waits_of_ranks = keyed.times()
+    writer, timed = _best(records, own, bars)
+    if writer != WRITER:
+        waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     if not (writers or timers.by_rank or ending.error):

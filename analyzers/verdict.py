@@ -132,9 +132,8 @@ def _healthy(measures: Measures) -> Verdict:
 
 def _words(cause: str, measures: Measures) -> str:
     """A cause in a sentence; communication mostly of groups that lack a rank may include waiting for it."""
-    if cause != "comm_transfer" or not measures.job.missing_ranks:
-        return CAUSES[cause].words
-    partial_us = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched" or not t.is_whole)
-    if partial_us <= float(measures.cause_us(cause).mean()) / 2:
+    lacking = measures.comm.traffic if cause == "comm_transfer" and measures.job.missing_ranks else ()
+    lacking_us = sum(t.exposed_us for t in lacking if t.role == "unmatched" or not t.is_whole)
+    if lacking_us <= float(measures.cause_us(cause).mean()) / 2:
         return CAUSES[cause].words
     return "exposed communication with ranks that this report lacks, or waiting for them"

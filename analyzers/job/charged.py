@@ -10,7 +10,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.script.alone import all_lateness_us
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, Table
 
 
 def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Array:
@@ -38,6 +38,15 @@ def waited_for_us(job: JobFacts) -> Array:
 def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
     """Waiting of each other rank charged to these ranks (numbers), us per step."""
     return float(all_lateness_us(job.ranks, job.blame)[np.isin(job.rank_ids, ranks)].sum())
+
+
+def charged_by_step_ns(job: JobFacts, blame: Table) -> Array:
+    """Waiting of some rows of a job's blame charged to each rank in each step: shape (ranks, steps)."""
+    of_rank = blame.take(blame["culprit"] != NULL)
+    steps = 1 + max(int(of_rank["step"].max(initial=0)), *(len(facts.steps) - 1 for facts in job.ranks))
+    key = of_rank["culprit"] * steps + np.maximum(of_rank["step"], 0)
+    charged = np.bincount(key, weights=of_rank["dur_ns"], minlength=len(job.ranks) * steps)
+    return charged.reshape(len(job.ranks), steps)
 
 
 def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> Array:

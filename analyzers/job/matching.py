@@ -178,7 +178,7 @@ def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]
         mine = loose & (rows["group"] == group)
         pairs, counts = np.unique(np.stack((rows["step"][mine], rows["rank"][mine])), axis=1, return_counts=True)
         # Of one step: a step may hold more than the next, as where an optimizer steps every second time.
-        begins = np.searchsorted(pairs[0], np.unique(pairs[0]))
+        begins = np.unique(pairs[0], return_index=True)[1]
         uneven = np.minimum.reduceat(counts, begins) < np.maximum.reduceat(counts, begins)
         if uneven.any() and (rows["step"][mine] >= 0).all():
             notes.append(

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
 from ddprof.analyzers.rules.evidence.settings import text
@@ -27,8 +28,6 @@ from ddprof.units import format_us
 
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
 MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
-
-
 _CLASS = re.compile(r"Optimizer\.step#(\w+)\.step")
 _WRAPPERS = ("ZeroRedundancyOptimizer",)  # its own step holds that of the class it wraps
 FUSED = ("AdamW", "Adam", "SGD", "Adagrad")  # torch 2.13
@@ -40,14 +39,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     time_us = float(np.median(measures.optimizer_us))
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
         return
-    classes = sorted({found[1] for facts in measures.job.ranks for s in facts.strings if (found := _CLASS.match(s))})
-    fusable = [name for name in FUSED if name in classes]
+    classes = _classes(measures.job)
     if own := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
         yield Abstention(
             RULE.id,
             f"{format_us(time_us)} in {kernels:.0f} kernels are of {' and '.join(own)}: no fused version is known",
         )
         return
+    fused = next((name for name in FUSED if name in classes), FUSED[0])
     yield Candidate(
         id=RULE.id,
         summary=f"the optimizer runs as {kernels:.0f} kernels per step, {format_us(time_us)} in all",
@@ -65,12 +64,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 current=text(measures.settings.optimizer.fused) or "False",
                 suggested="True",
                 applies=(("fused", True),),
-                patch=f"torch.optim.{fusable[0] if fusable else FUSED[0]}(model.parameters(), fused=True)",
+                patch=f"torch.optim.{fused}(model.parameters(), fused=True)",
                 why="one kernel per group of parameters reads and writes each value once",
                 source="torch.optim documentation",
             ),
         ),
     )
+
+
+def _classes(job: JobFacts) -> list[str]:
+    """Classes of the optimizers, by PyTorch's ranges around their steps."""
+    ranges = {facts.strings[name] for facts in job.ranks for name in np.unique(facts.phases["name"]).tolist()}
+    return sorted(found[1] for name in ranges if (found := _CLASS.match(name)))
 
 
 RULE = Rule(COMPUTE_UNFUSED_OPTIMIZER, "The optimizer is not fused", detect, bound="compute")

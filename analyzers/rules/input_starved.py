@@ -256,11 +256,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     cheaper = None if cost is None else cheaper_fix(cost)
     who, maker = "every rank" if ranks > 1 else measures.whom(()), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
-    in_loop, what = in_loop or operators, f"{who} waits for its data loader"
-    if maker is not None:
-        what = f"{who} waits for batches that {made_beside(maker)}"
-    elif in_loop is not None:
-        what = f"{_loop(measures)} prepares its own batches, in {in_loop}"
+    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper)
     yield Candidate(
         id=RULE.id,
         summary=what,
@@ -274,22 +270,24 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks)),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
-        fixes=_fixes(measures, maker, in_loop, cheaper),
+        fixes=fixes,
         ceiling_us=float(made.max()) if np.isfinite(made).all() else None,
         # Fetches block now here, now there where all workers are too slow: the time of a batch is what all have then.
         times_us=() if in_turn else tuple(np.minimum(loader_us, LATE_FACTOR * typical).tolist()),
     )
 
 
-def _fixes(measures: Measures, maker: str | None, in_loop: str | None, cheaper: Fix | None) -> tuple[Fix, ...]:
+def _waits(
+    measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None
+) -> tuple[str, tuple[Fix, ...]]:
+    """Summary and fixes: a thread makes the batches (`maker`), the loop itself (`in_loop`: where), or a loader."""
     if maker is not None:
-        return (thread_fix(maker),)
+        return f"{who} waits for batches that {made_beside(maker)}", (thread_fix(maker),)
+    if in_loop is None:
+        return f"{who} waits for its data loader", _loader_fixes(measures, cheaper)
     trains = present_in(measures.job).trains
-    return (loop_fix(in_loop, trains),) if in_loop is not None else _loader_fixes(measures, cheaper)
-
-
-def _loop(measures: Measures) -> str:
-    return "the training loop" if present_in(measures.job).trains else "the loop around the model"
+    loop = "the training loop" if trains else "the loop around the model"
+    return f"{loop} prepares its own batches, in {in_loop}", (loop_fix(in_loop, trains),)
 
 
 def _remade_workers(measures: Measures) -> Candidate | None:

@@ -25,7 +25,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import fed_ratio, is_fed_more
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import lateness_us
+from ddprof.analyzers.job.script.alone import all_lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.steps.onset import Onset, onset
@@ -140,8 +140,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     execution = execution_of(job)
     if execution.computes_on_host:
         # A CPU's operators scatter, and of few steps by a third: a rank that nobody waits for is not slow.
-        least_us = WARNING_SHARE * measures.step_us
-        slow = {p: factor for p, factor in slow.items() if lateness_us(job.ranks, job.blame, p) >= least_us}
+        late = all_lateness_us(job.ranks, job.blame) >= WARNING_SHARE * measures.step_us
+        slow = {p: factor for p, factor in slow.items() if late[p]}
     chosen = np.array(sorted(slow), np.int64)
     if not len(chosen):
         return

@@ -27,6 +27,7 @@ from ddprof import averages
 from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
+from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
@@ -252,10 +253,7 @@ def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candida
 
 def _in_one_step(measures: Measures, position: int) -> bool:
     """True where others wait longer for a rank in one of at least three steps than in all others together."""
-    blame = measures.job.blame
-    mine = blame["culprit"] == position
-    _, step = np.unique(blame["step"][mine], return_inverse=True)
-    waited_ns = np.bincount(step, weights=blame["dur_ns"][mine])
+    waited_ns = charged_by_step_ns(measures.job, measures.job.blame)[position]
     return measures.steps > FEW_STEPS and bool(2 * waited_ns.max(initial=0) > waited_ns.sum())
 
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
@@ -64,11 +65,13 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
     left = blame.take(~nobody & ~_explained(measures, blame, found))
     waited_us = _waited_us(measures, left)
     timed = _timed(measures, found)
-    if waited_us >= floor and timed is None and (once := _late_once(measures, left)):
+    charged = charged_by_step_ns(job, left)
+    if waited_us >= floor and timed is None and (once := _late_once(measures, charged)):
         yield Abstention(RULE.id, once)
         return
     if waited_us >= floor:
-        said = _late(measures, left, waited_us, tuple(sorted({rank for one in found for rank in one.ranks})))
+        named = tuple(sorted({rank for one in found for rank in one.ranks}))
+        said = _late(measures, left, charged, waited_us, named)
         of_the_run = timed is not None and any(line.of_the_run for line in measures.alone.values())
         if timed is None or (said.ranks == timed.ranks and said.ceiling_us and not of_the_run):
             yield said
@@ -152,10 +155,12 @@ def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
     return np.asarray(own | (apart[culprit] & known))
 
 
-def _late(measures: Measures, left: Table, waited_us: float, named: tuple[int, ...]) -> Candidate:
-    """The finding on waiting that nothing explains; `named`: ranks of other findings, whose lateness is not in it."""
+def _late(measures: Measures, left: Table, charged: Array, waited_us: float, named: tuple[int, ...]) -> Candidate:
+    """The finding on waiting that nothing explains.
+
+    `charged`: ns by rank and step; `named`: ranks of other findings, whose lateness is not in it.
+    """
     job = measures.job
-    charged = _charged_by_step(measures, left)
     per_step = charged[:, charged.sum(axis=0) > 0]
     latest = np.bincount(np.argmax(per_step, axis=0), minlength=len(job.ranks))
     worst = int(np.argmax(per_step.sum(axis=1)))
@@ -201,11 +206,11 @@ def _late(measures: Measures, left: Table, waited_us: float, named: tuple[int, .
     )
 
 
-def _late_once(measures: Measures, left: Table) -> str:
+def _late_once(measures: Measures, charged: Array) -> str:
     """Why nobody is named who is waited for in one of at most FEW_STEPS steps, "" for others: somebody is the latest in
     it, and only what a rank alone runs says that it will be again. Without step marks a step may hold many.
     """
-    job, charged = measures.job, _charged_by_step(measures, left)
+    job = measures.job
     worst = int(np.argmax(charged.sum(axis=1)))
     often = int((np.argmax(charged, axis=0)[charged.any(axis=0)] == worst).sum())
     if measures.steps > FEW_STEPS or often > 1 or job.ranks[0].step_source == "inferred" or worst in measures.alone:
@@ -226,13 +231,6 @@ def _line_in_turn(measures: Measures, waited_us: float) -> str:
                 spent_us[line] += each_us * count
     line, most_us = max(spent_us.items(), key=lambda one: one[1], default=("", 0.0))
     return line if seen[line] >= FEWEST_SAMPLES and most_us >= MOST_SHARE * waited_us else ""
-
-
-def _charged_by_step(measures: Measures, left: Table) -> Array:
-    """Waiting charged to each rank in each step, ns, shape (ranks, steps)."""
-    ranks, steps = len(measures.job.ranks), max(measures.steps, int(left["step"].max(initial=0)) + 1)
-    key = left["culprit"] * steps + np.maximum(left["step"], 0)
-    return np.bincount(key, weights=left["dur_ns"], minlength=ranks * steps).reshape(ranks, steps)
 
 
 def _floor_us(measures: Measures) -> float:

@@ -200,15 +200,12 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
 
 
 def _longest_in(spans: Intervals, lo: Array, hi: Array) -> Array:
-    """The longest of the spans that begin in each step, up to its end; shape (steps,). Many short ones are no pause:
-    there a host issues work more slowly than the device runs it.
+    """The longest of the spans within each step; shape (steps,). Many short ones are no pause: there a host issues work
+    more slowly than the device runs it.
     """
-    start, end = spans
-    step = np.searchsorted(hi, start, side="right")
-    inside = step < len(hi)
-    inside[inside] = start[inside] >= lo[step[inside]]
     longest = np.zeros(len(hi))
-    np.maximum.at(longest, step[inside], np.minimum(end[inside], hi[step[inside]]) - start[inside])
+    start, end, _, step = intervals.intersect_rows(spans, (lo, hi))
+    np.maximum.at(longest, step, end - start)
     return longest
 
 

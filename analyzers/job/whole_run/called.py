@@ -19,8 +19,6 @@ from ddprof.sidecar import StepTimes
 from ddprof.sidecar.calls import CallingLine
 
 MIN_OFTEN = 0.5  # of the steps since the first that has them: what comes more rarely goes with saving or evaluating
-
-
 _Lines: TypeAlias = tuple[tuple[CallingLine, float], ...]  # lines of a rank that call, with calls per step
 
 
@@ -29,7 +27,7 @@ class CalledOutside:
     """`lines`: of one rank, most calls first, each with calls per step. `cost`: share of the mean step that every rank
     spends in them; in `often` of `steps` since the first that has any, or of the last ones."""
 
-    lines: tuple[tuple[CallingLine, float], ...]
+    lines: _Lines
     cost: float
     often: int
     steps: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.idle_before_launches import starved
@@ -62,31 +62,25 @@ def longer_phase(measures: Measures, position: int, least_us: float) -> list[Evi
     beyond its typical peer, at least `least_us` per step; [] for none.
     """
     ranks = measures.job.ranks
-    spent = [_phase_times(facts) for facts in ranks]
-    more = {
-        name: (
-            ns - averages.typical(np.array([other.get(name, 0.0) for at, other in enumerate(spent) if at != position]))
-        )
-        for name, ns in spent[position].items()
-    }
-    name = max(more, key=lambda name: more[name], default="")
-    if not name or more[name] < least_us * 1e3:
+    mine = _phase_times(ranks[position])
+    peers = [_phase_times(facts) for at_rank, facts in enumerate(ranks) if at_rank != position]
+    usual = {name: averages.typical(np.array([peer.get(name, 0.0) for peer in peers])) for name in mine}
+    name = max(mine, key=lambda name: mine[name] - usual[name], default="")
+    if not name or mine[name] - usual[name] < least_us * 1e3:
         return []
-    mine_us, more_us = spent[position][name] / 1e3, more[name] / 1e3
-    text = f"its host spends {format_us(mine_us)} per step in {format_name(name)}"
-    text += f", the typical peer {format_us(mine_us - more_us)}"
+    text = f"its host spends {format_us(mine[name] / 1e3)} per step in {format_name(name)}"
+    text += f", the typical peer {format_us(usual[name] / 1e3)}"
     return [Evidence(text, measures.job.rank_ids[position])]
 
 
 def _phase_times(facts: RankFacts) -> dict[str, float]:
     """Time of a host in the ranges of each name, ns per step."""
-    lo, hi = facts.marks
-    held = np.minimum(facts.phases["end_ns"], hi[-1] if len(hi) else 0) - np.maximum(
-        facts.phases["start_ns"], lo[0] if len(lo) else 0
-    )
-    names, at_name = np.unique(facts.phases["name"], return_inverse=True)
-    times = np.bincount(at_name, weights=np.maximum(held, 0), minlength=len(names)) / max(1, len(facts.steps))
-    return {facts.strings[int(name)]: float(ns) for name, ns in zip(names, times, strict=True)}
+    names = facts.phases["name"]
+    spans = {name: facts.phases.take(names == name).bounds for name in np.unique(names).tolist()}
+    return {
+        facts.strings[name]: float(intervals.overlap(intervals.union(*bounds), *facts.marks).sum()) / len(facts.steps)
+        for name, bounds in spans.items()
+    }
 
 
 def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidence]:

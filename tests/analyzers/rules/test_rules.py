@@ -1,10 +1,12 @@
 """Every rule on healthy runs, on runs of other faults and of one rank: it finds nothing, and says what it lacks."""
 
+import numpy as np
 import pytest
 from corpus import CLEAN
 from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Abstention, Candidate
 
@@ -90,9 +92,12 @@ def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: 
     measures = labelled(rule_id).measures
 
     def named(*classes: str) -> Measures:
+        facts = measures.job.ranks[0]
         steps = tuple(f"Optimizer.step#{name}.step" for name in classes)
-        others = ("" if text.startswith("Optimizer.step#") else text for text in measures.job.ranks[0].strings)
-        return on_every_rank(measures, strings=(*others, *steps))
+        of_optimizer = facts.phases["phase"] == Phase.OPTIMIZER
+        own = len(facts.strings) + np.arange(len(of_optimizer)) % len(steps)
+        phases = facts.phases.replace(name=np.where(of_optimizer, own, facts.phases["name"]))
+        return on_every_rank(measures, strings=(*facts.strings, *steps), phases=phases)
 
     assert "are of Muon: no fused version" in abstains(rule_id, named("AdamW", "Muon"))
     assert "torch.optim.SGD(" in str(candidate(rule_id, named("ZeroRedundancyOptimizer", "SGD")).fixes)

@@ -28,7 +28,7 @@ _ELAPSED = re.compile(
     r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?(?P<unit>ms|s)\)?\s*[:=]\s*"
     r"(?P<time>\d[\d.]{0,20})(?P<times>[KM]?)(?=[\s/|]|$)"
 )
-_TIMES = {"": 1.0, "K": 1e3, "M": 1e6}  # nanotron's 4.71K
+_FACTORS = {"": 1.0, "K": 1e3, "M": 1e6}  # nanotron's 4.71K
 _NEMO = re.compile(r"train_step_timing in s\s*[:=]\s*(?P<s>\d[\d.e+-]{0,20})(?=[\s,|\]]|$)")
 _NEMO_STEP = re.compile(r"global_step\s*[:=]\s*(?P<number>\d[\d.e+]{0,15})(?=[\s,|\]]|$)")
 _BAR = re.compile(r"global_step=(?P<number>\d[\d.e+]{0,15})[,\]].*?train_step_timing in s=(?P<s>\d[\d.e+-]{0,20})[,\]]")
@@ -124,7 +124,7 @@ def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[st
             yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *printed)
         elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
             given = one_float(elapsed["time"])
-            each_ms = _TIMES[elapsed["times"]] * (1.0 if elapsed["unit"] == "ms" else 1e3)
+            each_ms = _FACTORS[elapsed["times"]] * (1.0 if elapsed["unit"] == "ms" else 1e3)
             ms = None if given is None else given * each_ms
             yield from _timed("Megatron", float(found["number"]), ms, clock, *printed)
 

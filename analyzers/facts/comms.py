@@ -74,29 +74,29 @@ def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Ar
     for none.
     """
     table = trace.collectives
-    found = lookup(table["row"], np.arange(len(table)), events)
+    rows = lookup(table["row"], np.arange(len(table)), events)
     external = trace.events["external_id"]
     if len(table):
         by_id = lookup(external[table["row"]], np.arange(len(table)), external[events])
-        found = np.where(found < 0, by_id, found)
-        found = np.where(found < 0, _spanning(trace, table["row"], launch_ns, thread), found)
-    return found
+        rows = np.where(rows < 0, by_id, rows)
+        rows = np.where(rows < 0, _spanning(trace, table["row"], launch_ns, thread), rows)
+    return rows
 
 
 def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) -> Array:
     """Index into `candidates` (event rows) of the last one on the thread that contains the instant; -1 for none."""
     events, result = trace.events, np.full(len(at_ns), -1, np.int64)
     for track in np.unique(thread[thread != NULL]):
-        own = np.flatnonzero(events["track"][candidates] == track)
-        mine = np.flatnonzero((thread == track) & (at_ns != NULL))
-        if not len(own) or not len(mine):
+        on_thread = np.flatnonzero(events["track"][candidates] == track)
+        asked = np.flatnonzero((thread == track) & (at_ns != NULL))
+        if not len(on_thread) or not len(asked):
             continue
-        order = own[np.argsort(events["ts_ns"][candidates[own]], kind="stable")]
+        order = on_thread[np.argsort(events["ts_ns"][candidates[on_thread]], kind="stable")]
         start = events["ts_ns"][candidates[order]]
         end = start + events["dur_ns"][candidates[order]]
-        at = np.searchsorted(start, at_ns[mine], side="right") - 1
-        inside = (at >= 0) & (end[np.maximum(at, 0)] >= at_ns[mine])
-        result[mine[inside]] = order[at[inside]]
+        at = np.searchsorted(start, at_ns[asked], side="right") - 1
+        inside = (at >= 0) & (end[np.maximum(at, 0)] >= at_ns[asked])
+        result[asked[inside]] = order[at[inside]]
     return result
 
 
@@ -144,18 +144,20 @@ def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Tab
     is_call = trace.events["kind"][table["row"]] != Kind.KERNEL
     calls = np.flatnonzero(is_call & np.isin(code, (OP_CODE["send"], OP_CODE["recv"])))
     if not len(calls):  # kernel arguments only
-        own = p2p[args[p2p] >= 0]
-        unknown = np.full(len(own), NULL)
-        return _message_table(table, args[own], own, code, unknown, np.zeros(len(own), bool))
+        described = p2p[args[p2p] >= 0]
+        unknown = np.full(len(described), NULL)
+        return _message_table(table, args[described], described, code, unknown, np.zeros(len(described), bool))
     calls = calls[np.argsort(trace.events["ts_ns"][table["row"][calls]], kind="stable")]
-    own = _own_kernels(trace, table["row"][calls], p2p, events[p2p])
+    launched = _own_kernels(trace, table["row"][calls], p2p, events[p2p])
     called_ns = trace.events["ts_ns"][table["row"][calls]]
     owner, lost = np.full(len(calls), -1, np.int64), np.zeros(len(calls), bool)
     for group in np.unique(table["group"][calls]):
-        mine = np.flatnonzero(table["group"][calls] == group)
+        of_group = np.flatnonzero(table["group"][calls] == group)
         kernels = p2p[(comms["group"][p2p] == group) & (comms["launch_ns"][p2p] != NULL)]
         kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
-        owner[mine], lost[mine] = _carriers(own[mine], called_ns[mine], kernels, comms["launch_ns"][kernels])
+        owner[of_group], lost[of_group] = _carriers(
+            launched[of_group], called_ns[of_group], kernels, comms["launch_ns"][kernels]
+        )
     kept = owner >= 0
     return _message_table(table, calls[kept], owner[kept], code, called_ns[kept], lost[kept])
 
@@ -168,13 +170,13 @@ def _own_kernels(trace: RankTrace, calls: Array, p2p: Array, kernels: Array) -> 
     launches = np.flatnonzero(
         (trace.events["kind"] == Kind.RUNTIME) & is_launch(trace.strings)[trace.events["name"]] & (external != NULL)
     )
-    known = np.where(external[calls] > 0, external[calls], NULL)
-    found = lookup(external[kernels], p2p, known)
-    launched = lookup(external[launches], launches, known) >= 0
-    return np.where(found >= 0, found, np.where(launched, LOST, COALESCED))
+    call_ids = np.where(external[calls] > 0, external[calls], NULL)
+    kernel = lookup(external[kernels], p2p, call_ids)
+    launched = lookup(external[launches], launches, call_ids) >= 0
+    return np.where(kernel >= 0, kernel, np.where(launched, LOST, COALESCED))
 
 
-def _carriers(own: Array, called_ns: Array, kernels: Array, launch_ns: Array) -> tuple[Array, Array]:
+def _carriers(launched: Array, called_ns: Array, kernels: Array, launch_ns: Array) -> tuple[Array, Array]:
     """The communication that carries each call of a group, and whether it was lost: then the next one, -1 for none.
     `kernels` are in launch order.
 
@@ -184,10 +186,10 @@ def _carriers(own: Array, called_ns: Array, kernels: Array, launch_ns: Array) ->
     after = np.searchsorted(launch_ns, called_ns)
     last = np.append(kernels, -1)[after]
     last_ns = np.append(launch_ns, np.iinfo(np.int64).max)[after]
-    alone = np.where(own == COALESCED, len(own), np.arange(len(own)))
+    alone = np.where(launched == COALESCED, len(launched), np.arange(len(launched)))
     following = np.minimum.accumulate(alone[::-1])[::-1]
-    sooner = (following < len(own)) & (np.append(called_ns, 0)[following] <= last_ns)
-    carrier = np.where(sooner, np.append(own, LOST)[following], last)
+    sooner = (following < len(launched)) & (np.append(called_ns, 0)[following] <= last_ns)
+    carrier = np.where(sooner, np.append(launched, LOST)[following], last)
     return np.where(carrier == LOST, last, carrier), carrier == LOST
 
 

@@ -67,12 +67,12 @@ def lost_marks_note(trace: RankTrace, marked: Table, steps: Table, ops: Table) -
     if len(steps) == 1 and is_skipped.any():
         issue = f"{trace.path}: the numbers of its step marks leave some out, and one step is left"
         return [HealthNote(issue, "events are missing, so the step may not be typical", "error")]
-    known = ops["launch_ns"] != NULL
-    start, end = intervals.merge(marked.bounds, intervals.EMPTY if known.any() else steps.bounds)
-    at = np.sort(ops["launch_ns"][known] if known.any() else ops["start_ns"])
+    has_launch = ops["launch_ns"] != NULL
+    start, end = intervals.merge(marked.bounds, intervals.EMPTY if has_launch.any() else steps.bounds)
+    at = np.sort(ops["launch_ns"][has_launch] if has_launch.any() else ops["start_ns"])
     inside = np.searchsorted(at, end) - np.searchsorted(at, start)
     between = np.searchsorted(at, marked["start_ns"][1:]) - np.searchsorted(at, marked["end_ns"][:-1])
-    is_left_out = bool((known.any() & (between >= MIN_LOST) & is_skipped).any())
+    is_left_out = bool((has_launch.any() & (between >= MIN_LOST) & is_skipped).any())
     most = len(at) >= MIN_LOST and int(inside.sum()) < OUTSIDE_MARKS * len(at)
     if not len(steps) or not (most or is_left_out):
         return []
@@ -87,11 +87,11 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
     Complete traces hold all launch calls or none, except those of operations launched before the recording. Several
     steps are compared with each other instead.
     """
-    known = ops["launch_ns"] != NULL
-    if len(steps) != 1 or not known.any():
+    has_launch = ops["launch_ns"] != NULL
+    if len(steps) != 1 or not has_launch.any():
         return []
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][0])
-    missing = (~known & ~is_early(ops))[inside]
+    missing = (~has_launch & ~is_early(ops))[inside]
     if missing.sum() < MIN_LOST or missing.mean() <= LOST_SHARE:
         return []
     issue = f"{trace.path}: {format_share(float(missing.mean()))} of the operations in its step have no launch call"
@@ -160,13 +160,13 @@ def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
     whole. `done`: correlation of each piece of work.
     """
     number, times = np.unique(done, return_counts=True)
-    own = np.zeros(len(correlation), np.int64)
+    pieces = np.zeros(len(correlation), np.int64)
     if len(number):
         at = np.minimum(np.searchsorted(number, correlation), len(number) - 1)
-        own = np.where(number[at] == correlation, times[at], 0)
-    work = np.zeros(len(own), np.int64)
+        pieces = np.where(number[at] == correlation, times[at], 0)
+    work = np.zeros(len(pieces), np.int64)
     for each in np.unique(name).tolist():
-        linked = own[(name == each) & (own > 0)]
+        linked = pieces[(name == each) & (pieces > 0)]
         work[name == each] = round(float(np.median(linked))) if len(linked) else 0
     return work
 

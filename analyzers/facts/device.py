@@ -42,7 +42,7 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
     events = trace.events
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
     launch = launch_rows(trace)[rows]
-    found = launch >= 0
+    has_launch = launch >= 0
     size_bytes = np.full(len(rows), NULL, np.int64)
     if len(trace.copies):
         at = np.searchsorted(trace.copies["row"], rows)
@@ -57,9 +57,9 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
             "track": events["track"][rows],
             "work": _work(trace, rows),
             "name": events["name"][rows],
-            "launch_ns": np.where(found, events["ts_ns"][launch], NULL),
-            "launch_end_ns": np.where(found, events["ts_ns"][launch] + events["dur_ns"][launch], NULL),
-            "thread": np.where(found, events["track"][launch].astype(np.int64), NULL),
+            "launch_ns": np.where(has_launch, events["ts_ns"][launch], NULL),
+            "launch_end_ns": np.where(has_launch, events["ts_ns"][launch] + events["dur_ns"][launch], NULL),
+            "thread": np.where(has_launch, events["track"][launch].astype(np.int64), NULL),
             "operator": _operators(trace, rows, launch),
             "shape": _shapes(trace, rows),
             "comm": np.full(len(rows), NULL, np.int64),
@@ -88,9 +88,9 @@ def launch_rows(trace: RankTrace) -> Array:
     kind, correlation = events["kind"], events["correlation"]
     runtime = np.flatnonzero((kind == Kind.RUNTIME) & (correlation != NULL) & (correlation != 0))
     rows = np.flatnonzero(of_kinds(kind, DEVICE_KINDS))
-    found = np.full(len(events), -1, np.int32)
-    found[rows] = lookup(correlation[runtime], runtime, correlation[rows])
-    return found
+    calls = np.full(len(events), -1, np.int32)
+    calls[rows] = lookup(correlation[runtime], runtime, correlation[rows])
+    return calls
 
 
 def lookup(keys: Array, values: Array, wanted: Array) -> Array:

@@ -46,9 +46,9 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
     columns = {name: comms[name].copy() for name in (*_INHERITED, "seq")}
     copied = [messages]
     for track in np.unique(comms["track"][early]):
-        mine = np.flatnonzero(comms["track"] == track)
-        mine = mine[np.argsort(comms["start_ns"][mine], kind="stable")]
-        before, after = mine[early[mine]], mine[~early[mine]]
+        on_stream = np.flatnonzero(comms["track"] == track)
+        on_stream = on_stream[np.argsort(comms["start_ns"][on_stream], kind="stable")]
+        before, after = on_stream[early[on_stream]], on_stream[~early[on_stream]]
         period = _period(comms["launch_ns"][after], steps)
         if not period:
             continue

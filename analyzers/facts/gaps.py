@@ -20,8 +20,8 @@ MAX_LAUNCH_LATENCY_NS = 200_000
 
 def busy(ops: Table, work: Work) -> Intervals:
     """When any operation of this kind runs on the device (union over streams)."""
-    mine = ops["work"] == work
-    return intervals.union(ops["start_ns"][mine], ops["end_ns"][mine])
+    is_of_kind = ops["work"] == work
+    return intervals.union(ops["start_ns"][is_of_kind], ops["end_ns"][is_of_kind])
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:

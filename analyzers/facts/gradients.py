@@ -55,10 +55,10 @@ def _passed_through(trace: RankTrace, searches: Array, sinks: Array) -> Array:
     end = events["ts_ns"][searches] + events["dur_ns"][searches]
     for track in np.unique(events["track"][searches]).tolist():
         here = events["track"][searches] == track
-        mine = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track))
-        mine = mine[np.argsort(events["ts_ns"][mine], kind="stable")]
-        following = np.searchsorted(events["ts_ns"][mine], end[here])
-        at = np.append(mine, -1)[following]  # the next operator, whatever it is
+        operators = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track))
+        operators = operators[np.argsort(events["ts_ns"][operators], kind="stable")]
+        following = np.searchsorted(events["ts_ns"][operators], end[here])
+        at = np.append(operators, -1)[following]  # the next operator, whatever it is
         is_sink = np.isin(at, sinks)
         end[here] = np.where(is_sink, events["ts_ns"][at] + events["dur_ns"][at], end[here])
     return end
@@ -74,11 +74,11 @@ def engine_passes(trace: RankTrace, phases: Table) -> Table:
         return ENGINE_PASSES.empty()
     edges = np.unique(phases["start_ns"])
     start = events["ts_ns"][rows]
-    found, which = np.unique(np.searchsorted(edges, start, side="right"), return_inverse=True)
-    first, last = np.full(len(found), np.iinfo(np.int64).max), np.full(len(found), np.iinfo(np.int64).min)
+    passes, which = np.unique(np.searchsorted(edges, start, side="right"), return_inverse=True)
+    first, last = np.full(len(passes), np.iinfo(np.int64).max), np.full(len(passes), np.iinfo(np.int64).min)
     np.minimum.at(first, which, start)
     np.maximum.at(last, which, start + events["dur_ns"][rows])
-    following = np.append(edges, np.iinfo(np.int64).max)[found]
+    following = np.append(edges, np.iinfo(np.int64).max)[passes]
     return ENGINE_PASSES.table({"start_ns": first, "end_ns": np.minimum(last, following)})
 
 
@@ -110,14 +110,14 @@ def _accumulated(trace: RankTrace, operators: Array) -> dict[GradientAct, Array]
     nodes = np.flatnonzero(operators & named[events["name"]])
     nodes = nodes[np.lexsort((-events["dur_ns"][nodes], events["ts_ns"][nodes], events["track"][nodes]))]
     adds = np.flatnonzero(operators & matches(_ADDS, trace.strings)[events["name"]])
-    found = np.zeros(len(nodes), bool)
+    is_adding = np.zeros(len(nodes), bool)
     for track in np.unique(events["track"][nodes]).tolist():
-        mine = np.flatnonzero(events["track"][nodes] == track)
-        start = events["ts_ns"][nodes[mine]]
-        end = start + events["dur_ns"][nodes[mine]]
+        on_track = np.flatnonzero(events["track"][nodes] == track)
+        start = events["ts_ns"][nodes[on_track]]
+        end = start + events["dur_ns"][nodes[on_track]]
         at = np.sort(events["ts_ns"][adds[events["track"][adds] == track]])
-        found[mine] = np.searchsorted(at, end) > np.searchsorted(at, start)
-    return {GradientAct.ADDED: nodes[found], GradientAct.STORED: nodes[~found]}
+        is_adding[on_track] = np.searchsorted(at, end) > np.searchsorted(at, start)
+    return {GradientAct.ADDED: nodes[is_adding], GradientAct.STORED: nodes[~is_adding]}
 
 
 def _outside_passes(trace: RankTrace, phases: Table, threads: Array) -> Array:
@@ -126,11 +126,11 @@ def _outside_passes(trace: RankTrace, phases: Table, threads: Array) -> Array:
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & among(events["track"], threads))
     may_touch = rows[matches(_TOUCHES, trace.strings)[events["name"][rows]]]
     may_touch = may_touch[~intervals.contains(intervals.union(*phases.bounds), events["ts_ns"][may_touch])]
-    found = [may_touch[:0]]
+    outermost = [may_touch[:0]]
     for one in np.unique(events["track"][may_touch]).tolist():
-        mine = rows[events["track"][rows] == one]  # by start, the longest first
-        reach = np.maximum.accumulate(events["ts_ns"][mine] + events["dur_ns"][mine])
+        on_thread = rows[events["track"][rows] == one]  # by start, the longest first
+        reach = np.maximum.accumulate(events["ts_ns"][on_thread] + events["dur_ns"][on_thread])
         touching = may_touch[events["track"][may_touch] == one]
-        before = np.append(np.iinfo(np.int64).min, reach)[np.searchsorted(mine, touching)]
-        found.append(touching[events["ts_ns"][touching] >= before])
-    return np.concatenate(found)
+        before = np.append(np.iinfo(np.int64).min, reach)[np.searchsorted(on_thread, touching)]
+        outermost.append(touching[events["ts_ns"][touching] >= before])
+    return np.concatenate(outermost)

@@ -111,9 +111,9 @@ def _without_fetches_to_evaluate(spans: Table, evaluation: Array) -> Table:
     is_inside = np.zeros(len(spans), bool)
     evaluating = evaluation[spans["name"]]
     for thread in np.unique(spans["thread"][evaluating]).tolist():
-        mine = spans["thread"] == thread
-        fetches = intervals.union(*spans.take(evaluating & mine).bounds)
-        is_inside |= mine & (intervals.overlap(fetches, *spans.bounds) == spans["end_ns"] - spans["start_ns"])
+        on_thread = spans["thread"] == thread
+        fetches = intervals.union(*spans.take(evaluating & on_thread).bounds)
+        is_inside |= on_thread & (intervals.overlap(fetches, *spans.bounds) == spans["end_ns"] - spans["start_ns"])
     return spans.take(~(is_inside & is_fetch))
 
 
@@ -122,10 +122,10 @@ def _without_what_loaders_read(spans: Table) -> Table:
     is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
     is_inside = np.zeros(len(spans), bool)
     for thread in np.unique(spans["thread"][is_fetch]).tolist():
-        mine = spans["thread"] == thread
-        fetches = intervals.union(*spans.take(is_fetch & mine).bounds)
+        on_thread = spans["thread"] == thread
+        fetches = intervals.union(*spans.take(is_fetch & on_thread).bounds)
         length = spans["end_ns"] - spans["start_ns"]
-        is_inside |= mine & (intervals.overlap(fetches, *spans.bounds) == length)
+        is_inside |= on_thread & (intervals.overlap(fetches, *spans.bounds) == length)
     return spans.take(~is_inside | (spans["cause"] != CAUSE_CODE["checkpoint"]))
 
 
@@ -146,11 +146,11 @@ def _blocking_copies(ops: Table, threads: Array) -> Table:
     )
 
 
-def _spans(trace: RankTrace, found: Sequence[tuple[Array, str]]) -> Table:
+def _spans(trace: RankTrace, by_cause: Sequence[tuple[Array, str]]) -> Table:
     """HOST_SPANS of some events (rows of the trace) by cause."""
     events = trace.events
-    rows = np.concatenate([rows for rows, _ in found])
-    cause = np.repeat([CAUSE_CODE[cause] for _, cause in found], [len(rows) for rows, _ in found])
+    rows = np.concatenate([rows for rows, _ in by_cause])
+    cause = np.repeat([CAUSE_CODE[cause] for _, cause in by_cause], [len(rows) for rows, _ in by_cause])
     return HOST_SPANS.table(
         {
             "start_ns": events["ts_ns"][rows],
@@ -196,11 +196,16 @@ def stream_waits(trace: RankTrace, threads: Array) -> Table:
     comm = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]])
     comm = np.union1d(comm, trace.collectives["row"][events["kind"][trace.collectives["row"]] == Kind.CPU_OP])
     for track in np.unique(events["track"][rows]):
-        own = comm[events["track"][comm] == track]
-        mine = events["track"][rows] == track
-        start, reach = events["ts_ns"][own], np.maximum.accumulate(events["ts_ns"][own] + events["dur_ns"][own])
-        at = np.searchsorted(start, events["ts_ns"][rows[mine]], side="right") - 1
-        launching[mine] = (at >= 0) & (reach[np.maximum(at, 0)] >= events["ts_ns"][rows[mine]]) if len(own) else False
+        ranges = comm[events["track"][comm] == track]
+        on_track = events["track"][rows] == track
+        start, reach = (
+            events["ts_ns"][ranges],
+            np.maximum.accumulate(events["ts_ns"][ranges] + events["dur_ns"][ranges]),
+        )
+        at = np.searchsorted(start, events["ts_ns"][rows[on_track]], side="right") - 1
+        launching[on_track] = (
+            (at >= 0) & (reach[np.maximum(at, 0)] >= events["ts_ns"][rows[on_track]]) if len(ranges) else False
+        )
     rows = rows[~launching]
     return STREAM_WAITS.table({"call_ns": events["ts_ns"][rows], "thread": events["track"][rows]})
 

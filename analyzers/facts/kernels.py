@@ -34,28 +34,29 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     if not len(steps) or not len(ops):
         return KERNEL_GROUPS.empty()
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
-    if not len(mine):
+    kernels = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
+    if not len(kernels):
         return KERNEL_GROUPS.empty()
-    shape = ops["shape"][mine].astype(np.int64)
-    key = _key(ops["name"][mine], shape)
-    order = np.lexsort((ops["end_ns"][mine] - ops["start_ns"][mine], key))
-    mine, key, shape = mine[order], key[order], shape[order]
+    shape = ops["shape"][kernels].astype(np.int64)
+    key = _key(ops["name"][kernels], shape)
+    order = np.lexsort((ops["end_ns"][kernels] - ops["start_ns"][kernels], key))
+    kernels, key, shape = kernels[order], key[order], shape[order]
     first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
     count = np.diff(np.append(first, len(key)))
-    dur = ops["end_ns"][mine] - ops["start_ns"][mine]
-    operator = ops["operator"][mine][first]
+    dur = ops["end_ns"][kernels] - ops["start_ns"][kernels]
+    operator = ops["operator"][kernels][first]
     total_ns = np.add.reduceat(dur, first)
-    names = [trace.strings[int(n)] for n in ops["name"][mine][first]]
+    names = [trace.strings[int(n)] for n in ops["name"][kernels][first]]
     does = _does_the_operators_work(operator, shape[first], total_ns, names)
     flops = [_flops(trace, int(o), int(s)) for o, s in zip(operator, shape[first], strict=True)]
     types = _types_by_shape(trace)
     fp32 = [
-        _is_fp32(trace, int(n), types.get(int(s))) for n, s in zip(ops["name"][mine][first], shape[first], strict=True)
+        _is_fp32(trace, int(n), types.get(int(s)))
+        for n, s in zip(ops["name"][kernels][first], shape[first], strict=True)
     ]
     return KERNEL_GROUPS.table(
         {
-            "name": ops["name"][mine][first],
+            "name": ops["name"][kernels][first],
             "shape": shape[first],
             "count": count,
             "total_ns": total_ns,
@@ -95,12 +96,14 @@ def groups_within(groups: Table, ops: Table, steps: Table) -> Table:
     if not len(groups) or not len(steps):
         return groups.take(np.arange(0))
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
+    kernels = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
     key = _key(groups["name"], groups["shape"])
     order = np.argsort(key)
-    row = order[np.minimum(np.searchsorted(key[order], _key(ops["name"][mine], ops["shape"][mine])), len(key) - 1)]
+    row = order[
+        np.minimum(np.searchsorted(key[order], _key(ops["name"][kernels], ops["shape"][kernels])), len(key) - 1)
+    ]
     count = np.bincount(row, minlength=len(groups))
-    total = np.bincount(row, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(groups))
+    total = np.bincount(row, weights=(ops["end_ns"] - ops["start_ns"])[kernels], minlength=len(groups))
     flops = groups["flops"] / groups["count"] * count
     return groups.replace(count=count, total_ns=total.astype(np.int64), flops=flops).take(np.flatnonzero(count))
 
@@ -118,8 +121,8 @@ def _types_by_shape(trace: RankTrace) -> dict[int, str]:
 
 def _element_bytes(types: str | None) -> int:
     """Element size of the first tensor in a text of types (["c10::BFloat16", "Scalar"]); NULL if unknown."""
-    found = _QUOTED.search(types or "")
-    size = element_bytes(found[1]) if found else None
+    match = _QUOTED.search(types or "")
+    size = element_bytes(match[1]) if match else None
     return NULL if size is None else size
 
 

@@ -28,7 +28,7 @@ def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
     call, step, launched = call[order], step[order], launched[order]
     again = (call[1:] == call[:-1]) & (step[1:] == step[:-1] + 1)
     one, two, at = launched[:-1][again], launched[1:][again], step[1:][again]
-    either = [np.bincount(at[mine], minlength=len(steps)) for mine in (one & ~two, two & ~one)]
+    either = [np.bincount(at[only], minlength=len(steps)) for only in (one & ~two, two & ~one)]
     lost, launches = 2 * int(np.minimum(*either).sum()), int((one | two).sum())
     if lost < MIN_LOST * max(len(steps) - 1, 1) or lost <= LOST_SHARE * launches:
         return []
@@ -64,5 +64,5 @@ def _above_work(trace: RankTrace) -> Array:
     external = trace.events["external_id"]
     rows = np.flatnonzero(of_kinds(trace.events["kind"], DEVICE_KINDS))
     launch = launch_rows(trace)[rows]
-    own = external[rows]
-    return np.where((own == NULL) & (launch >= 0), external[np.maximum(launch, 0)], own)
+    recorded = external[rows]
+    return np.where((recorded == NULL) & (launch >= 0), external[np.maximum(launch, 0)], recorded)

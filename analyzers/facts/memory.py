@@ -24,17 +24,17 @@ def device_memory(trace: RankTrace, ops: Table, steps: Table) -> dict[str, Any]:
     """`memory_summary`, and `kept_bytes`: bytes per step that keeping recomputed activations would take. Peaks come
     from the capture where the recording has none. {} where nothing is known.
     """
-    found = memory_summary(trace)
+    summary = memory_summary(trace)
     marked = recomputed(ops, trace.strings)
-    if found and marked.any():
+    if summary and marked.any():
         memory = trace.memory.take(np.flatnonzero(trace.memory["device"] != NULL))
         kept = _kept_bytes(memory, recomputing(ops, marked), steps)
-        found |= {"kept_bytes": kept} if kept is not None else {}
+        summary |= {"kept_bytes": kept} if kept is not None else {}
     counts, total = trace.sidecar.allocator, trace.device.total_memory_bytes or trace.sidecar.device.total_memory_bytes
-    if not found and counts.peak_allocated_bytes and total:
-        found = {"peak_allocated_bytes": counts.peak_allocated_bytes, "total_bytes": total}
-        found |= {"peak_reserved_bytes": counts.peak_reserved_bytes} if counts.peak_reserved_bytes else {}
-    return found
+    if not summary and counts.peak_allocated_bytes and total:
+        summary = {"peak_allocated_bytes": counts.peak_allocated_bytes, "total_bytes": total}
+        summary |= {"peak_reserved_bytes": counts.peak_reserved_bytes} if counts.peak_reserved_bytes else {}
+    return summary
 
 
 def memory_summary(trace: RankTrace) -> dict[str, Any]:
@@ -43,16 +43,16 @@ def memory_summary(trace: RankTrace) -> dict[str, Any]:
     """
     table = trace.memory
     device = table["device"] != NULL
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for column in ("allocated_bytes", "reserved_bytes"):
         values = table[column][device & (table[column] != NULL)]
         if len(values):
-            found[f"peak_{column}"] = int(values.max())
-    if found:
-        found["curve"] = _memory_curve(table.take(np.flatnonzero(device)))
-    if found and trace.device.total_memory_bytes:
-        found["total_bytes"] = trace.device.total_memory_bytes
-    return found
+            summary[f"peak_{column}"] = int(values.max())
+    if summary:
+        summary["curve"] = _memory_curve(table.take(np.flatnonzero(device)))
+    if summary and trace.device.total_memory_bytes:
+        summary["total_bytes"] = trace.device.total_memory_bytes
+    return summary
 
 
 def _memory_curve(table: Table) -> dict[str, list[int | None]]:
@@ -82,8 +82,8 @@ def recomputed(ops: Table, strings: Sequence[str]) -> Array:
     engine = thread[np.isin(operator, backwards)]
     if not len(engine):
         return marked
-    found, counts = np.unique(engine, return_counts=True)
-    back = thread == found[np.argmax(counts)]
+    threads, counts = np.unique(engine, return_counts=True)
+    back = thread == threads[np.argmax(counts)]
     anchors = _with_backward(np.unique(operator[~back]), backwards, strings)
     again = np.isin(operator, anchors) & back
     if not again.any():
@@ -98,9 +98,9 @@ def recomputed(ops: Table, strings: Sequence[str]) -> Array:
 
 def _with_backward(forward: Array, backwards: Array, strings: Sequence[str]) -> Array:
     """Operators of the forward pass (codes) whose backward operator was launched too."""
-    known = [strings[int(code)] for code in backwards]
+    names = [strings[int(code)] for code in backwards]
     stems = {code: strings[int(code)].removesuffix("_forward") + "_" + BACKWARD for code in forward.tolist()}
-    return np.array([c for c, stem in stems.items() if any(name.startswith(stem) for name in known)], np.int64)
+    return np.array([c for c, stem in stems.items() if any(name.startswith(stem) for name in names)], np.int64)
 
 
 def _repeats(forward: Array, backward: Array) -> Array:
@@ -138,13 +138,13 @@ def _kept_bytes(memory: Table, blocks: Intervals, steps: Table) -> int | None:
 
     `memory`: of the device alone. None where the allocator was not recorded.
     """
-    known = np.flatnonzero(memory["allocated_bytes"] != NULL)
-    known = known[np.argsort(memory["ts_ns"][known], kind="stable")]
-    if not len(known) or not len(steps):
+    rows = np.flatnonzero(memory["allocated_bytes"] != NULL)
+    rows = rows[np.argsort(memory["ts_ns"][rows], kind="stable")]
+    if not len(rows) or not len(steps):
         return None
     start, end = blocks
     inside = (start >= steps["mark_ns"][0]) & (end <= steps["mark_end_ns"][-1])
-    at, held = memory["ts_ns"][known], memory["allocated_bytes"][known]
+    at, held = memory["ts_ns"][rows], memory["allocated_bytes"][rows]
     edges = [np.searchsorted(at, moment[inside], side="right") - 1 for moment in (start, end)]
     before, after = (held[np.maximum(edge, 0)] for edge in edges)
     return int(np.maximum(after - before, 0).sum() / len(steps))
@@ -201,9 +201,9 @@ def peak_parts(facts: RankFacts) -> PeakParts | None:
 
 def _curve(facts: RankFacts) -> tuple[Array, Array]:
     """Times of the recorded totals, ns, and tensor bytes at each."""
-    known = facts.memory.get("curve") or {}
-    at = np.array(known.get("at_ns") or [], np.int64)
-    held = np.array([NULL if value is None else value for value in known.get("allocated_bytes") or []], np.int64)
+    curve = facts.memory.get("curve") or {}
+    at = np.array(curve.get("at_ns") or [], np.int64)
+    held = np.array([NULL if value is None else value for value in curve.get("allocated_bytes") or []], np.int64)
     return at[held != NULL], held[held != NULL]
 
 

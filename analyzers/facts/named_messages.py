@@ -62,14 +62,14 @@ def _peers(trace: RankTrace, calls: Array) -> tuple[int | None, Array]:
     peer = np.full(len(calls), NULL)
     if not len(ranges):
         return None, peer
-    found = [_NAMED.match(trace.strings[n]) for n in trace.events["name"][ranges]]
-    own, other = (np.array([int(f[i]) for f in found if f], np.int64) for i in (1, 2))
+    parsed = [_NAMED.match(trace.strings[n]) for n in trace.events["name"][ranges]]
+    own_rank, other = (np.array([int(f[i]) for f in parsed if f], np.int64) for i in (1, 2))
     at = np.searchsorted(trace.events["ts_ns"][ranges], trace.events["ts_ns"][calls])
     inside = np.minimum(at, len(ranges) - 1)
     ends = trace.events["ts_ns"][calls] + trace.events["dur_ns"][calls]
     named = (at < len(ranges)) & (trace.events["ts_ns"][ranges[inside]] <= ends)
     peer[named] = other[inside[named]]
-    return (int(own[0]) if (own == own[0]).all() else None), peer
+    return (int(own_rank[0]) if (own_rank == own_rank[0]).all() else None), peer
 
 
 def _turns(unnamed: Array, owner: Array) -> Array:
@@ -83,16 +83,16 @@ def _turns(unnamed: Array, owner: Array) -> Array:
 
 def _completed(peer: Array, is_send: Array, owner: Array) -> Array | None:
     """Peers, including those of coalesced pairs; None where they are unknown."""
-    known = np.unique(peer[peer != NULL])
+    peers = np.unique(peer[peer != NULL])
     unnamed = peer == NULL
     if not unnamed.any():
         return peer
-    if not 1 <= len(known) <= 2:
+    if not 1 <= len(peers) <= 2:
         return None
     result = peer.copy()
-    result[unnamed] = known[::-1][_turns(unnamed, owner)[unnamed] % len(known)]
+    result[unnamed] = peers[::-1][_turns(unnamed, owner)[unnamed] % len(peers)]
     for way in (is_send, ~is_send):
-        counts = [int((way & (result == p)).sum()) for p in known]
+        counts = [int((way & (result == p)).sum()) for p in peers]
         if len(set(counts)) > 1:
             return None
     return result

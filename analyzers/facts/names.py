@@ -75,9 +75,9 @@ def matches(regex: re.Pattern[str], strings: Sequence[str]) -> Array:
 
 @lru_cache(maxsize=RANKS_NAMES)
 def _occurrences(regex: re.Pattern[str], strings: tuple[str, ...]) -> Array:
-    found = np.fromiter((_occurs(regex, s) for s in strings), bool, len(strings))
-    found.flags.writeable = False
-    return found
+    occurs = np.fromiter((_occurs(regex, s) for s in strings), bool, len(strings))
+    occurs.flags.writeable = False
+    return occurs
 
 
 def _naming(pattern: str, flags: int = re.IGNORECASE) -> Callable[[Sequence[str]], Array]:

@@ -33,8 +33,8 @@ def numbered_by_group(trace: RankTrace) -> tuple[RankTrace, list[HealthNote]]:
     (pytorch#191990). Where groups are counted apart, those whose numbers overlap have numbers in common.
     """
     table = trace.collectives
-    known = (table["seq"] != NULL) & (table["group"] >= 0)
-    group, seq = np.unique(np.stack((table["group"][known], table["seq"][known])), axis=1)
+    is_numbered = (table["seq"] != NULL) & (table["group"] >= 0)
+    group, seq = np.unique(np.stack((table["group"][is_numbered], table["seq"][is_numbered])), axis=1)
     if trace.format != "kineto" or len(seq) < FEWEST or len(np.unique(seq)) < len(seq):
         return trace, []
     order = np.argsort(seq)
@@ -62,26 +62,26 @@ def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, i
     alone = np.ones(len(rows), bool)
     alone[1:] &= ~is_shared
     alone[:-1] &= ~is_shared
-    found: dict[tuple[str, int], tuple[str, int | None]] = {}
+    collectives: dict[tuple[str, int], tuple[str, int | None]] = {}
     keys = list(map(_group_key, facts.process_groups))
     for at in rows[np.flatnonzero(alone)[:MAX_NUMBERED]].tolist():
         of_group, op, size = int(comms["group"][at]), int(comms["op"][at]), int(comms["size_bytes"][at])
         if of_group < len(keys):
             key = keys[of_group], int(comms["seq"][at])
-            found[key] = COLLECTIVE_OPS[op], size if op in _EQUAL_BYTES and size != NULL else None
-    return found
+            collectives[key] = COLLECTIVE_OPS[op], size if op in _EQUAL_BYTES and size != NULL else None
+    return collectives
 
 
 def sequence_ranges(facts: RankFacts) -> dict[str, tuple[int, int]]:
     """First and last sequence number of the collectives in each process group."""
     comms = facts.comms
-    known = (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
-    found: dict[str, tuple[int, int]] = {}
-    for group in np.unique(comms["group"][known]).tolist():
+    is_numbered = (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
+    ranges: dict[str, tuple[int, int]] = {}
+    for group in np.unique(comms["group"][is_numbered]).tolist():
         if group < len(facts.process_groups):
-            seq = comms["seq"][known & (comms["group"] == group)]
-            found[_group_key(facts.process_groups[group])] = int(seq.min()), int(seq.max())
-    return found
+            seq = comms["seq"][is_numbered & (comms["group"] == group)]
+            ranges[_group_key(facts.process_groups[group])] = int(seq.min()), int(seq.max())
+    return ranges
 
 
 def _group_key(group: ProcessGroup) -> str:

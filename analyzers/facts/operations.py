@@ -80,26 +80,26 @@ def _busy_table(parts: Sequence[Pieces], steps: Table) -> Table:
 def _device_work(facts: RankFacts) -> RankWork:
     """Operations of a rank with a device."""
     ops = facts.device_ops
-    own = np.flatnonzero(ops["work"] != Work.COMM)
-    operations = concat(OPERATIONS, [_kernels(ops.take(own)), _comm_operations(facts)])
+    rows = np.flatnonzero(ops["work"] != Work.COMM)
+    operations = concat(OPERATIONS, [_kernels(ops.take(rows)), _comm_operations(facts)])
     compute = np.flatnonzero(operations["work"] == Work.COMPUTE)
     copies = np.flatnonzero(operations["work"] == Work.COPY)
     exposed = facts.gaps_of("memcpy").bounds
     start, end, row = held(operations, copies)
     copy_start, copy_end, piece, _ = intervals.intersect_rows((start, end), exposed)
-    parts = [held(operations, compute), (copy_start, copy_end, row[piece]), _comm_pieces(facts, len(own))]
+    parts = [held(operations, compute), (copy_start, copy_end, row[piece]), _comm_pieces(facts, len(rows))]
     return RankWork(operations, _busy_table(parts, facts.steps))
 
 
 def _comm_operations(facts: RankFacts) -> Table:
     """COMMS as operations."""
     comms, ops = facts.comms, facts.device_ops
-    known = comms["device_op"] != NULL
+    on_device = comms["device_op"] != NULL
 
     def above(column: str, missing: int) -> Array:
-        found = np.full(len(comms), missing, np.int64)
-        found[known] = ops[column][comms["device_op"][known]]
-        return found
+        values = np.full(len(comms), missing, np.int64)
+        values[on_device] = ops[column][comms["device_op"][on_device]]
+        return values
 
     return OPERATIONS.table(
         {
@@ -144,8 +144,8 @@ def _cpu_work(facts: RankFacts, trace: RankTrace) -> RankWork:
     parts: list[Pieces] = []
     left, first = facts.host_work.bounds, 0
     for thread in threads.tolist():
-        mine = wanted & (trace.events["track"] == thread) & (trace.events["dur_ns"] > 0)
-        operators, (start, end, row) = _own_time(trace, np.flatnonzero(mine), thread)
+        on_thread = wanted & (trace.events["track"] == thread) & (trace.events["dur_ns"] > 0)
+        operators, (start, end, row) = _own_time(trace, np.flatnonzero(on_thread), thread)
         lo, hi, piece, _ = intervals.intersect_rows((start, end), left)
         parts.append((lo, hi, row[piece] + first))
         left = intervals.subtract(left, intervals.union(start, end))

@@ -123,8 +123,8 @@ def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
     upper = length[rows][begin + (USUAL_PERCENT * (count - 1)) // 100]
     first = np.minimum.reduceat(rows, begin)
     at = np.minimum(np.searchsorted(wanted, key[long]), len(wanted) - 1)
-    known = (wanted[at] == key[long]) & (count[at] >= MIN_OCCURRENCES)
-    return np.where(known, np.maximum(upper[at], 1), 0), known & (first[at] == long)
+    is_common = (wanted[at] == key[long]) & (count[at] >= MIN_OCCURRENCES)
+    return np.where(is_common, np.maximum(upper[at], 1), 0), is_common & (first[at] == long)
 
 
 def _calls(ops: Table, rows: Array) -> Intervals:
@@ -142,9 +142,9 @@ def _within(spans: Intervals, start: Array, end: Array) -> Array:
 
 def _is_drained(ops: Table, at_ns: Array) -> Array:
     """Mask of instants by which the device has begun everything launched before: it waits for the host."""
-    known = ops["launch_ns"] != NULL
-    launched = np.searchsorted(np.sort(ops["launch_end_ns"][known]), at_ns, side="left")
-    begun = np.searchsorted(np.sort(ops["start_ns"][known]), at_ns, side="right")
+    has_launch = ops["launch_ns"] != NULL
+    launched = np.searchsorted(np.sort(ops["launch_end_ns"][has_launch]), at_ns, side="left")
+    begun = np.searchsorted(np.sort(ops["start_ns"][has_launch]), at_ns, side="right")
     return np.asarray(launched <= begun)
 
 
@@ -162,17 +162,17 @@ def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array
     """Row of the innermost event around each stretch; -1 outside any."""
     events = trace.events
     begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
-    found = np.full(len(start), -1, np.int64)
+    innermost = np.full(len(start), -1, np.int64)
     behind = np.searchsorted(begun, start, side="right")
     for stretch, (last, hi) in enumerate(zip(behind.tolist(), end.tolist(), strict=True)):  # stalls, not events
         reach = NEAR
-        while last > 0 and found[stretch] < 0:  # backwards from the last event that has begun, further each time
+        while last > 0 and innermost[stretch] < 0:  # backwards from the last event that has begun, further each time
             first = max(0, last - reach)
             around = np.flatnonzero(ended[first:last] >= hi)
             if len(around):
-                found[stretch] = rows[first + around[-1]]
+                innermost[stretch] = rows[first + around[-1]]
             last, reach = first, 8 * reach
-    return found
+    return innermost
 
 
 def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:

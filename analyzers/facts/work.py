@@ -57,8 +57,8 @@ def stage_work(facts: RankFacts) -> Intervals:
     if not facts.is_device_rank:
         return host_work(facts)
     ops = facts.device_ops
-    mine = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
-    return intervals.union(*ops.take(mine).bounds)
+    in_passes = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
+    return intervals.union(*ops.take(in_passes).bounds)
 
 
 def step_compute_ns(facts: RankFacts) -> Array:
@@ -67,8 +67,8 @@ def step_compute_ns(facts: RankFacts) -> Array:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
     ops, count = facts.device_ops, len(facts.steps)
     step = step_of_launch(facts)
-    mine = (ops["work"] == Work.COMPUTE) & (step >= 0)
-    return np.bincount(step[mine], weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=count)
+    in_steps = (ops["work"] == Work.COMPUTE) & (step >= 0)
+    return np.bincount(step[in_steps], weights=(ops["end_ns"] - ops["start_ns"])[in_steps], minlength=count)
 
 
 @remembered

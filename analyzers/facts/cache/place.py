@@ -78,8 +78,8 @@ class Folder:
         """Remove the least recently used files and the leftovers of killed processes."""
         entries = []
         now_s = time.time()
-        with suppress(OSError), os.scandir(self.path) as found:
-            for item in found:
+        with suppress(OSError), os.scandir(self.path) as listing:
+            for item in listing:
                 with suppress(OSError):
                     status = item.stat(follow_symlinks=False)
                     if _PART.fullmatch(item.name) and now_s - status.st_mtime > LONGEST_WRITE_S:

@@ -25,9 +25,9 @@ def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, T
     rows = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.message_calls
     at = np.searchsorted(table["row"], calls[rows])
-    known = at < len(table)
-    known[known] = table["row"][at[known]] == calls[rows][known]
-    rows, at = rows[known], at[known]
+    is_recorded = at < len(table)
+    is_recorded[is_recorded] = table["row"][at[is_recorded]] == calls[rows][is_recorded]
+    rows, at = rows[is_recorded], at[is_recorded]
     peer = table["peer"][at]
     group = _group_of(trace, peer)
     column = comms["group"].copy()
@@ -72,9 +72,9 @@ def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
     """World ranks of positions in a group; unchanged where the group's members are unknown."""
     if not members:
         return place
-    known = place != NULL
+    is_known = place != NULL
     result = place.copy()
-    result[known] = np.array(members, np.int64)[place[known]]
+    result[is_known] = np.array(members, np.int64)[place[is_known]]
     return result
 
 

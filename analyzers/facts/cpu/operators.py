@@ -93,13 +93,13 @@ def _shapes_within(trace: RankTrace, rows: Array) -> Array:
     shaped = np.sort(trace.operators["row"])
     track, start = events["track"][rows[bare]], events["ts_ns"][rows[bare]]
     for thread in np.unique(track).tolist():
-        mine = np.flatnonzero(track == thread)
+        on_thread = np.flatnonzero(track == thread)
         inner = shaped[events["track"][shaped] == thread]
         inner = inner[np.argsort(events["ts_ns"][inner], kind="stable")]
-        at = np.searchsorted(events["ts_ns"][inner], start[mine])
-        end = start[mine] + events["dur_ns"][rows[bare[mine]]]
+        at = np.searchsorted(events["ts_ns"][inner], start[on_thread])
+        end = start[on_thread] + events["dur_ns"][rows[bare[on_thread]]]
         holds = (at < len(inner)) & (np.append(events["ts_ns"][inner], np.iinfo(np.int64).max)[at] < end)
-        shape[bare[mine[holds]]] = shapes_of(trace, inner[at[holds]])
+        shape[bare[on_thread[holds]]] = shapes_of(trace, inner[at[holds]])
     return shape
 
 
@@ -107,27 +107,27 @@ def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Interv
     """Intervals in which `thread` waits for a communication. `call`: event row of each one's call, -1 if unknown."""
     events = trace.events
     start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
-    mine = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)
-    waiting = mine & matches(_WAIT, trace.strings)[events["name"]]
-    here = np.flatnonzero((call >= 0) & mine[call]) if len(call) else np.empty(0, np.int64)
+    on_thread = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)
+    waiting = on_thread & matches(_WAIT, trace.strings)[events["name"]]
+    here = np.flatnonzero((call >= 0) & on_thread[call]) if len(call) else np.empty(0, np.int64)
     called, ended_ns = call[here], comms["end_ns"][here]
     blocking = ended_ns <= end[called] + _WAKE_NS
-    from_ns, to_ns = _idle_after(end[called[~blocking]], ended_ns[~blocking], mine, waiting, start, end)
+    from_ns, to_ns = _idle_after(end[called[~blocking]], ended_ns[~blocking], on_thread, waiting, start, end)
     rows = np.union1d(np.flatnonzero(waiting), called[blocking]).astype(np.int64)
     return intervals.union(np.append(start[rows], from_ns), np.append(end[rows], to_ns))
 
 
 def _idle_after(
-    returned_ns: Array, ended_ns: Array, mine: Array, waiting: Array, start: Array, end: Array
+    returned_ns: Array, ended_ns: Array, on_thread: Array, waiting: Array, start: Array, end: Array
 ) -> tuple[Array, Array]:
     """(from, to) of waits after non-blocking calls: from the return to the end of the communication."""
-    bounds = np.concatenate([start[mine], end[mine]])
-    explicit = np.concatenate([waiting[mine], np.zeros(int(mine.sum()), bool)])
+    bounds = np.concatenate([start[on_thread], end[on_thread]])
+    explicit = np.concatenate([waiting[on_thread], np.zeros(int(on_thread.sum()), bool)])
     order = np.argsort(bounds, kind="stable")
     bounds, explicit = bounds[order], explicit[order]
     at = np.searchsorted(bounds, returned_ns, side="right")
-    known = at < len(bounds)
-    returned_ns, ended_ns, at = returned_ns[known], ended_ns[known], at[known]
+    is_followed = at < len(bounds)
+    returned_ns, ended_ns, at = returned_ns[is_followed], ended_ns[is_followed], at[is_followed]
     resumed_ns, lasts_ns = bounds[at], ended_ns - returned_ns
     waits = ~explicit[at]  # where an operator that waits follows, the time before it was no wait
     waits &= resumed_ns - returned_ns >= _MIN_SHARE * lasts_ns

@@ -85,11 +85,11 @@ def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> I
     start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
     computing = []
     for thread in threads.tolist():
-        mine = operators & (events["track"] == thread)
+        on_thread = operators & (events["track"] == thread)
         waits = waits_of(trace, thread, comms, call)
         at = np.searchsorted(waits[0], start, side="right") - 1
         within = np.append(waits[1], NULL)[at] >= end  # of the last wait that began before; NULL where none did
-        around, inside = np.flatnonzero(mine & ~within), np.flatnonzero(mine & within)
+        around, inside = np.flatnonzero(on_thread & ~within), np.flatnonzero(on_thread & within)
         computing.append(intervals.subtract(intervals.union(start[around], end[around]), waits))
         computing.append((start[inside], end[inside]))
     return intervals.union(*(np.concatenate(ends) for ends in zip(*computing, strict=True)))
@@ -104,17 +104,17 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
     called = np.flatnonzero(called & among(events["track"], threads) & (code[events["name"]] > 0))
     elements = _elements(trace, called), _elements(trace, executed)
     call = _pair(events["ts_ns"], code[events["name"]], called, executed, *elements)
-    known = call >= 0
+    has_call = call >= 0
     start = (
-        np.where(known, events["ts_ns"][call], events["ts_ns"][executed]) if len(executed) else np.empty(0, np.int64)
+        np.where(has_call, events["ts_ns"][call], events["ts_ns"][executed]) if len(executed) else np.empty(0, np.int64)
     )
     end = (events["ts_ns"] + events["dur_ns"])[executed]
     called_ns = start
     queued = _queued(trace, executed, start, end) & ~np.isin(code[events["name"][executed]], POINT_TO_POINT)
     start = np.where(queued, events["ts_ns"][executed], start)
-    op = np.where(known, code[events["name"][call]], code[events["name"][executed]]) if len(executed) else executed
+    op = np.where(has_call, code[events["name"][call]], code[events["name"][executed]]) if len(executed) else executed
     in_bytes = _bytes(trace, executed)
-    group, seq = _recorded(trace, call, known)
+    group, seq = _recorded(trace, call, has_call)
     order = np.argsort(start, kind="stable")
     columns = {
         "op": op,
@@ -122,8 +122,8 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
         "seq": seq,
         "start_ns": np.minimum(start, end),
         "end_ns": end,
-        "launch_ns": np.where(known, called_ns, NULL),
-        "launch_end_ns": np.where(known, (events["ts_ns"] + events["dur_ns"])[call], NULL)
+        "launch_ns": np.where(has_call, called_ns, NULL),
+        "launch_end_ns": np.where(has_call, (events["ts_ns"] + events["dur_ns"])[call], NULL)
         if len(executed)
         else executed,
         "size_bytes": in_bytes,
@@ -158,21 +158,23 @@ def _pair(ts_ns: Array, code: Array, called: Array, executed: Array, of_called: 
     shown = set(np.unique(code[executed]).tolist())
     for op in np.unique(code[executed]).tolist():
         accepted = [op, *(o for o, names in _SHOWN_AS.items() if op in names and o not in shown)]
-        calls, mine = np.flatnonzero(np.isin(code[called], accepted)), np.flatnonzero(code[executed] == op)
-        sizes = np.unique(of_executed[mine])
+        calls, of_op = np.flatnonzero(np.isin(code[called], accepted)), np.flatnonzero(code[executed] == op)
+        sizes = np.unique(of_executed[of_op])
         if NULL in sizes or not np.array_equal(sizes, np.unique(of_called[calls])):
-            _in_turn(result, ts_ns, called[calls], executed, mine)
+            _in_turn(result, ts_ns, called[calls], executed, of_op)
             continue
         for size in sizes.tolist():
-            _in_turn(result, ts_ns, called[calls[of_called[calls] == size]], executed, mine[of_executed[mine] == size])
+            _in_turn(
+                result, ts_ns, called[calls[of_called[calls] == size]], executed, of_op[of_executed[of_op] == size]
+            )
     return result
 
 
-def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, mine: Array) -> None:
-    """Pair some executions (`mine`: rows of `result`) with calls (event rows) in FIFO order."""
+def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, rows: Array) -> None:
+    """Pair some executions (`rows` of `result`) with calls (event rows) in FIFO order."""
     calls = calls[np.argsort(ts_ns[calls], kind="stable")]
     following = 0
-    for row in mine[np.argsort(ts_ns[executed[mine]], kind="stable")].tolist():
+    for row in rows[np.argsort(ts_ns[executed[rows]], kind="stable")].tolist():
         if following < len(calls) and ts_ns[calls[following]] <= ts_ns[executed[row]] + EARLY_NS:
             result[row] = calls[following]
             following += 1
@@ -181,11 +183,11 @@ def _in_turn(result: Array, ts_ns: Array, calls: Array, executed: Array, mine: A
 def _elements(trace: RankTrace, rows: Array) -> Array:
     """Elements of the first tensor of some events; NULL where shapes were not recorded."""
     shape = shapes_of(trace, rows)
-    found = np.full(len(rows), NULL)
+    elements = np.full(len(rows), NULL)
     for number in np.unique(shape[shape != NO_STRING]).tolist():
         count = first_elements(trace.strings[number])
-        found[shape == number] = NULL if count is None else count
-    return found
+        elements[shape == number] = NULL if count is None else count
+    return elements
 
 
 def _bytes(trace: RankTrace, executed: Array) -> Array:
@@ -199,17 +201,17 @@ def _bytes(trace: RankTrace, executed: Array) -> Array:
     return result
 
 
-def _recorded(trace: RankTrace, call: Array, known: Array) -> tuple[Array, Array]:
+def _recorded(trace: RankTrace, call: Array, has_call: Array) -> tuple[Array, Array]:
     """Process group and sequence number of each call, from the flight-recorder entry created inside it."""
     group, seq = np.full(len(call), NO_STRING, np.int64), np.full(len(call), NULL)
-    found = [(e.time_created_ns, e) for e in trace.flight_recorder if e.time_created_ns and not e.is_p2p]
-    entries = [entry for _, entry in sorted(found, key=lambda item: item[0])]
-    if not entries or not known.any():
+    timed = [(e.time_created_ns, e) for e in trace.flight_recorder if e.time_created_ns and not e.is_p2p]
+    entries = [entry for _, entry in sorted(timed, key=lambda item: item[0])]
+    if not entries or not has_call.any():
         return group, seq
     created = np.array([entry.time_created_ns for entry in entries], np.int64)
     index = {g.name: i for i, g in enumerate(trace.process_groups)}
     events, used = trace.events, -1
-    for row in np.flatnonzero(known)[np.argsort(events["ts_ns"][call[known]], kind="stable")].tolist():
+    for row in np.flatnonzero(has_call)[np.argsort(events["ts_ns"][call[has_call]], kind="stable")].tolist():
         begin = int(events["ts_ns"][call[row]])
         end = begin + int(events["dur_ns"][call[row]])
         at = max(int(np.searchsorted(created, begin - CREATED_NS)), used + 1)

@@ -49,8 +49,8 @@ def meeting_calls(trace: RankTrace, threads: Array) -> Table:
 
 def called_name(event: str) -> str:
     """The torch.distributed function behind an event of MEETINGS."""
-    found = _MEETING.match(event)
-    return found.group(1) if found else event
+    match = _MEETING.match(event)
+    return match.group(1) if match else event
 
 
 def is_meeting(facts: RankFacts) -> Array:

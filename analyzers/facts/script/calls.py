@@ -45,9 +45,9 @@ def called_by_script(facts: RankFacts, op: str, per_step: float) -> Array:
     """Mask of the script_calls in steps that call this operation themselves; all False where most of the `per_step`
     calls are DDP's buckets or others'."""
     calls = facts.script_calls
-    mine = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
-    mine &= facts.is_issued_in_steps(calls["start_ns"])
-    return mine if mine.sum() >= max(1.0, per_step * len(facts.steps) / 2) else np.zeros(len(calls), bool)
+    is_call = calls["call"] == CALLS.index(op) if op in CALLS else np.zeros(len(calls), bool)
+    is_call &= facts.is_issued_in_steps(calls["start_ns"])
+    return is_call if is_call.sum() >= max(1.0, per_step * len(facts.steps) / 2) else np.zeros(len(calls), bool)
 
 
 def call_waits(trace: RankTrace, threads: Array) -> Table:
@@ -100,5 +100,5 @@ def _from_frames(trace: RankTrace, threads: Array) -> Table:
 
 def _code(pattern: re.Pattern[str], text: str) -> int:
     """Index in CALLS of a name; -1 for none."""
-    found = pattern.match(text)
-    return CALLS.index(found.group(1)) if found else -1
+    match = pattern.match(text)
+    return CALLS.index(match.group(1)) if match else -1

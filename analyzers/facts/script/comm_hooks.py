@@ -30,5 +30,5 @@ def comm_hooks(trace: RankTrace) -> Table:
 
 def hook_name(facts: RankFacts, name: int) -> str:
     """The function of a row of COMM_HOOKS: "train.py:88 compress()"."""
-    found = _RANGE.match(facts.strings[name])
-    return found.group(1) if found else facts.strings[name]
+    match = _RANGE.match(facts.strings[name])
+    return match.group(1) if match else facts.strings[name]

@@ -84,21 +84,21 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table
         frame = np.where(outermost >= 0, tree.frame[np.maximum(outermost, 0)], -1)[spans["stack"]]
         for what in np.unique(frame[frame >= 0]).tolist():
             for thread in np.unique(spans["track"][frame == what]).tolist():
-                own = spans.take((frame == what) & (spans["track"] == thread))
-                found = _without_training(intervals.union(*own.bounds), trains, marks_ns)
-                found = intervals.subtract(found, elsewhere)
-                tables.append(_rows(found, thread, cause, number[tree.words(what)]))
+                inside = spans.take((frame == what) & (spans["track"] == thread))
+                occupied = _without_training(intervals.union(*inside.bounds), trains, marks_ns)
+                occupied = intervals.subtract(occupied, elsewhere)
+                tables.append(_rows(occupied, thread, cause, number[tree.words(what)]))
     table = concat(HOST_SPANS, tables)
     return table.take(np.argsort(table["start_ns"], kind="stable"))
 
 
 def _data_frames(tree: CallTree) -> Array:
     function, is_user = tree.frames["function"].tolist(), tree.is_user.tolist()
-    own = [
+    is_preparing = [
         user and _PREPARES.search(name) is not None and _NOT_DATA.search(name) is None
         for name, user in zip(function, is_user, strict=True)
     ]
-    return np.array(own, bool) | tree.matching(_DATA_LIBRARY) | tree.matching(_DATA_METHOD)
+    return np.array(is_preparing, bool) | tree.matching(_DATA_LIBRARY) | tree.matching(_DATA_METHOD)
 
 
 def saving_frames(tree: CallTree) -> Array:
@@ -127,20 +127,20 @@ def queue_frames(tree: CallTree) -> list[str]:
     return [tree.words(frame) for frame in np.flatnonzero(tree.matching(_HANDED_OVER)).tolist()]
 
 
-def _without_training(found: Intervals, trains: Intervals, marks_ns: Array) -> Intervals:
+def _without_training(calls: Intervals, trains: Intervals, marks_ns: Array) -> Intervals:
     """Calls that cross no step mark and run no backward pass."""
-    start, end = found
+    start, end = calls
     marks = np.searchsorted(marks_ns, end, side="left") - np.searchsorted(marks_ns, start, side="right")
     keep = (marks <= 0) & (intervals.overlap(trains, start, end) == 0)
     return start[keep], end[keep]
 
 
-def _rows(found: Intervals, thread: int, cause: str, name: int) -> Table:
-    count = len(found[0])
+def _rows(calls: Intervals, thread: int, cause: str, name: int) -> Table:
+    count = len(calls[0])
     return HOST_SPANS.table(
         {
-            "start_ns": found[0],
-            "end_ns": found[1],
+            "start_ns": calls[0],
+            "end_ns": calls[1],
             "thread": np.full(count, thread),
             "cause": np.full(count, CAUSE_CODE[cause]),
             "name": np.full(count, name),

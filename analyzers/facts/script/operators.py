@@ -48,10 +48,10 @@ def _stack_at(spans: Table, tree: CallTree, at_ns: Array, in_optimizer: Array) -
     row = np.searchsorted(spans["start_ns"], at_ns, side="right") - 1
     is_inside = row >= 0
     row = np.maximum(row, 0)
-    known = is_inside & (at_ns < spans["end_ns"][row])
-    known &= intervals.contains(certain(spans, call_of(tree)[spans["stack"]]), at_ns)
-    known &= in_optimizer | ~tree.in_phase[spans["stack"][row]]  # a sample of a phase that is over
-    return np.where(known, spans["stack"][row], NULL)
+    is_certain = is_inside & (at_ns < spans["end_ns"][row])
+    is_certain &= intervals.contains(certain(spans, call_of(tree)[spans["stack"]]), at_ns)
+    is_certain &= in_optimizer | ~tree.in_phase[spans["stack"][row]]  # a sample of a phase that is over
+    return np.where(is_certain, spans["stack"][row], NULL)
 
 
 def call_of(tree: CallTree) -> Array:

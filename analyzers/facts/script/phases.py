@@ -75,6 +75,6 @@ def host_phases(spans: Table, tree: CallTree, annotated: Mapping[Phase, Interval
         return HostPhases()
     if not len(backward[0]):
         following = np.searchsorted(optimizer[0], forward[1])
-        known = following < len(optimizer[0])
-        backward = intervals.union(forward[1][known], optimizer[0][following[known]])
+        has_optimizer = following < len(optimizer[0])
+        backward = intervals.union(forward[1][has_optimizer], optimizer[0][following[has_optimizer]])
     return HostPhases(forward, backward, optimizer)

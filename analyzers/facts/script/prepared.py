@@ -61,28 +61,28 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         return HOST_SPANS.empty()
     operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
-    own, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, made)
-    call = _preparing(trace, tree, own, called, weight_ns)
+    candidates, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, made)
+    call = _preparing(trace, tree, candidates, called, weight_ns)
     if call is None:
         return HOST_SPANS.empty()
     if len(spans):
-        found = intervals.subtract(feeding, spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase))
+        preparing = intervals.subtract(feeding, spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase))
         earlier = intervals.subtract(intervals.intersect(before, spans_of(spans, called == call)), feeding)
-        found, made = intervals.merge(found, earlier), intervals.merge(made, earlier)
+        preparing, made = intervals.merge(preparing, earlier), intervals.merge(made, earlier)
     else:
         # The batch begins with the function that makes it, however late its first operator is.
         share, end = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum()), made[1]
         at = np.searchsorted(before[0], end, side="left") - 1
         since = np.where(at >= 0, before[0][np.maximum(at, 0)], end)
-        found = made = intervals.union(end - (share * (end - since)).astype(np.int64), end)
-    is_short = intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0])
-    each_ns = intervals.overlap(found, *marks)
+        preparing = made = intervals.union(end - (share * (end - since)).astype(np.int64), end)
+    is_short = intervals.length(preparing) < MIN_SHARE * (marks_ns[-1] - marks_ns[0])
+    each_ns = intervals.overlap(preparing, *marks)
     if is_short or np.median(each_ns) < MOST * each_ns.mean():  # every step needs a batch
         return HOST_SPANS.empty()
-    if intervals.length(intervals.intersect(found, made)) < MOST * intervals.length(found):
+    if intervals.length(intervals.intersect(preparing, made)) < MOST * intervals.length(preparing):
         return HOST_SPANS.empty()
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
-    return _rows(found, track, _row_of(trace, tree.words(int(frame))))
+    return _rows(preparing, track, _row_of(trace, tree.words(int(frame))))
 
 
 def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
@@ -96,10 +96,10 @@ def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     start, end = feeding = host_phases(spans, tree, annotated).feeding
     weight_ns = _weight_ns(trace, tree, spans, feeding)
     share = float(weight_ns[takes].sum() / max(1.0, weight_ns.sum()))
-    found = intervals.union(end - (share * (end - start)).astype(np.int64), end)
-    if share <= MOST or intervals.length(found) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
+    waiting = intervals.union(end - (share * (end - start)).astype(np.int64), end)
+    if share <= MOST or intervals.length(waiting) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
         return HOST_SPANS.empty()
-    return _rows(found, track, _row_of(trace, queue_frames(tree)[0]))
+    return _rows(waiting, track, _row_of(trace, queue_frames(tree)[0]))
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:
@@ -148,23 +148,25 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
     np.add.at(weight, spans["stack"][row], end - start)
     totals = trace.script_totals
-    own = totals.take((totals["thread"] == "") & (totals["phase"] == "rest") & (len(spans) == 0))
-    np.add.at(weight, own["stack"], own["time_ns"])
+    of_run = totals.take((totals["thread"] == "") & (totals["phase"] == "rest") & (len(spans) == 0))
+    np.add.at(weight, of_run["stack"], of_run["time_ns"])
     return np.where(tree.in_phase | tree.is_zeroing | tree.is_loss, 0.0, weight)
 
 
-def _preparing(trace: RankTrace, tree: CallTree, own: Table, called: Array, weight_ns: Array) -> int | None:
+def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array, weight_ns: Array) -> int | None:
     """The function that prepares batches: the loop's call with the operators that make them, else its longest call."""
-    own = own.take(~matches(_CARRIES, trace.strings)[own["name"]])
-    is_making = matches(MAKES_BATCHES, trace.strings)[own["name"]]
-    if not len(own) or any(own[of][is_making].sum() < MAKING_SHARE * own[of].sum() for of in ("count", "time_ns")):
+    operators = operators.take(~matches(_CARRIES, trace.strings)[operators["name"]])
+    is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
+    if not len(operators) or any(
+        operators[of][is_making].sum() < MAKING_SHARE * operators[of].sum() for of in ("count", "time_ns")
+    ):
         return None
-    if matches(_COMMUNICATES, trace.strings)[own["name"]].any():
+    if matches(_COMMUNICATES, trace.strings)[operators["name"]].any():
         return None
     by_call = np.bincount(called[called >= 0], weights=weight_ns[called >= 0]) if (called >= 0).any() else np.zeros(0)
     if not by_call.any():
         return None
-    makes = called[own["stack"][is_making & (own["stack"] != NULL)]]
+    makes = called[operators["stack"][is_making & (operators["stack"] != NULL)]]
     call = int(np.argmax(by_call))
     maker = max(makes[makes >= 0].tolist(), key=lambda one: by_call[one], default=call)
     call = maker if 2 * by_call[maker] >= by_call[call] else call
@@ -177,9 +179,9 @@ def _row_of(trace: RankTrace, words: str) -> int:
     return trace.strings.index(words) if words in trace.strings else NO_STRING
 
 
-def _rows(found: Intervals, thread: int, name: int) -> Table:
-    count = len(found[0])
-    columns = {"start_ns": found[0], "end_ns": found[1], "thread": np.full(count, thread)}
+def _rows(spans: Intervals, thread: int, name: int) -> Table:
+    count = len(spans[0])
+    columns = {"start_ns": spans[0], "end_ns": spans[1], "thread": np.full(count, thread)}
     cause = np.full(count, CAUSE_CODE["dataloader"])
     named = {"name": np.full(count, name), "operator": np.full(count, NO_STRING)}
     return HOST_SPANS.table({**columns, "cause": cause, **named})

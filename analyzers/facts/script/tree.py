@@ -80,8 +80,8 @@ class CallTree:
         pending = np.flatnonzero(~is_user[self.frame])
         while len(pending):
             at[pending] = self.outer[at[pending]]
-            known = at[pending]
-            pending = pending[(known >= 0) & ~is_user[self.frame[np.maximum(known, 0)]]]
+            outer = at[pending]
+            pending = pending[(outer >= 0) & ~is_user[self.frame[np.maximum(outer, 0)]]]
         return at
 
     @cached_property
@@ -188,11 +188,11 @@ class CallTree:
 
     def _below_user(self, pattern: re.Pattern[str]) -> Array:
         """Mask of stacks inside a frame of this name that their innermost user frame called."""
-        found, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
-        found[self.outer < 0] = is_named[self.outer < 0]
+        is_below, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
+        is_below[self.outer < 0] = is_named[self.outer < 0]
         for level in self._levels:
-            found[level] = (self.folded[level] != level) & (is_named[level] | found[self.outer[level]])
-        return found
+            is_below[level] = (self.folded[level] != level) & (is_named[level] | is_below[self.outer[level]])
+        return is_below
 
     def _inside(self, is_stack: Array) -> Array:
         """Mask of stacks that are, or are called by, one of these stacks (bool)."""
@@ -200,11 +200,11 @@ class CallTree:
 
     def _outermost_in(self, is_stack: Array) -> Array:
         """The outermost ancestor of each stack among these stacks (bool); -1 for none."""
-        found = np.where(is_stack, np.arange(len(self)), -1)
+        outermost = np.where(is_stack, np.arange(len(self)), -1)
         for level in self._levels:
-            outer = found[self.outer[level]]
-            found[level] = np.where(outer >= 0, outer, found[level])
-        return found
+            outer = outermost[self.outer[level]]
+            outermost[level] = np.where(outer >= 0, outer, outermost[level])
+        return outermost
 
     @cached_property
     def _levels(self) -> list[Array]:

@@ -46,12 +46,12 @@ def steps_of_device_marks(trace: RankTrace) -> Table | None:
     if not is_marked.any():  # annotations have tracks of their own
         is_marked[:] = True
     step = np.searchsorted(start, at, side="right") - 1
-    own = is_marked & (step >= 0)
+    in_step = is_marked & (step >= 0)
     first, last = np.full(len(index), NEVER), np.zeros(len(index), np.int64)
-    np.minimum.at(first, step[own], launch[own])
-    np.maximum.at(last, step[own], launch[own])
+    np.minimum.at(first, step[in_step], launch[in_step])
+    np.maximum.at(last, step[in_step], launch[in_step])
     called = np.minimum(first, start)
-    if not own.any() or (np.diff(start) <= 0).any() or (np.diff(called) <= 0).any():
+    if not in_step.any() or (np.diff(start) <= 0).any() or (np.diff(called) <= 0).any():
         return host_steps(index, start, np.append(start[1:], end[-1]))
     called = _before_what_follows(called, last, np.sort(launch[~is_marked]))
     final = max(int(launch.max()) + 1, int(called[-1]) + 1)
@@ -108,9 +108,9 @@ def numbers_of(strings: Sequence[str], names: Array) -> Array:
     """The step numbers in marks; a mark whose number cannot be parsed gets its predecessor's plus one."""
     numbers: list[int] = []
     for name in names.tolist():
-        found = PROFILER_STEP.match(strings[name])
-        is_usable = found is not None and len(found[1]) <= _LONGEST_NUMBER
-        numbers.append(int(found[1]) if found and is_usable else numbers[-1] + 1 if numbers else 0)
+        match = PROFILER_STEP.match(strings[name])
+        is_usable = match is not None and len(match[1]) <= _LONGEST_NUMBER
+        numbers.append(int(match[1]) if match and is_usable else numbers[-1] + 1 if numbers else 0)
     return np.array(numbers, np.int64)
 
 

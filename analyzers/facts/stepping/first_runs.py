@@ -83,13 +83,13 @@ def _long_at_first(events: Table, rows: Array, calls_ns: Array) -> Array:
     end_ns = events["ts_ns"][rows] + events["dur_ns"][rows]
     rows = rows[np.searchsorted(calls_ns, events["ts_ns"][rows]) < np.searchsorted(calls_ns, end_ns)]
     names = np.unique(events["name"][rows[events["dur_ns"][rows] >= LEAST_NS]])
-    found = []
+    once = []
     for name in names.tolist():
         runs = rows[events["name"][rows] == name]
         runs = runs[np.argsort(events["ts_ns"][runs], kind="stable")]
         dur = events["dur_ns"][runs]
         for first in range(1, min(MOST_FIRST, len(runs) - 1) + 1):
             if dur[:first].min() >= max(LEAST_NS, TIMES_LATER * dur[first:].max()):
-                found.append(runs[:first])
+                once.append(runs[:first])
                 break
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    return np.concatenate(once) if once else np.zeros(0, np.int64)

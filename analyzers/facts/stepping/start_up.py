@@ -143,8 +143,8 @@ def start_up(once: Table, steps: Table) -> Intervals:
     heavy[order] = np.logical_and.accumulate(outweighs)
     starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE, Once.FIRST_RUN, Once.CAPTURE)) | (memory & heavy)
     begin_ns, end_ns = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
-    found = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
-    if intervals.length(found) >= WORTH_SAYING * (end_ns - begin_ns):
+    spans = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
+    if intervals.length(spans) >= WORTH_SAYING * (end_ns - begin_ns):
         starting |= once["kind"] == Once.BATCH
     starting |= np.isin(once["kind"], (Once.STARTING, Once.STOPPING))
     return intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)

@@ -47,13 +47,13 @@ def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNot
     on_device = steps_of_device_marks(trace)
     if on_device is not None:
         return on_device, "profiler_step", main, []
-    found = _from_annotations(trace, host)
-    if found is not None:
-        return found, "annotation", main, []
-    found = _from_repetition(trace, host)
-    if found is not None:
-        note = HealthNote("no step marks in the trace", f"{len(found)} steps were found by what repeats", "info")
-        return found, "inferred", main, [note]
+    steps = _from_annotations(trace, host)
+    if steps is not None:
+        return steps, "annotation", main, []
+    steps = _from_repetition(trace, host)
+    if steps is not None:
+        note = HealthNote("no step marks in the trace", f"{len(steps)} steps were found by what repeats", "info")
+        return steps, "inferred", main, [note]
     return (*_whole_window(trace), main, [])
 
 
@@ -111,11 +111,11 @@ def _from_names(trace: RankTrace, host: Array) -> tuple[Array, int]:
     kinds = [(re.sub(r"\d+", "#", trace.strings[events["name"][r]]), int(events["track"][r])) for r in rows]
     best, last, longest = np.empty(0, np.int64), 0, 0
     for kind in dict.fromkeys(kinds):
-        mine = rows[[other == kind for other in kinds]]
-        start = np.sort(events["ts_ns"][mine])
-        end = np.sort(events["ts_ns"][mine] + events["dur_ns"][mine])
+        ranges = rows[[other == kind for other in kinds]]
+        start = np.sort(events["ts_ns"][ranges])
+        end = np.sort(events["ts_ns"][ranges] + events["dur_ns"][ranges])
         length = int((end - start).sum())
-        if len(mine) >= MIN_MARKS and (end[:-1] <= start[1:] + RESOLUTION_NS).all() and length > longest:
+        if len(ranges) >= MIN_MARKS and (end[:-1] <= start[1:] + RESOLUTION_NS).all() and length > longest:
             best, last, longest = start, int(end[-1]), length
     return best, last
 

@@ -62,12 +62,12 @@ class Recall:
         than the rest.
         """
 
-        def found(source: Source, key: str | None) -> RankFacts | None:
+        def kept(source: Source, key: str | None) -> RankFacts | None:
             facts = self._facts_of(source, key)
             return None if facts is None else alike.shared(facts)
 
         with ThreadPoolExecutor(self.place.at_once) as pool:
-            return list(pool.map(found, sources, keys))
+            return list(pool.map(kept, sources, keys))
 
     def keep(self, key: str, facts: RankFacts) -> bool:
         """Keep facts; False where that fails, with the reason in `failure`."""
@@ -219,5 +219,5 @@ class Alike:
 
     def shared(self, facts: RankFacts) -> RankFacts:
         """The facts with objects equal to an earlier rank's replaced by that rank's."""
-        strings, groups = (self._known.setdefault(own, own) for own in (facts.strings, facts.process_groups))
+        strings, groups = (self._known.setdefault(item, item) for item in (facts.strings, facts.process_groups))
         return replace(facts, strings=strings, process_groups=groups)

@@ -170,19 +170,19 @@ def _explain(
     for gain, candidate in worth:
         larger = _that_explain(candidate, fixed, measures)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
-        own = not larger or left >= OWN_SHARE * gain
-        price_us = gain if own else min(left, INFO_CAP_SHARE * measures.step_us)
-        finding = _finding(candidate, price_us, own, measures, pricer)
-        if not own:
+        is_own = not larger or left >= OWN_SHARE * gain
+        price_us = gain if is_own else min(left, INFO_CAP_SHARE * measures.step_us)
+        finding = _finding(candidate, price_us, is_own, measures, pricer)
+        if not is_own:
             finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
         if (
-            not own
+            not is_own
             and finding.recoverable_us.value < MIN_SHARE * measures.step_us
             and not _costs_clearly(candidate, measures)
         ):
             continue
         findings.append(finding)
-        if own and candidate.changes and severity_of(finding, measures.step_us) != "info":
+        if is_own and candidate.changes and severity_of(finding, measures.step_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed
 

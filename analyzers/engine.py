@@ -165,7 +165,7 @@ def _without_traces(paths: Sequence[str | os.PathLike[str]], reason: str) -> NoU
     return NoUsableInput(reason if failure is None else f"the job failed: {failure.sentence} ({reason})")
 
 
-def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote], options: Options) -> LoadedRun:
+def _load(label: str, results: Sequence[RankResult], admission: Sequence[HealthNote], options: Options) -> LoadedRun:
     usable = [r for r in results if r.is_usable]
     facts = [r.facts for r in usable if r.facts is not None]
     identities, notes = resolve_identities([f.identity for f in facts], [f.path for f in facts])
@@ -192,7 +192,7 @@ def _load(label: str, results: Sequence[RankResult], found: Sequence[HealthNote]
             f"{label}: incomplete input: {lost[0].issue if lost else f'ranks missing: {job.missing_ranks[:8]}'}"
         )
     sources = {r.facts.path: r.source for r in usable if r.facts is not None}
-    return LoadedRun(label, job, (*found, *notes, *lost), sources)
+    return LoadedRun(label, job, (*admission, *notes, *lost), sources)
 
 
 @contextmanager
@@ -278,17 +278,17 @@ class Admitted:
     notes: tuple[HealthNote, ...] = ()
 
 
-def jobs_among(found: Sequence[tuple[Source, RankFacts]], label: str) -> list[Admitted]:
+def jobs_among(recorded: Sequence[tuple[Source, RankFacts]], label: str) -> list[Admitted]:
     """The jobs in files that lie together under `label`; a file that holds a whole run is one job."""
-    files = {source.path for source, _ in found}
-    if len(files) < 2 and all(formats()[source.format].is_run for source, _ in found):
-        return [Admitted(label, tuple(range(len(found))))] if found else []
-    recordings = [replace(recording(facts), folder=run_folder(source)) for source, facts in found]
+    files = {source.path for source, _ in recorded}
+    if len(files) < 2 and all(formats()[source.format].is_run for source, _ in recorded):
+        return [Admitted(label, tuple(range(len(recorded))))] if recorded else []
+    recordings = [replace(recording(facts), folder=run_folder(source)) for source, facts in recorded]
     jobs = split_jobs(recordings)
     if len(jobs) == 1:
         return [Admitted(label, tuple(jobs[0]))]
     notes = tuple(admission_notes(jobs, recordings))
-    names = [stem(found[job[0]][0].member or found[job[0]][0].path) for job in jobs]
+    names = [stem(recorded[job[0]][0].member or recorded[job[0]][0].path) for job in jobs]
     return [Admitted(f"{label}/{name}", tuple(job), notes) for name, job in zip(names, jobs, strict=True)]
 
 

@@ -26,8 +26,8 @@ def lines_for(names: Iterable[str], job: JobFacts) -> tuple[str, ...]:
 
 
 def _lines(names: Iterable[str], made: Iterable[MadeLine]) -> tuple[str, ...]:
-    known = [set(CATALOGUE[name].targets) for name in names if name in CATALOGUE]
-    targets = set.intersection(*known) if known else set()
+    accepted = [set(CATALOGUE[name].targets) for name in names if name in CATALOGUE]
+    targets = set.intersection(*accepted) if accepted else set()
     lines = [line for line in made if line.object in targets]
     if LOADER in targets:
         lines = [line for line in lines if line.trains]

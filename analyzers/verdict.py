@@ -122,11 +122,11 @@ def _healthy(measures: Measures) -> Verdict:
     step, rest = format_us(measures.step_us), "no fix above 3 % found"
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
-    told = second if largest == "compute" else largest
-    started = computes_after_start_up(measures.job) if told == "other" else ""
+    named = second if largest == "compute" else largest
+    started = computes_after_start_up(measures.job) if named == "other" else ""
     if started:
         return Verdict("compute", f"{_capital(started)}; {rest}")
-    text = f"{format_share(shares.get(told, 0.0))} of each {step} step is {_words(told, measures)}; {rest}"
+    text = f"{format_share(shares.get(named, 0.0))} of each {step} step is {_words(named, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text)
 
 

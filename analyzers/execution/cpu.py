@@ -115,10 +115,10 @@ class CpuExecution:
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Slowdown of operators while the backend's thread moves data on a second core."""
-        found = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
-        if not found or len(found) < len(ranks):
+        loads = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
+        if not loads or len(loads) < len(ranks):
             return 0.0
-        share = sum(many / cores for many, cores in found) / len(found)
+        share = sum(many / cores for many, cores in loads) / len(loads)
         return max(1.0, 2 * share) / max(1.0, share) - 1.0
 
     def sees_waits(self, job: JobFacts) -> bool:
@@ -165,11 +165,11 @@ def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) 
     comms = facts.comms
     order = np.argsort(comms["end_ns"], kind="stable")
     at = np.searchsorted(comms["end_ns"][order], end, side="right")
-    found = np.full(len(end), NEVER)
+    stamps = np.full(len(end), NEVER)
     some = np.flatnonzero(at < len(order))
     comm = order[at[some]]
     launch, stamp, arrived = issued_ns(comms)[comm], comms["end_ns"][comm], arrived_ns[comm]
     ours = (launch <= start[some]) & (start[some] < arrived) & (arrived <= end[some])
     ours &= stamp - end[some] <= (end - start)[some] // LATE_STAMP_DIVISOR
-    found[some[ours]] = stamp[ours]
-    return found
+    stamps[some[ours]] = stamp[ours]
+    return stamps

@@ -86,8 +86,8 @@ class DeviceExecution:
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
         """Host waits in inferred rendezvous; every other host wait is a synchronizing call."""
         comms = facts.comms
-        mine = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
-        return comms.take(mine).bounds
+        is_inferred = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
+        return comms.take(is_inferred).bounds
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
         """SLACK_NS after the call returned."""

@@ -58,7 +58,7 @@ def merged(table: KernelTable, by: Sequence[str], shows: Callable[[int], bool] =
     path, flops, size_bytes = (summed(rows[name]) for name in ("path_share", "flops", "bytes"))
     roofline = summed(rows["roofline_share"] * rows["total_us"])
     seconds = summed(rows["total_us"]) / 1e6
-    found = [
+    groups = [
         Merged(
             key=keys[at],
             calls=float(calls[at]),
@@ -76,7 +76,7 @@ def merged(table: KernelTable, by: Sequence[str], shows: Callable[[int], bool] =
         )
         for at in used.tolist()
     ]
-    return sorted(found, key=lambda row: (-row.busy_us, -row.total_us, row.key))
+    return sorted(groups, key=lambda row: (-row.busy_us, -row.total_us, row.key))
 
 
 def numbered(table: KernelTable, by: Sequence[str]) -> tuple[Array, list[tuple[str, ...]]]:
@@ -98,13 +98,13 @@ def by_step_us(table: KernelTable) -> dict[tuple[str, str], list[float]]:
 
 def inclusive_us(rows: Sequence[Merged]) -> dict[str, float]:
     """Busy time of each module with all that it calls, us per step. `rows`: by "module" only."""
-    found: dict[str, float] = {}
+    inclusive: dict[str, float] = {}
     for row in rows:
         parts = row.key[0].split(INSIDE)
         for depth in range(1, len(parts) + 1):
             path = INSIDE.join(parts[:depth])
-            found[path] = found.get(path, 0.0) + row.busy_us
-    return found
+            inclusive[path] = inclusive.get(path, 0.0) + row.busy_us
+    return inclusive
 
 
 def _rate(amount: float, time: float) -> float | None:

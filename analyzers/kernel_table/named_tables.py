@@ -188,7 +188,7 @@ def _charged_waits(job: JobFacts) -> Table:
 
 def _step_of(job: JobFacts, members: Table) -> Array:
     """The step in which each member arrives; NULL outside steps."""
-    found = np.full(len(members), NULL)
+    steps = np.full(len(members), NULL)
     order = np.argsort(members["rank"], kind="stable")
     cuts = np.searchsorted(members["rank"][order], np.arange(1, len(job.ranks)))
     for facts, rows in zip(job.ranks, np.split(order, cuts), strict=True):
@@ -198,14 +198,14 @@ def _step_of(job: JobFacts, members: Table) -> Array:
         at_ns = members["start_ns"][rows]
         step = np.searchsorted(start_ns, at_ns, side="right") - 1
         inside = (step >= 0) & (at_ns < end_ns[step])
-        found[rows] = np.where(inside, step, NULL)
-    return found
+        steps[rows] = np.where(inside, step, NULL)
+    return steps
 
 
 def _rank_numbers(job: JobFacts, positions: Array) -> Array:
     """Rank numbers of positions; NULL stays."""
-    known = positions != NULL
-    return np.where(known, _ranks(job)[np.where(known, positions, 0)], NULL)
+    is_rank = positions != NULL
+    return np.where(is_rank, _ranks(job)[np.where(is_rank, positions, 0)], NULL)
 
 
 def _ranks(job: JobFacts) -> Array:

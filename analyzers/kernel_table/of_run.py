@@ -136,7 +136,7 @@ def _path_length_ns(path: Table) -> int:
 def _on_path_ns(job: JobFacts, path: Table, position: int, work: RankWork) -> Array:
     """Nanoseconds on CRITICAL, shape (operations,). The path runs along streams; on a CPU rank along its host."""
     operations = work.operations
-    found = np.zeros(len(operations), np.int64)
+    on_path_ns = np.zeros(len(operations), np.int64)
     rank_path = path.take(path["rank"] == position)
     shift = job.clock.offset_ns(position)
     start, end = rank_path["start_ns"] + shift, rank_path["end_ns"] + shift
@@ -148,8 +148,8 @@ def _on_path_ns(job: JobFacts, path: Table, position: int, work: RankWork) -> Ar
         else:
             pieces = held(operations, np.flatnonzero(operations["track"] == track))
         lo, hi, piece, _ = intervals.intersect_rows(pieces[:2], intervals.union(start[here], end[here]))
-        np.add.at(found, pieces[2][piece], hi - lo)
-    return found
+        np.add.at(on_path_ns, pieces[2][piece], hi - lo)
+    return on_path_ns
 
 
 def _costs(facts: RankFacts, operations: Table) -> tuple[Array, Array, Array]:
@@ -162,17 +162,17 @@ def _costs(facts: RankFacts, operations: Table) -> tuple[Array, Array, Array]:
     kernels = np.flatnonzero(operations["work"] == Work.COMPUTE)
     if not len(groups) or not len(kernels):
         return flops, size_bytes, least_ns
-    known = {
+    row_of = {
         (n, s): row for row, (n, s) in enumerate(zip(groups["name"].tolist(), groups["shape"].tolist(), strict=True))
     }
     keys = np.stack([operations[name][kernels].astype(np.int64) for name in ("name", "shape", "operator")])
     which, first = _distinct(keys)
-    found = np.full((3, len(first)), np.nan)
+    costs = np.full((3, len(first)), np.nan)
     for column, (name, shape, operator) in enumerate(keys[:, first].T.tolist()):
-        row = known.get((name, shape))
+        row = row_of.get((name, shape))
         if row is not None and NO_STRING not in (shape, operator):
-            found[:, column] = _cost(facts, row, facts.strings[operator], facts.strings[shape])
-    flops[kernels], size_bytes[kernels], least_ns[kernels] = found[:, which]
+            costs[:, column] = _cost(facts, row, facts.strings[operator], facts.strings[shape])
+    flops[kernels], size_bytes[kernels], least_ns[kernels] = costs[:, which]
     return flops, size_bytes, least_ns
 
 

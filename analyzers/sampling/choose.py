@@ -91,11 +91,11 @@ def spread(total: int, count: int) -> list[int]:
 
 def traits_of(stated: Stated, world_size: int) -> Traits:
     """Traits of a source's rank, as far as the source states them."""
-    found: set[Trait] = {(HOST, stated.host)} if stated.host else set()
+    traits: set[Trait] = {(HOST, stated.host)} if stated.host else set()
     for group in stated.groups:
         if 1 < len(group.ranks) < world_size or (len(group.ranks) > 1 and _role(group) == "pp"):
-            found |= _of_group(group, stated.rank)
-    return frozenset(found)
+            traits |= _of_group(group, stated.rank)
+    return frozenset(traits)
 
 
 def _of_group(group: ProcessGroup, rank: int | None) -> set[Trait]:

@@ -75,9 +75,11 @@ def _waited_for(job: JobFacts, unread: Sequence[int]) -> NextRank | None:
 
 def _shows_more(sample: RankSample) -> NextRank | None:
     seen = set().union(*sample.read)
-    found = [(news(shown, seen), rank, shown) for rank, shown in sample.unread if rank is not None and shown - seen]
-    if not found:
+    candidates = [
+        (news(shown, seen), rank, shown) for rank, shown in sample.unread if rank is not None and shown - seen
+    ]
+    if not candidates:
         return None
-    _, rank, shown = max(found, key=lambda entry: (entry[0], -entry[1]))
+    _, rank, shown = max(candidates, key=lambda entry: (entry[0], -entry[1]))
     new = [kind for kind in KINDS if any(trait[0] == kind for trait in shown - seen)]
     return NextRank(rank, f"it shows a {new[0]} of which no rank was read")

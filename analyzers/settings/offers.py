@@ -77,14 +77,14 @@ def _offer(knob: Knob, measures: Measures, now: Present, wanted: tuple[Setting, 
 def _stated(fix: Fix) -> Iterator[Setting]:
     """The values that a fix states, one for each thing to change."""
     texts = [f"{fix.setting}={fix.suggested}", *(_asked_as(name, value) for name, value in fix.applies)]
-    known: set[str] = set()
+    keys: set[str] = set()
     for text in texts:
         try:
             setting = parse_setting(text)
         except UsageError:
             continue
-        if setting.key not in known:
-            known.add(setting.key)
+        if setting.key not in keys:
+            keys.add(setting.key)
             yield setting
 
 

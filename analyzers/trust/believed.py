@@ -73,18 +73,18 @@ def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recov
     """The gain from a rank that the timers of the whole run show late beyond chance, where a finding explains most of
     it or names what the rank alone has: they have neither the replay's error nor the scatter of few steps."""
     measures = prices.measures
-    mine = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
+    blamed = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     in_loader = candidate.id == INPUT_STRAGGLER
     timed_us = measures.loading_late_us if in_loader else measures.timed_us
-    if not mine or not timed_us[mine].all():
+    if not blamed or not timed_us[blamed].all():
         return gain
     if not in_loader:  # pauses have findings of their own
         paused_us = paused_shares(measures.job.ranks) * measures.step_us
         timed_us = timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
     most = measures.step_us - prices.floor_us(candidate.changes)
-    late_us = min(float(timed_us[mine].min()), most)
+    late_us = min(float(timed_us[blamed].min()), most)
     has_more = fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)
-    is_named = in_loader or all(p in measures.alone or has_more[p] for p in mine)
+    is_named = in_loader or all(p in measures.alone or has_more[p] for p in blamed)
     if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or is_named):
         return gain
     least, most = (1 - TIMED_BAND) * late_us, min((1 + TIMED_BAND) * late_us, most)

@@ -74,7 +74,7 @@ def _gain_us(measures: Measures, change: Change, row: Booked) -> Array:
     if change.ranks and row.levels is not None:
         return np.full((2, len(measures.job.ranks)), levelled_us(measures, where, row.levels))
     gain = np.zeros((2, len(measures.job.ranks)))
-    for line, own in zip(gain, (row.own, row.most or row.own), strict=True):
-        line[where] = own(measures, change)[where]
+    for line, removed in zip(gain, (row.own, row.most or row.own), strict=True):
+        line[where] = removed(measures, change)[where]
     causes = (change.target,) if row.is_of_target else row.causes
     return gain if causes is None else gain + waited_us(measures, causes, where)

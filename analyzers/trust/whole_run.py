@@ -53,10 +53,10 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
         own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks
     ]
     others = [own_ns(facts, unprofiled_steps(facts), beside_loader=True) for facts in ranks]
-    if not all(len(own) for own in traced) or not all(len(own) >= MIN_STEPS for own in others):
+    if not all(len(times_ns) for times_ns in traced) or not all(len(times_ns) >= MIN_STEPS for times_ns in others):
         return None
-    inside, outside = (np.array([own.mean() for own in every]) for every in (traced, others))
-    error = np.array([own.std(ddof=1) / np.sqrt(len(own)) for own in others])
+    inside, outside = (np.array([times_ns.mean() for times_ns in every]) for every in (traced, others))
+    error = np.array([times_ns.std(ddof=1) / np.sqrt(len(times_ns)) for times_ns in others])
     peers = np.arange(len(ranks)) != position
     if not peers.any() or not (inside > 0).all():
         return None
@@ -70,8 +70,8 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     if is_tested and at_most_ns >= MOST * slowed * excess_ns:
         return None
     rank = measures.job.rank_ids[position]
-    own, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
+    taken, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
     return (
-        f"in the traced steps only: over {len(others[position])} others rank {rank} takes {own} outside its backward "
+        f"in the traced steps only: over {len(others[position])} others rank {rank} takes {taken} outside its backward "
         f"passes and its loader, the other ranks {usual}"
     )

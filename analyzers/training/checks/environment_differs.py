@@ -56,7 +56,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
 
 
 def _is_shared(name: str) -> bool:
-    return name.startswith(_SETTINGS) and not any(own in name for own in _OWN)
+    return name.startswith(_SETTINGS) and not any(part in name for part in _OWN)
 
 
 def _differing(values: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, tuple[int, ...], str]]:

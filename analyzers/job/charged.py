@@ -16,10 +16,12 @@ from ddprof.tables import NULL, Array, Table
 def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Array:
     """Each rank's waiting charged to culprits for these causes (() : any), us per step."""
     blame = measures.job.blame
-    mine = np.isin(blame["culprit"], culprits)
+    is_charged = np.isin(blame["culprit"], culprits)
     if causes:
-        mine &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
-    charged = np.bincount(blame["victim"][mine], weights=blame["dur_ns"][mine], minlength=len(measures.job.ranks))
+        is_charged &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
+    charged = np.bincount(
+        blame["victim"][is_charged], weights=blame["dur_ns"][is_charged], minlength=len(measures.job.ranks)
+    )
     return np.asarray(charged / 1e3 / _steps(measures))
 
 
@@ -58,10 +60,12 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
     every = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     share = np.divide(part_us, every, out=np.zeros_like(part_us), where=every > 0)
     blame, ranks = measures.job.blame, measures.job.ranks
-    mine = np.isin(blame["culprit"], culprits) & (blame["cause"] == CAUSE_CODE["host_launch"])
-    pairs, of_pair = np.unique(blame["culprit"][mine] * len(ranks) + blame["victim"][mine], return_inverse=True)
+    is_charged = np.isin(blame["culprit"], culprits) & (blame["cause"] == CAUSE_CODE["host_launch"])
+    pairs, of_pair = np.unique(
+        blame["culprit"][is_charged] * len(ranks) + blame["victim"][is_charged], return_inverse=True
+    )
     culprit, victim = np.divmod(pairs, len(ranks))
-    charged_us = np.bincount(of_pair, weights=blame["dur_ns"][mine], minlength=len(pairs)) / 1e3
+    charged_us = np.bincount(of_pair, weights=blame["dur_ns"][is_charged], minlength=len(pairs)) / 1e3
     waits = share[culprit] * (charged_us / _steps(measures)[victim])
     return np.asarray(np.bincount(victim, weights=waits, minlength=len(part_us)), float)
 

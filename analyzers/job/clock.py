@@ -63,8 +63,8 @@ class SharedOperations:
         rows = np.flatnonzero(~np.isin(matched.op[matched.instance], ROOTED))
         rows = rows[np.argsort(matched.rank[rows], kind="stable")]
         parts = np.split(rows, np.searchsorted(matched.rank[rows], np.arange(1, len(ranks))))
-        self._instance = [matched.instance[mine] for mine in parts]
-        comms = list(zip(ranks, (matched.comm[mine] for mine in parts), strict=True))
+        self._instance = [matched.instance[of_rank] for of_rank in parts]
+        comms = list(zip(ranks, (matched.comm[of_rank] for of_rank in parts), strict=True))
         self._start_ns = [facts.comms["start_ns"][comm] for facts, comm in comms]
         self._end_ns = [facts.comms["end_ns"][comm] for facts, comm in comms]
 
@@ -78,14 +78,14 @@ class SharedOperations:
 
     def compare_any(self, a: Sequence[int], b: Sequence[int]) -> ClockDifference | None:
         """The clocks of two domains, each given by some of its ranks; None without a shared operation."""
-        found = [each for p in a for q in b if (each := self.compare(p, q)) is not None]
-        if not found:
+        differences = [each for p in a for q in b if (each := self.compare(p, q)) is not None]
+        if not differences:
             return None
         return ClockDifference(
-            np.concatenate([each.difference_ns for each in found]),
-            np.concatenate([each.when_ns for each in found]),
-            np.concatenate([each.least_ns for each in found]),
-            np.concatenate([each.most_ns for each in found]),
+            np.concatenate([each.difference_ns for each in differences]),
+            np.concatenate([each.when_ns for each in differences]),
+            np.concatenate([each.least_ns for each in differences]),
+            np.concatenate([each.most_ns for each in differences]),
         )
 
 
@@ -123,9 +123,9 @@ def _split_domains(
     for name, sharing in on_host.items():
         offsets: dict[int, float] = {sharing[0]: 0.0}
         for p in sharing[1:]:
-            found = members.compare(sharing[0], p)
-            if found is not None and found.is_contradicted:
-                offsets[p] = float(np.median(found.difference_ns))
+            difference = members.compare(sharing[0], p)
+            if difference is not None and difference.is_contradicted:
+                offsets[p] = float(np.median(difference.difference_ns))
         typical = float(np.median([offsets.get(p, 0.0) for p in sharing]))
         for p in sharing:
             if abs(offsets.get(p, 0.0) - typical) > SAME_HOST_TOLERANCE_NS:
@@ -176,10 +176,10 @@ def _propagate(
         here = queue.popleft()
         for a, b in touching[here]:
             other, sign = (b, 1) if here == a else (a, -1)
-            found = None if other in clocks else members.compare_any(first[a], first[b])
-            if found is None:
+            difference = None if other in clocks else members.compare_any(first[a], first[b])
+            if difference is None:
                 continue
-            offset, drift, error = _fit(found)
+            offset, drift, error = _fit(difference)
             base = clocks[here]
             clocks[other] = HostClock(
                 base.offset_ns + sign * offset, base.drift_ppm + sign * drift, (base.error_ns or 0) + error
@@ -197,9 +197,9 @@ def _in_both(one: Array, other: Array) -> tuple[Array, Array]:
     return among_one, among_other
 
 
-def _fit(found: ClockDifference) -> tuple[int, float, int]:
+def _fit(clocks: ClockDifference) -> tuple[int, float, int]:
     """Offset in the middle of the window (ns), drift (ppm) and error (ns) of clock b against clock a."""
-    difference, when = found.difference_ns.astype(np.float64), found.when_ns
+    difference, when = clocks.difference_ns.astype(np.float64), clocks.when_ns
     drift = 0.0
     span = float(when.max() - when.min())
     middle = (when.max() + when.min()) / 2
@@ -209,7 +209,7 @@ def _fit(found: ClockDifference) -> tuple[int, float, int]:
         drift = slope / span * 1e6
         difference = difference - slope * x
     offset = float(np.median(difference))
-    low, high = found.low_ns, found.high_ns
+    low, high = clocks.low_ns, clocks.high_ns
     if low <= high:
         offset = min(max(offset, low), high)
     residual = np.abs(difference - offset)

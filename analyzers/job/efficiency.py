@@ -44,10 +44,10 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 def last_arrivals(measures: Measures) -> dict[str, Any]:
     """Operations in which each rank arrived last, among those with several members: {"of": n, "by_rank": {rank: k}}."""
     late = measures.job.instances["late"]
-    known = late[late != NULL]
-    positions, counts = np.unique(known, return_counts=True)
+    last = late[late != NULL]
+    positions, counts = np.unique(last, return_counts=True)
     ranks = measures.job.rank_ids
-    return {"of": len(known), "by_rank": {ranks[int(p)]: int(n) for p, n in zip(positions, counts, strict=True)}}
+    return {"of": len(last), "by_rank": {ranks[int(p)]: int(n) for p, n in zip(positions, counts, strict=True)}}
 
 
 def _overlap(measures: Measures) -> float | None:
@@ -58,10 +58,10 @@ def _overlap(measures: Measures) -> float | None:
 
 def bus_bandwidth(measures: Measures) -> dict[str, float]:
     """Median bus bandwidth per collective over all matched instances with known size, GB/s (10^9)."""
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for traffic in measures.comm.traffic:
-        found.setdefault(traffic.op, []).extend(_rates_gbps(traffic))
-    return {op: float(np.median(values)) for op, values in found.items() if values}
+        rates.setdefault(traffic.op, []).extend(_rates_gbps(traffic))
+    return {op: float(np.median(values)) for op, values in rates.items() if values}
 
 
 def reached_words(measures: Measures, traffic: Traffic) -> str:

@@ -75,20 +75,20 @@ def enlarged_by_script(ranks: Sequence[RankFacts]) -> bool:
 
 def _samples(ranks: Sequence[RankFacts]) -> Array | None:
     """Samples of a typical batch of each rank in its traced steps, shape (ranks,); None where they were not counted."""
-    found = []
+    samples = []
     for facts in ranks:
         traced = set(map(int, facts.steps["index"]))
         each = [fed.samples / fed.batches for fed in facts.sidecar.batches if fed.step in traced and fed.batches]
-        found.append(float(np.median(each)) if each else 0.0)
-    return np.array(found) if len(found) > 1 and all(found) else None
+        samples.append(float(np.median(each)) if each else 0.0)
+    return np.array(samples) if len(samples) > 1 and all(samples) else None
 
 
 def _elements(ranks: Sequence[RankFacts]) -> Array | None:
     """Elements per rank and step as capture counted them, or from operators' shapes (CPU ranks), as a script may
     enlarge a loader's batch. Where both are known, the one by which ranks differ more.
     """
-    known = [each for each in (fed_elements(ranks), tensor_elements(ranks)) if each is not None]
-    return max(known, key=lambda each: float((each.max(axis=0) / each.mean(axis=0)).mean()), default=None)
+    counts = [each for each in (fed_elements(ranks), tensor_elements(ranks)) if each is not None]
+    return max(counts, key=lambda each: float((each.max(axis=0) / each.mean(axis=0)).mean()), default=None)
 
 
 @remembered
@@ -96,9 +96,9 @@ def _copied_bytes(facts: RankFacts) -> float:
     ops = facts.device_ops
     if not len(ops) or not len(facts.steps):
         return 0.0
-    mine = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & is_to_device(facts.strings)[ops["name"]]
-    mine &= (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
-    return float(ops["size_bytes"][mine].sum()) / len(facts.steps)
+    is_input = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & is_to_device(facts.strings)[ops["name"]]
+    is_input &= (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
+    return float(ops["size_bytes"][is_input].sum()) / len(facts.steps)
 
 
 def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
@@ -108,7 +108,7 @@ def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
     Ranks hold equal shares of parameters: a slow CPU prolongs optimizer and passes alike, a larger batch only the
     passes.
     """
-    found = []
+    ratios = []
     for facts in ranks:
         if not len(facts.host_operators) or not len(facts.steps) or (facts.host_operators["shape"] != NO_STRING).any():
             return None
@@ -119,5 +119,5 @@ def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
         update_ns, pass_ns = averages.typical(each_ns), averages.typical(passes_ns)
         if update_ns < MIN_UPDATE_NS:
             return None
-        found.append(pass_ns / update_ns)
-    return np.array(found) / averages.typical(found) if len(found) > 1 else None
+        ratios.append(pass_ns / update_ns)
+    return np.array(ratios) / averages.typical(ratios) if len(ratios) > 1 else None

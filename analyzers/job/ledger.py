@@ -32,8 +32,8 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
     begins = np.searchsorted(gaps["cause"][by_cause], np.arange(len(CAUSES) + 1)).tolist()
     start, end = gaps["start_ns"][by_cause], gaps["end_ns"][by_cause]
     for cause in idle:
-        mine = slice(*begins[CAUSE_CODE[cause] : CAUSE_CODE[cause] + 2])
-        sets[cause] = start[mine], end[mine]
+        of_cause = slice(*begins[CAUSE_CODE[cause] : CAUSE_CODE[cause] + 2])
+        sets[cause] = start[of_cause], end[of_cause]
     return sets
 
 

@@ -77,9 +77,9 @@ def match(
         pair = _keys(messages, _ENDS)
         ordinal = _running_count(_combine(_combine(pair, messages["rank"]), messages["side"]))
         key = _combine(pair, numbers_in_order(ranks, messages, pair, ordinal))
-    known = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
-    messages = {name: values[known] for name, values in messages.items()}
-    matched = _instances(messages, key[known])
+    is_timed = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
+    messages = {name: values[is_timed] for name, values in messages.items()}
+    matched = _instances(messages, key[is_timed])
     shift = len(collective["op"])
     return Matched(
         instance=np.concatenate((collective["instance"], matched["instance"] + shift)),
@@ -101,18 +101,18 @@ def _other_end(messages: dict[str, Array]) -> Array:
 
 def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[str, Array]:
     comms = facts.comms
-    mine = np.flatnonzero(~np.isin(comms["op"], POINT_TO_POINT))
-    order, step = _in_launch_order(facts, mine)
-    mine = mine[order]
+    rows = np.flatnonzero(~np.isin(comms["op"], POINT_TO_POINT))
+    order, step = _in_launch_order(facts, rows)
+    rows = rows[order]
     return {
-        "rank": np.full(len(mine), position),
-        "comm": mine,
-        "group": group_ids[mine],
-        "seq": comms["seq"][mine],
+        "rank": np.full(len(rows), position),
+        "comm": rows,
+        "group": group_ids[rows],
+        "seq": comms["seq"][rows],
         "step": step,
-        "op": comms["op"][mine].astype(np.int64),
-        "size_bytes": comms["size_bytes"][mine],
-        "side": np.zeros(len(mine), np.int64),
+        "op": comms["op"][rows].astype(np.int64),
+        "size_bytes": comms["size_bytes"][rows],
+        "side": np.zeros(len(rows), np.int64),
     }
 
 
@@ -175,12 +175,14 @@ def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
 def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]) -> None:
     loose = ~by_seq
     for group in np.unique(rows["group"][loose]):
-        mine = loose & (rows["group"] == group)
-        pairs, counts = np.unique(np.stack((rows["step"][mine], rows["rank"][mine])), axis=1, return_counts=True)
+        of_group = loose & (rows["group"] == group)
+        pairs, counts = np.unique(
+            np.stack((rows["step"][of_group], rows["rank"][of_group])), axis=1, return_counts=True
+        )
         # Of one step: a step may hold more than the next, as where an optimizer steps every second time.
         begins = np.unique(pairs[0], return_index=True)[1]
         uneven = np.minimum.reduceat(counts, begins) < np.maximum.reduceat(counts, begins)
-        if uneven.any() and (rows["step"][mine] >= 0).all():
+        if uneven.any() and (rows["step"][of_group] >= 0).all():
             notes.append(
                 HealthNote(
                     "ranks recorded different numbers of collectives and no sequence numbers",
@@ -199,9 +201,9 @@ def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
     if not len(rows["rank"]):
         return np.empty(0, np.int64)
     key = _keys(rows, fields)
-    mine = _combine(_combine(key, rows["rank"]), rows["side"])
-    from_end = _running_count(mine[::-1])[::-1]
-    return _combine(key, np.where(rows["step"] == BEFORE, from_end, _running_count(mine)))
+    own_key = _combine(_combine(key, rows["rank"]), rows["side"])
+    from_end = _running_count(own_key[::-1])[::-1]
+    return _combine(key, np.where(rows["step"] == BEFORE, from_end, _running_count(own_key)))
 
 
 def _keys(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
@@ -289,10 +291,10 @@ def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -
     result = peer.copy()
     for g in np.unique(group):
         members = keys[int(g)][0]
-        mine = group == g
-        values = np.unique(peer[mine][peer[mine] != NULL])
+        of_group = group == g
+        values = np.unique(peer[of_group][peer[of_group] != NULL])
         is_global = bool(np.all(np.isin(values, members))) and me not in values.tolist()
         is_relative = bool(len(values)) and values.max() < len(members) and all(members[int(v)] != me for v in values)
         if not is_global and is_relative:
-            result[mine] = np.array([members[int(v)] if v != NULL else NULL for v in peer[mine]], np.int64)
+            result[of_group] = np.array([members[int(v)] if v != NULL else NULL for v in peer[of_group]], np.int64)
     return result

@@ -133,8 +133,8 @@ def measure(job: JobFacts) -> Measures:
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
     hungry = [starved(f) for f in ranks]
     script = script_times(ranks)
-    launching = [intervals.subtract(s.launching, own.idle) for s, own in zip(hungry, script, strict=True)]
-    held = [intervals.subtract(s.held, own.idle) for s, own in zip(hungry, script, strict=True)]
+    launching = [intervals.subtract(s.launching, in_script.idle) for s, in_script in zip(hungry, script, strict=True)]
+    held = [intervals.subtract(s.held, in_script.idle) for s, in_script in zip(hungry, script, strict=True)]
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
     timed_us, own_us = (share * job.step_ns / 1e3 for share in late_shares(ranks))
@@ -157,7 +157,9 @@ def measure(job: JobFacts) -> Measures:
         launching_us=np.array([_recurring_us(f, spans) for f, spans in zip(ranks, launching, strict=True)]),
         stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
         held_us=np.array([_per_step_us(f, spans) for f, spans in zip(ranks, held, strict=True)]),
-        script_us=np.array([own.share * _per_step_us(f, own.idle) for f, own in zip(ranks, script, strict=True)]),
+        script_us=np.array(
+            [in_script.share * _per_step_us(f, in_script.idle) for f, in_script in zip(ranks, script, strict=True)]
+        ),
         script=tuple(script),
         launch_interval_us=np.array([s.interval_ns / 1e3 for s in hungry]),
         longest_fetch_us=np.array([_longest_fetch_us(f) for f in ranks]),
@@ -238,10 +240,10 @@ def _optimizer(facts: RankFacts) -> tuple[float, float]:
 
 def _pageable_us(facts: RankFacts) -> float:
     ops = facts.device_ops
-    mine = pageable_copies(facts)
-    if not mine.any():
+    pageable = pageable_copies(facts)
+    if not pageable.any():
         return 0.0
-    copies = intervals.union(*ops.take(mine).bounds)
+    copies = intervals.union(*ops.take(pageable).bounds)
     return _per_step_us(facts, intervals.intersect(copies, facts.gaps_of("memcpy").bounds))
 
 

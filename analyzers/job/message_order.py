@@ -27,22 +27,22 @@ def numbers_in_order(ranks: Sequence[RankFacts], messages: dict[str, Array], pai
     """
     numbers = ordinal.copy()
     start, end = (_times(ranks, messages, name) for name in ("start_ns", "end_ns"))
-    known = ~messages["lost"].astype(bool)
+    is_kept = ~messages["lost"].astype(bool)
     is_send = messages["side"] == 1
     for each in np.unique(pair):
         sent, received = (np.flatnonzero((pair == each) & side) for side in (is_send, ~is_send))
         if len(sent) and len(received):
-            shift = _shift(start[sent], end[received], known[sent], known[received])
+            shift = _shift(start[sent], end[received], is_kept[sent], is_kept[received])
             numbers[received] += shift
     return numbers
 
 
 def _times(ranks: Sequence[RankFacts], messages: dict[str, Array], name: str) -> Array:
-    found = np.zeros(len(messages["rank"]), np.int64)
+    times = np.zeros(len(messages["rank"]), np.int64)
     for position, facts in enumerate(ranks):
-        mine = messages["rank"] == position
-        found[mine] = facts.comms[name][messages["comm"][mine]]
-    return found
+        of_rank = messages["rank"] == position
+        times[of_rank] = facts.comms[name][messages["comm"][of_rank]]
+    return times
 
 
 def _shift(sent_ns: Array, received_ns: Array, is_sent: Array, is_received: Array) -> int:
@@ -51,7 +51,7 @@ def _shift(sent_ns: Array, received_ns: Array, is_sent: Array, is_received: Arra
     for shift in range(len(sent_ns) - least, least - len(received_ns) - 1, -1):
         first, last = max(0, -shift), min(len(received_ns), len(sent_ns) - shift)
         here, there = slice(first, last), slice(first + shift, last + shift)
-        known = is_received[here] & is_sent[there]
-        if known.sum() >= FEWEST and (received_ns[here] + RESOLUTION_NS >= sent_ns[there])[known].mean() >= NEARLY:
+        both = is_received[here] & is_sent[there]
+        if both.sum() >= FEWEST and (received_ns[here] + RESOLUTION_NS >= sent_ns[there])[both].mean() >= NEARLY:
             return shift
     return 0

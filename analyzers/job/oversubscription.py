@@ -33,12 +33,12 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
     """The host whose CPU ranks' threads exceed its cores most; None where all have cores, or ranks already compute on
     one thread each.
     """
-    found = []
+    hosts = []
     for facts in ranks:
         shared, threads = shared_cores(facts), facts.sidecar.precision.num_threads
         if shared is not None and threads is not None and threads > 1 and threads * shared[0] > shared[1]:
-            found.append(Oversubscribed(threads, *shared))
-    return max(found, key=lambda host: host.share, default=None)
+            hosts.append(Oversubscribed(threads, *shared))
+    return max(hosts, key=lambda host: host.share, default=None)
 
 
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:

@@ -54,8 +54,8 @@ def _hardly_computed(job: JobFacts) -> str | None:
 def start_up_only(job: JobFacts) -> str | None:
     """Why no part of the job is known to recur (one-off work, or mostly start-up); None where some is."""
     if none_is_steady(job.ranks, job.left_out):
-        told = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
-        return f"all that the ranks recorded in common occurred once ({told}); record later steps"
+        reasons = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
+        return f"all that the ranks recorded in common occurred once ({reasons}); record later steps"
     starting_ns, wall_ns = _start_up_ns(job)
     if starting_ns <= MOST * wall_ns or computes_after_start_up(job):
         seen = [facts for facts in job.ranks if not lost_device(facts, job.ranks)]

@@ -67,13 +67,13 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
         launches = [_launches(ranks[p], steps) for p in group]
         usual = _usual_launches(launches)
         against = compared([kernels[p] for p in group], steps)
-        for p, own, found in zip(group, launches, against, strict=True):
-            if not found.took_ns.any():
+        for p, launched, times in zip(group, launches, against, strict=True):
+            if not times.took_ns.any():
                 continue
-            factor_steps[p] = _weighted_median(found.took_ns, found.expected_ns)
-            time_us[p] = found.took_ns.sum() / steps / 1e3
-            coverage[p] = found.took_ns.sum() / max(1.0, _compute_ns(ranks[p]))
-            more[p] = _more_work(own, usual)
+            factor_steps[p] = _weighted_median(times.took_ns, times.expected_ns)
+            time_us[p] = times.took_ns.sum() / steps / 1e3
+            coverage[p] = times.took_ns.sum() / max(1.0, _compute_ns(ranks[p]))
+            more[p] = _more_work(launched, usual)
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
@@ -85,12 +85,12 @@ def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
 
 def _compute_ns(facts: RankFacts) -> float:
     ops = facts.device_ops
-    mine = (
+    in_steps = (
         (ops["work"] == Work.COMPUTE)
         & (ops["start_ns"] >= facts.steps["start_ns"][0])
         & (ops["start_ns"] < facts.steps["end_ns"][-1])
     )
-    return float((ops["end_ns"] - ops["start_ns"])[mine].sum())
+    return float((ops["end_ns"] - ops["start_ns"])[in_steps].sum())
 
 
 def _weighted_median(times: Array, expected: Array) -> Array:
@@ -113,7 +113,7 @@ def _more_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Seq
     for group in groups:
         ran = [operators_run(ranks[p], steps) for p in group]
         usual = _usual_launches(ran)
-        more[list(group)] = [_more_work(own, usual) for own in ran]
+        more[list(group)] = [_more_work(operators, usual) for operators in ran]
     return more
 
 
@@ -124,11 +124,11 @@ def _launches(facts: RankFacts, steps: int) -> Launches:
     """Launches of each kernel over all steps and shapes, by (kernel, operator); operator "" where it is not known."""
     ops = facts.device_ops
     step = step_of_launch(facts)
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
-    operator, kernel = ops["operator"][mine].astype(np.int64), ops["name"][mine].astype(np.int64)
+    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    operator, kernel = ops["operator"][rows].astype(np.int64), ops["name"][rows].astype(np.int64)
     pairs = (operator << 32) + kernel  # one number for both: two columns take five times as long to sort
     _, first, local, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-    spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[mine], minlength=len(counts))
+    spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=len(counts))
     text = facts.strings
     return {
         ("" if op == NO_STRING else text[op], text[name]): (float(count), float(ns))
@@ -165,9 +165,9 @@ def _more_work(launches: Launches, usual: dict[tuple[str, str], float]) -> float
             more, ns = excess.get(key[0], (0.0, 0.0))
             share = (count - usual[key]) / count
             excess[key[0]] = (more + count - usual[key], ns + spent * share)
-    own = _by_operator(launches)
+    by_operator = _by_operator(launches)
     lacking = sum(
-        ns * min(1.0, max(0.0, own[operator, ""] - usual[operator, ""]) / more)
+        ns * min(1.0, max(0.0, by_operator[operator, ""] - usual[operator, ""]) / more)
         for operator, (more, ns) in excess.items()
     )
     return lacking / total if total else 0.0
@@ -234,17 +234,17 @@ def interference(ranks: Sequence[RankFacts]) -> float:
     for facts in ranks:
         if not len(facts.steps):
             continue
-        own = kernels_by_place(facts, len(facts.steps))
-        way = np.where(own.is_either, 2 * own.name + own.is_beside, 2 * len(own.names))
-        count = np.bincount(way, minlength=2 * len(own.names) + 1)[:-1].reshape(-1, 2)
-        time_ns = np.bincount(way, weights=own.dur_ns, minlength=2 * len(own.names) + 1)[:-1].reshape(-1, 2)
+        run = kernels_by_place(facts, len(facts.steps))
+        way = np.where(run.is_either, 2 * run.name + run.is_beside, 2 * len(run.names))
+        count = np.bincount(way, minlength=2 * len(run.names) + 1)[:-1].reshape(-1, 2)
+        time_ns = np.bincount(way, weights=run.dur_ns, minlength=2 * len(run.names) + 1)[:-1].reshape(-1, 2)
         for name in np.flatnonzero((count > 0).all(axis=1) & (time_ns[:, 0] > 0)).tolist():  # no time has no ratio
             alone_ns, beside_ns = time_ns[name] / count[name]
             if beside_ns > alone_ns * (1 + MAX_INTERFERENCE):
                 continue
             ratios.append(float(beside_ns / alone_ns))
             weights.append(float(time_ns[name, 1]))
-            kernels.add(own.names[name])
+            kernels.add(run.names[name])
     if len(kernels) < MIN_KERNELS_BOTH_WAYS:
         return 0.0
     return max(0.0, averages.weighted_median(np.array(ratios), np.array(weights)) - 1.0)

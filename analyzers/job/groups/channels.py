@@ -26,10 +26,10 @@ MIN_SHARED = 3  # operations before coincidence means anything
 
 def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[int, ...]]:
     """(rank position, track) -> rank numbers of the inferred group, for channels on which inference succeeds."""
-    found: dict[tuple[int, int], tuple[int, ...]] = {}
+    groups: dict[tuple[int, int], tuple[int, ...]] = {}
     channels = [_channels(facts) for facts in ranks]
     if len(ranks) < 3 or not channels[0] or len({len(c) for c in channels}) > 1:
-        return found
+        return groups
     for index in range(len(channels[0])):
         ends = _shared([channels[p][index][1:] for p in range(len(ranks))])
         if len({len(e) for e in ends}) > 1 or len(ends[0]) < MIN_SHARED:
@@ -40,8 +40,8 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
         for cluster in clusters:
             numbers = tuple(sorted(ranks[p].identity.rank or 0 for p in cluster))
             for p in cluster:
-                found[p, channels[p][index][0]] = numbers
-    return found
+                groups[p, channels[p][index][0]] = numbers
+    return groups
 
 
 def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
@@ -52,14 +52,14 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
     """
     comms = facts.comms
     nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
-    mine = np.flatnonzero(nameless & (comms["device_op"] != NULL))
-    mine = mine[np.argsort(comms["end_ns"][mine], kind="stable")]
-    track, step = comms["track"][mine], _numbers(facts, mine)
+    rows = np.flatnonzero(nameless & (comms["device_op"] != NULL))
+    rows = rows[np.argsort(comms["end_ns"][rows], kind="stable")]
+    track, step = comms["track"][rows], _numbers(facts, rows)
     carried = {
-        int(t): (tuple(np.unique(comms["op"][mine[track == t]]).tolist()), _usual_count(step[track == t]), int(t))
+        int(t): (tuple(np.unique(comms["op"][rows[track == t]]).tolist()), _usual_count(step[track == t]), int(t))
         for t in np.unique(track)
     }
-    return [(t, comms["end_ns"][mine[track == t]], step[track == t]) for t in sorted(carried, key=carried.__getitem__)]
+    return [(t, comms["end_ns"][rows[track == t]], step[track == t]) for t in sorted(carried, key=carried.__getitem__)]
 
 
 def _usual_count(step: Array) -> float:

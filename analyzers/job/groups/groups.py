@@ -47,17 +47,17 @@ def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
 def _keys_of(
     groups: Sequence[ProcessGroup], names: Mapping[tuple[int, ...], Counter[str]], everyone: tuple[int, ...]
 ) -> list[GroupKey]:
-    own: list[GroupKey] = []
+    keys: list[GroupKey] = []
     position: Counter[tuple[int, ...]] = Counter()
     for group in groups:
         members = tuple(sorted(group.ranks))
         if not members:
-            own.append((everyone if group.size in (None, len(everyone)) else (), group.name))
+            keys.append((everyone if group.size in (None, len(everyone)) else (), group.name))
             continue
         shared = names[group.ranks][group.name] > 1 or len(members) == 1
-        own.append((members, group.name if shared else f"#{position[members]}"))
+        keys.append((members, group.name if shared else f"#{position[members]}"))
         position[members] += 1
-    return own
+    return keys
 
 
 def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
@@ -71,18 +71,18 @@ def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[G
     id_of: dict[tuple[int, int], int] = {}  # by the list of keys, which ranks of the same groups share, and the group
     inferred = nameless_groups(ranks)
     result = []
-    for position, (facts, own) in enumerate(zip(ranks, keys, strict=True)):
+    for position, (facts, of_rank) in enumerate(zip(ranks, keys, strict=True)):
         column = facts.comms["group"]
         mapped = np.empty(len(column), np.int64)
         for group in np.unique(column):
-            mine = column == group
-            if group == NO_STRING or group >= len(own):
-                mapped[mine] = _nameless(position, facts, np.flatnonzero(mine), inferred, everyone, ids)
+            of_group = column == group
+            if group == NO_STRING or group >= len(of_rank):
+                mapped[of_group] = _nameless(position, facts, np.flatnonzero(of_group), inferred, everyone, ids)
             else:
-                which = id(own), int(group)
+                which = id(of_rank), int(group)
                 if which not in id_of:
-                    id_of[which] = ids.setdefault(own[int(group)], len(ids))
-                mapped[mine] = id_of[which]
+                    id_of[which] = ids.setdefault(of_rank[int(group)], len(ids))
+                mapped[of_group] = id_of[which]
         result.append(mapped)
     return result, list(ids)
 

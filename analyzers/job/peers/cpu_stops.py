@@ -87,9 +87,11 @@ def _pace(pool: Pool) -> Array:
     group = pool.rank * (int(pool.step.max(initial=0)) + 1) + pool.step
     usual_ns = np.maximum(pool.usual_ns, 1)
     order = np.argsort(group, kind="stable")
-    for own in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        if len(own):
-            pace[own] = averages.weighted_median(pool.dur_ns[own] / usual_ns[own], usual_ns[own].astype(float))
+    for pieces in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if len(pieces):
+            pace[pieces] = averages.weighted_median(
+                pool.dur_ns[pieces] / usual_ns[pieces], usual_ns[pieces].astype(float)
+            )
     return pace
 
 
@@ -152,8 +154,8 @@ class StepPieces:
 def step_pieces(ranks: Sequence[RankFacts]) -> StepPieces:
     """The pieces inside steps."""
     codes: dict[Operator, int] = {}
-    found = [_pieces(facts, codes) for facts in ranks]
-    operators, between = tuple(own for own, _ in found), tuple(python for _, python in found)
+    of_ranks = [_pieces(facts, codes) for facts in ranks]
+    operators, between = tuple(called for called, _ in of_ranks), tuple(python for _, python in of_ranks)
     return StepPieces(operators, between, tuple(codes))
 
 
@@ -167,12 +169,12 @@ def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Piece
     begun, until = free_host(facts)
     before = np.searchsorted(np.sort(end), begun, side="right") - 1
     after = np.searchsorted(start, until)
-    known = (before >= 0) & (after < len(start))
-    before, after = np.argsort(end, kind="stable")[before[known]], after[known]
+    is_between = (before >= 0) & (after < len(start))
+    before, after = np.argsort(end, kind="stable")[before[is_between]], after[is_between]
     around = (kind[before] << 32) + kind[after]
     return (
         _numbered(facts, kind, start, ops["dur_ns"]),
-        _numbered(facts, around, begun[known], (until - begun)[known]),
+        _numbered(facts, around, begun[is_between], (until - begun)[is_between]),
     )
 
 
@@ -201,11 +203,11 @@ class Pool:
 
 def pooled(ranks: Sequence[Pieces]) -> Pool:
     """The pieces of all ranks for comparison."""
-    dur_ns = np.concatenate([own.dur_ns for own in ranks])
-    keys, place = distinct(*np.concatenate([own.key for own in ranks]).T)
+    dur_ns = np.concatenate([pieces.dur_ns for pieces in ranks])
+    keys, place = distinct(*np.concatenate([pieces.key for pieces in ranks]).T)
     return Pool(
-        rank=np.repeat(np.arange(len(ranks)), [len(own.dur_ns) for own in ranks]),
-        step=np.concatenate([own.step for own in ranks]),
+        rank=np.repeat(np.arange(len(ranks)), [len(pieces.dur_ns) for pieces in ranks]),
+        step=np.concatenate([pieces.step for pieces in ranks]),
         place=place,
         dur_ns=dur_ns,
         usual_ns=_lower_medians(place, dur_ns)[place],

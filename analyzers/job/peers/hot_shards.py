@@ -49,12 +49,12 @@ def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
     keys = sorted(places)
     times = np.array([[table[key] for key in keys] for table in tables])
     usual = averages.typical_row(times)
-    found = []
+    shards = []
     for position in range(len(ranks)):
         shard = _hot(position, keys, times[position], usual, ranks)
         if shard is not None:
-            found.append(shard)
-    return tuple(sorted(found, key=lambda shard: -shard.excess_us))
+            shards.append(shard)
+    return tuple(sorted(shards, key=lambda shard: -shard.excess_us))
 
 
 def _hot(
@@ -73,10 +73,10 @@ def _hot(
     operators = np.array([operator for _, operator in keys])
     lookups = np.array([bool(LOOKUP.search(operator)) for operator in operators])
     for operator in np.unique(operators[more & ~lookups]):
-        mine = operators == operator
-        if usual[mine & more].sum() >= CONCENTRATED * usual[mine].sum() and mine.sum() > 1:
-            alike = ratio[mine].min() > pace * (1 + LEAST_EXCESS)
-            excess[mine] = 0.0 if alike else excess[mine]
+        of_operator = operators == operator
+        if usual[of_operator & more].sum() >= CONCENTRATED * usual[of_operator].sum() and of_operator.sum() > 1:
+            alike = ratio[of_operator].min() > pace * (1 + LEAST_EXCESS)
+            excess[of_operator] = 0.0 if alike else excess[of_operator]
     total = float(excess.sum())
     if total <= 0 or total < MOST * float(np.maximum(times - usual, 0).sum()):
         return None
@@ -121,7 +121,7 @@ def _received(ranks: Sequence[RankFacts], position: int) -> float | None:
     """Bytes of a rank's all-to-alls over the typical peer's; None where not recorded."""
     sizes = []
     for facts in ranks:
-        mine = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
-        sizes.append(float(facts.comms["in_bytes"][mine].sum()) / max(1, len(facts.steps)))
+        rows = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
+        sizes.append(float(facts.comms["in_bytes"][rows].sum()) / max(1, len(facts.steps)))
     usual = averages.typical(np.array(sizes))
     return sizes[position] / usual if usual > 0 else None

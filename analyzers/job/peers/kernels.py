@@ -68,18 +68,18 @@ def kernels_by_place(facts: RankFacts, steps: int) -> Kernels:
     """The compute kernels that the first `steps` steps of a rank launched."""
     ops = facts.device_ops
     step = step_of_launch(facts)
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
-    shape, none = ops["shape"][mine], len(facts.strings)
-    found, name = distinct(ops["name"][mine], np.where(shape == NO_STRING, none, shape))
+    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    shape, none = ops["shape"][rows], len(facts.strings)
+    pairs, name = distinct(ops["name"][rows], np.where(shape == NO_STRING, none, shape))
     texts, (is_alone, is_beside) = (*facts.strings, ""), company(facts)
     return Kernels(
-        names=tuple(texts[named] + texts[shaped] for named, shaped in found.T.tolist()),
+        names=tuple(texts[named] + texts[shaped] for named, shaped in pairs.T.tolist()),
         name=name,
-        step=step[mine],
-        issued_ns=issued_ns(ops)[mine],
-        dur_ns=(ops["end_ns"] - ops["start_ns"])[mine].astype(float),
-        is_beside=is_beside[mine],
-        is_either=(is_alone | is_beside)[mine],
+        step=step[rows],
+        issued_ns=issued_ns(ops)[rows],
+        dur_ns=(ops["end_ns"] - ops["start_ns"])[rows].astype(float),
+        is_beside=is_beside[rows],
+        is_either=(is_alone | is_beside)[rows],
     )
 
 
@@ -90,54 +90,54 @@ def compared(ranks: Sequence[Kernels], steps: int) -> list[Compared]:
     A rank whose launches of a kernel differ in number from most ranks' has other places: it is compared by name if its
     whole step repeats that many times. Where most ranks differ among themselves, none is compared.
     """
-    numbers = {name: at for at, name in enumerate(dict.fromkeys(name for own in ranks for name in own.names))}
-    names = [np.array([numbers[name] for name in own.names], np.int64)[own.name] for own in ranks]
+    numbers = {name: at for at, name in enumerate(dict.fromkeys(name for rank in ranks for name in rank.names))}
+    names = [np.array([numbers[name] for name in rank.names], np.int64)[rank.name] for rank in ranks]
     launches = np.zeros((len(ranks), len(numbers), steps), np.int64)
-    for count, name, own in zip(launches, names, ranks, strict=True):
-        np.add.at(count, (name, own.step), 1)
+    for count, name, rank in zip(launches, names, ranks, strict=True):
+        np.add.at(count, (name, rank.step), 1)
     usual = _median_of_those_with_any(launches)
     is_common = (launches == usual).sum(axis=0) > _half(ranks)
     most = launches.max(axis=(0, 2), initial=0)
     first = np.cumsum(most) - most  # of a name's places
     places = int(most.sum())
     by_place, by_name = [], []
-    for count, name, own in zip(launches, names, ranks, strict=True):
-        is_usual = (is_common & (count == usual))[name, own.step]
-        is_repeated = _repeats(count, usual)[name, own.step]
-        by_name.append(np.where(own.is_either & (is_usual | is_repeated), 2 * name + own.is_beside, -1))
-        by_place.append(np.where(own.is_either & is_usual, 2 * (first[name] + own.place) + own.is_beside, -1))
+    for count, name, rank in zip(launches, names, ranks, strict=True):
+        is_usual = (is_common & (count == usual))[name, rank.step]
+        is_repeated = _repeats(count, usual)[name, rank.step]
+        by_name.append(np.where(rank.is_either & (is_usual | is_repeated), 2 * name + rank.is_beside, -1))
+        by_place.append(np.where(rank.is_either & is_usual, 2 * (first[name] + rank.place) + rank.is_beside, -1))
     at_place = _typical(by_place, ranks, 2 * places)
     of_name = _typical(by_name, ranks, 2 * len(numbers))
-    found = []
-    for place, row, own in zip(by_place, by_name, ranks, strict=True):
+    times = []
+    for place, row, rank in zip(by_place, by_name, ranks, strict=True):
         is_odd = (place < 0) & (row >= 0)
         expected = np.where(is_odd, of_name[row], at_place[place])
         keep = (row >= 0) & np.isfinite(expected)
-        key = (row * steps + own.step)[keep]
+        key = (row * steps + rank.step)[keep]
         took, due = (
             np.bincount(key, weights=weights[keep], minlength=2 * len(numbers) * steps).reshape(-1, steps)
-            for weights in (own.dur_ns, expected)
+            for weights in (rank.dur_ns, expected)
         )
-        found.append(Compared(took, due))
-    return _in_each_step(found)
+        times.append(Compared(took, due))
+    return _in_each_step(times)
 
 
-def _in_each_step(found: Sequence[Compared]) -> list[Compared]:
+def _in_each_step(ranks: Sequence[Compared]) -> list[Compared]:
     """Comparisons with the expected time of each kernel scaled to the typical rank's time in the same step.
 
     Some steps' batches are longer on all ranks, which only shapes would show. And where two ranks each lack another
     launch record, all places after it hold other work, of which the shorter passes for typical: both would seem slow.
     """
-    if not found:
+    if not ranks:
         return []
-    factor = np.full((len(found), *found[0].took_ns.shape), np.nan, np.float32)
-    for own, each in zip(factor, found, strict=True):
-        np.divide(each.took_ns, each.expected_ns, out=own, where=each.expected_ns > 0, casting="same_kind")
-    known = np.isfinite(factor).sum(axis=0)
+    factor = np.full((len(ranks), *ranks[0].took_ns.shape), np.nan, np.float32)
+    for row, each in zip(factor, ranks, strict=True):
+        np.divide(each.took_ns, each.expected_ns, out=row, where=each.expected_ns > 0, casting="same_kind")
+    count = np.isfinite(factor).sum(axis=0)
     factor.sort(axis=0)  # what is not known comes last
-    middle = np.take_along_axis(factor, (np.maximum(known - 1, 0) // 2)[None], axis=0)[0]
-    typical = np.where(known > 1, middle, 1.0).astype(float)
-    return [Compared(each.took_ns, each.expected_ns * typical) for each in found]
+    middle = np.take_along_axis(factor, (np.maximum(count - 1, 0) // 2)[None], axis=0)[0]
+    typical = np.where(count > 1, middle, 1.0).astype(float)
+    return [Compared(each.took_ns, each.expected_ns * typical) for each in ranks]
 
 
 def _median_of_those_with_any(launches: Array) -> Array:
@@ -164,15 +164,15 @@ def _repeats(count: Array, usual: Array) -> Array:
 def _typical(cells: Sequence[Array], ranks: Sequence[Kernels], count: int) -> Array:
     """Lower median over ranks of a kernel's mean time per cell, ns; NaN where most ranks lack it."""
     mean = np.full((count, len(ranks)), np.nan, np.float32)
-    for position, (cell, own) in enumerate(zip(cells, ranks, strict=True)):
-        known = cell >= 0
-        times = np.bincount(cell[known], minlength=count)
-        total = np.bincount(cell[known], weights=own.dur_ns[known], minlength=count)
+    for position, (cell, rank) in enumerate(zip(cells, ranks, strict=True)):
+        is_placed = cell >= 0
+        times = np.bincount(cell[is_placed], minlength=count)
+        total = np.bincount(cell[is_placed], weights=rank.dur_ns[is_placed], minlength=count)
         mean[times > 0, position] = (total / np.maximum(times, 1))[times > 0]
     mean.sort(axis=1)  # what is not known comes last
-    known = np.isfinite(mean).sum(axis=1)
-    middle = mean[np.arange(count), np.maximum(known - 1, 0) // 2].astype(float)
-    return np.asarray(np.where(known > _half(ranks), middle, np.nan))
+    has = np.isfinite(mean).sum(axis=1)
+    middle = mean[np.arange(count), np.maximum(has - 1, 0) // 2].astype(float)
+    return np.asarray(np.where(has > _half(ranks), middle, np.nan))
 
 
 def _half(ranks: Sequence[Kernels]) -> int:

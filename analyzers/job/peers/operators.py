@@ -28,17 +28,17 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
     if not len(ops):
         return {}
     inside = _step_of(facts)
-    mine = np.flatnonzero((inside >= 0) & (inside < steps))
-    pairs = (ops["name"][mine].astype(np.int64) << 32) + np.where(
-        ops["shape"][mine] == NO_STRING, 2**31, ops["shape"][mine].astype(np.int64)
+    rows = np.flatnonzero((inside >= 0) & (inside < steps))
+    pairs = (ops["name"][rows].astype(np.int64) << 32) + np.where(
+        ops["shape"][rows] == NO_STRING, 2**31, ops["shape"][rows].astype(np.int64)
     )
     named, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-    spent = np.bincount(which, weights=ops["dur_ns"][mine], minlength=len(named))
-    found: Ran = {}
+    spent = np.bincount(which, weights=ops["dur_ns"][rows], minlength=len(named))
+    ran: Ran = {}
     for pair, count, ns in zip(named.tolist(), counts.tolist(), spent.tolist(), strict=True):
         name, shape = divmod(pair, 2**32)
-        found[facts.strings[name], "" if shape == 2**31 else facts.strings[shape]] = (float(count), ns)
-    return found
+        ran[facts.strings[name], "" if shape == 2**31 else facts.strings[shape]] = (float(count), ns)
+    return ran
 
 
 def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
@@ -59,9 +59,9 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
         return None
     ran = kept
     given = [_tensors_given(one) for one in ran]
-    own = [{key: 1 - min(one.get(key, 0.0) for one in given) / n for key, n in mine.items()} for mine in given]
-    found = np.array([_elements_by_step(facts, mine, steps) for facts, mine in zip(ranks, own, strict=True)])
-    return found if (found > 0).all() else None
+    shares = [{key: 1 - min(one.get(key, 0.0) for one in given) / n for key, n in counted.items()} for counted in given]
+    elements = np.array([_elements_by_step(facts, share, steps) for facts, share in zip(ranks, shares, strict=True)])
+    return elements if (elements > 0).all() else None
 
 
 def _time_ns(ran: Ran) -> float:
@@ -85,20 +85,20 @@ def _tensors_given(ran: Ran) -> dict[Argument, float]:
     return total
 
 
-def _elements_by_step(facts: RankFacts, own: Mapping[Argument, float], steps: int) -> Array:
-    """Elements of the arguments of each step. `own`: share of such arguments that not all ranks have."""
+def _elements_by_step(facts: RankFacts, shares: Mapping[Argument, float], steps: int) -> Array:
+    """Elements of the arguments of each step. `shares`: share of such arguments that not all ranks have."""
     ops, inside, text = facts.host_operators, _step_of(facts), facts.strings
-    mine = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
-    pairs, which = distinct(ops["name"][mine], ops["shape"][mine])
+    rows = np.flatnonzero((inside >= 0) & (inside < steps) & (ops["shape"] != NO_STRING))
+    pairs, which = distinct(ops["name"][rows], ops["shape"][rows])
     elements = [
         sum(
-            np.prod(tensor, dtype=float) * own.get((text[name], place, tensor), 1.0)
+            np.prod(tensor, dtype=float) * shares.get((text[name], place, tensor), 1.0)
             for place, tensor in enumerate(tensors(text[shape]))
         )
         for name, shape in pairs.T.tolist()
     ]
     each = np.array(elements, float)[which]
-    return np.bincount(inside[mine], weights=each, minlength=steps)[:steps]
+    return np.bincount(inside[rows], weights=each, minlength=steps)[:steps]
 
 
 @lru_cache(maxsize=4096)
@@ -108,8 +108,8 @@ def tensors(shapes: str) -> tuple[Tensor, ...]:
         dims = json.loads(shapes)
     except ValueError:
         return ()
-    found = [one for one in dims if isinstance(one, list) and one] if isinstance(dims, list) else []
-    return tuple(tuple(d for d in one if isinstance(d, int)) for one in found)
+    lists = [one for one in dims if isinstance(one, list) and one] if isinstance(dims, list) else []
+    return tuple(tuple(d for d in one if isinstance(d, int)) for one in lists)
 
 
 def _step_of(facts: RankFacts) -> Array:

@@ -42,13 +42,13 @@ def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
     rank = matched.rank[of_message]
     step, when = np.full((2, len(of_message)), -1, np.int64)
     for p, facts in enumerate(ranks):
-        mine = np.flatnonzero(rank == p)
-        if len(mine) and len(facts.steps):
-            comm = matched.comm[of_message[mine]]
-            when[mine] = issued_ns(facts.comms)[comm]
-            at = np.searchsorted(facts.steps["mark_ns"], when[mine], side="right") - 1
-            known = ~early_comms(facts.comms, facts.device_ops)[comm] & facts.is_issued_in_steps(when[mine])
-            step[mine] = np.where(known & (when[mine] < facts.steps["mark_end_ns"][np.maximum(at, 0)]), at, -1)
+        of_rank = np.flatnonzero(rank == p)
+        if len(of_rank) and len(facts.steps):
+            comm = matched.comm[of_message[of_rank]]
+            when[of_rank] = issued_ns(facts.comms)[comm]
+            at = np.searchsorted(facts.steps["mark_ns"], when[of_rank], side="right") - 1
+            in_step = ~early_comms(facts.comms, facts.device_ops)[comm] & facts.is_issued_in_steps(when[of_rank])
+            step[of_rank] = np.where(in_step & (when[of_rank] < facts.steps["mark_end_ns"][np.maximum(at, 0)]), at, -1)
     kept = step >= 0
     rows = of_message[kept]
     return Messages(
@@ -64,21 +64,21 @@ def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
 
 def counts_by_link(messages: Messages) -> dict[Link, dict[int, Array]]:
     """For each link with both ends traced: position of an end -> messages of each step that it recorded."""
-    known = np.flatnonzero(messages.peer != NOT_TRACED)
-    if not len(known):
+    traced = np.flatnonzero(messages.peer != NOT_TRACED)
+    if not len(traced):
         return {}
     ranks = len(messages.steps)
-    rank, peer, sends = messages.rank[known], messages.peer[known], messages.sends[known]
+    rank, peer, sends = messages.rank[traced], messages.peer[traced], messages.sends[traced]
     end = (np.where(sends, rank * ranks + peer, peer * ranks + rank)) * 2 + sends
     order = np.argsort(end, kind="stable")
     ends, first = np.unique(end[order], return_index=True)
-    found: dict[Link, dict[int, Array]] = {}
-    for one, rows in zip(ends.tolist(), np.split(known[order], first[1:]), strict=True):
+    by_link: dict[Link, dict[int, Array]] = {}
+    for one, rows in zip(ends.tolist(), np.split(traced[order], first[1:]), strict=True):
         sender, receiver = divmod(one // 2, ranks)
         observer = sender if one % 2 else receiver
         counts = np.bincount(messages.step[rows], minlength=int(messages.steps[observer]))
-        found.setdefault((sender, receiver), {})[observer] = counts
-    return found
+        by_link.setdefault((sender, receiver), {})[observer] = counts
+    return by_link
 
 
 def confirmed(observed: Mapping[Link, Mapping[int, Array]], links: Sequence[Link]) -> tuple[int, int, bool]:

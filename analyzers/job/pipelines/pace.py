@@ -51,37 +51,37 @@ def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdow
     """
     steps = min((len(f.steps) for f in ranks), default=0)
     staged = [p for stage in pipeline.stages for p in stage] if pipeline is not None else []
-    found = unknown_slowdown(len(ranks), steps)
+    pace = unknown_slowdown(len(ranks), steps)
     if pipeline is None or not steps or any(not len(ranks[p].device_ops) for p in staged):
-        return found
+        return pace
     kernels = {p: _kernels(ranks[p], steps) for p in staged}
     reference = _references(kernels, pipeline)
     for p in staged:
-        _compare(p, kernels[p], reference, found)
-    return found
+        _compare(p, kernels[p], reference, pace)
+    return pace
 
 
-def _compare(position: int, own: _Kernels, reference: dict[tuple[str, str], Array], found: Slowdown) -> None:
+def _compare(position: int, kernels: _Kernels, reference: dict[tuple[str, str], Array], pace: Slowdown) -> None:
     """Fill in the pace of one rank."""
-    rows = [i for i, key in enumerate(own.keys) if key in reference]
+    rows = [i for i, key in enumerate(kernels.keys) if key in reference]
     if not rows:
         return
-    keys = [own.keys[i] for i in rows]
+    keys = [kernels.keys[i] for i in rows]
     usual = np.array([reference[key] for key in keys])
-    ratio, weight = own.quartiles_ns[rows] / usual, own.total_ns[rows]
+    ratio, weight = kernels.quartiles_ns[rows] / usual, kernels.total_ns[rows]
     factor = averages.weighted_median(ratio.ravel(), np.repeat(weight, len(QUARTILES)))
     shaped = np.array([bool(shapes) for _, shapes in keys])
-    found.time_us[position] = weight.sum() / found.per_step.shape[1] / 1e3
-    found.coverage[position] = weight.sum() / max(1.0, own.compute_ns)
+    pace.time_us[position] = weight.sum() / pace.per_step.shape[1] / 1e3
+    pace.coverage[position] = weight.sum() / max(1.0, kernels.compute_ns)
     if factor < 1 + MIN_EXCESS:
-        found.factor[position], found.per_step[position] = 1.0, 1.0
+        pace.factor[position], pace.per_step[position] = 1.0, 1.0
     elif _is_of_the_device(ratio, weight, shaped, factor) and _in_both_kinds(keys, ratio, weight, factor):
-        found.factor[position] = factor
-        for step, took in enumerate(own.steps_ns[rows].T):
-            known = np.isfinite(took)
-            if known.any():
-                middle = took[known] / usual[known, 1]
-                found.per_step[position, step] = averages.weighted_median(middle, weight[known])
+        pace.factor[position] = factor
+        for step, took in enumerate(kernels.steps_ns[rows].T):
+            has_run = np.isfinite(took)
+            if has_run.any():
+                middle = took[has_run] / usual[has_run, 1]
+                pace.per_step[position, step] = averages.weighted_median(middle, weight[has_run])
 
 
 def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float) -> bool:
@@ -122,19 +122,19 @@ def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[
 def _kernels(facts: RankFacts, steps: int) -> _Kernels:
     ops = facts.device_ops
     step = step_of_launch(facts)
-    mine = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
-    dur = (ops["end_ns"] - ops["start_ns"])[mine]
+    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    dur = (ops["end_ns"] - ops["start_ns"])[rows]
     compute_ns = float(dur.sum())
-    alone = company(facts)[0][mine]
-    mine, dur = mine[alone], dur[alone]
-    keys, kernel = distinct(ops["name"][mine], ops["shape"][mine])
+    alone = company(facts)[0][rows]
+    rows, dur = rows[alone], dur[alone]
+    keys, kernel = distinct(ops["name"][rows], ops["shape"][rows])
     launches = np.bincount(kernel, minlength=keys.shape[1])
     kept = np.flatnonzero(launches >= MIN_LAUNCHES)
     order = np.lexsort((dur, kernel))
     first = np.cumsum(launches) - launches
     at = first[kept, None] + np.floor(np.array(QUARTILES) * (launches[kept, None] - 1)).astype(np.int64)
     by_step = np.full((len(kept), steps), np.nan)
-    middle = _medians(kernel * steps + step[mine], dur)
+    middle = _medians(kernel * steps + step[rows], dur)
     for row, one in enumerate(kept.tolist()):
         by_step[row] = [middle.get(one * steps + number, np.nan) for number in range(steps)]
     text = facts.strings
@@ -150,5 +150,5 @@ def _kernels(facts: RankFacts, steps: int) -> _Kernels:
 def _medians(key: Array, dur: Array) -> dict[int, float]:
     """Lower median duration per key."""
     order = np.lexsort((dur, key))
-    found, first, counts = np.unique(key[order], return_index=True, return_counts=True)
-    return dict(zip(found.tolist(), dur[order][first + (counts - 1) // 2].tolist(), strict=True))
+    keys, first, counts = np.unique(key[order], return_index=True, return_counts=True)
+    return dict(zip(keys.tolist(), dur[order][first + (counts - 1) // 2].tolist(), strict=True))

@@ -45,8 +45,8 @@ def passes_of(facts: RankFacts) -> Passes:
     if not len(ops) or not len(facts.steps):
         return NO_PASSES
     step = step_of_launch(facts)
-    mine = (ops["work"] == Work.COMPUTE) & (step >= 0) & (ops["launch_ns"] != NULL)
-    rows = np.flatnonzero(mine & ~launched_in(facts, Phase.OPTIMIZER))
+    is_launched = (ops["work"] == Work.COMPUTE) & (step >= 0) & (ops["launch_ns"] != NULL)
+    rows = np.flatnonzero(is_launched & ~launched_in(facts, Phase.OPTIMIZER))
     rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
     if not len(rows):
         return NO_PASSES

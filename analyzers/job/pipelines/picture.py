@@ -55,8 +55,8 @@ def _stage_step(job: JobFacts, position: int, step: int) -> StageStep:
     facts, offset = job.ranks[position], job.clock.offset_ns(position)
     lo, hi = (int(bound[step]) for bound in facts.steps.bounds)
     work = intervals.clip(compute_work(facts), lo, hi)
-    found = passes_of(facts)
-    numbered = _numbered(facts, found, step, lo, hi)
+    passes = passes_of(facts)
+    numbered = _numbered(facts, passes, step, lo, hi)
     inside = intervals.merge(*(one.busy for one in numbered)) if numbered else intervals.EMPTY
     waiting = intervals.clip(stage_waiting(facts, job.members, position), lo, hi)
     return StageStep(
@@ -66,20 +66,20 @@ def _stage_step(job: JobFacts, position: int, step: int) -> StageStep:
         tuple(StagePass(one.number, one.is_forward, _shifted(one.busy, offset)) for one in numbered),
         _shifted(intervals.subtract(work, inside), offset),
         _shifted(waiting, offset),
-        found.knows_backward,
+        passes.knows_backward,
     )
 
 
-def _numbered(facts: RankFacts, found: Passes, step: int, lo: int, hi: int) -> list[StagePass]:
+def _numbered(facts: RankFacts, launched: Passes, step: int, lo: int, hi: int) -> list[StagePass]:
     """The passes launched in the step, numbered by direction; own clock."""
     start, end = facts.device_ops.bounds
     counts = {True: 0, False: 0}
     passes = []
-    for place in np.flatnonzero(found.step == step).tolist():
-        is_forward = bool(found.is_forward[place])
+    for place in np.flatnonzero(launched.step == step).tolist():
+        is_forward = bool(launched.is_forward[place])
         counts[is_forward] += 1
-        mine = np.flatnonzero(found.of_op == place)
-        busy = intervals.clip(intervals.union(start[mine], end[mine]), lo, hi)
+        of_pass = np.flatnonzero(launched.of_op == place)
+        busy = intervals.clip(intervals.union(start[of_pass], end[of_pass]), lo, hi)
         if len(busy[0]):
             passes.append(StagePass(counts[is_forward], is_forward, busy))
     return passes

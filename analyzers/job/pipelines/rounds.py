@@ -103,7 +103,7 @@ def _stated(ranks: Sequence[RankFacts]) -> Rounds | None:
 
 def _agreed_passes(seen: Seen) -> int:
     """Forward passes per step, where every stage has that number in most of its steps; else 0."""
-    found = set()
+    usual = set()
     for stage in zip(*seen.chains, strict=True):
         passes = [seen.passes[p] for p in stage]
         if not all(len(p.step) for p in passes) or (_returns(seen) and not all(p.knows_backward for p in passes)):
@@ -112,8 +112,8 @@ def _agreed_passes(seen: Seen) -> int:
         values, times = np.unique(counts, return_counts=True)
         if 2 * times.max() <= len(counts):
             return 0
-        found.add(int(values[times.argmax()]))
-    return found.pop() if len(found) == 1 else 0
+        usual.add(int(values[times.argmax()]))
+    return usual.pop() if len(usual) == 1 else 0
 
 
 def _returns(seen: Seen) -> bool:
@@ -131,8 +131,8 @@ def _chunks(depth: int, passed: int, most: int, around: int) -> int:
     if depth > 2:
         chunks = round(most / (most - around)) if most > around else 0
         per_pass = most / passed if passed else 1.0
-        known = chunks and (not around or abs(chunks - most / (most - around)) <= LOST * chunks)
-        return chunks if known and _is_whole(per_pass) else 0
+        is_sure = chunks and (not around or abs(chunks - most / (most - around)) <= LOST * chunks)
+        return chunks if is_sure and _is_whole(per_pass) else 0
     if not passed:
         return 1
     options = sorted(

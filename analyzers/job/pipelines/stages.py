@@ -37,12 +37,12 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
     links = counts_by_link(messages)
     one_way = _one_way(messages)
     first = _begin_by_sending(messages)
-    found = [_in_order(component, links, first) for component in _components(links)]
-    found = [chain for chain in found if one_way & set(chain) and not _goes_around(chain, links)]
-    if not found:
+    candidates = [_in_order(component, links, first) for component in _components(links)]
+    candidates = [chain for chain in candidates if one_way & set(chain) and not _goes_around(chain, links)]
+    if not candidates:
         return None
-    depth = max(len(chain) for chain in found)
-    chains = [chain for chain in found if len(chain) == depth]
+    depth = max(len(chain) for chain in candidates)
+    chains = [chain for chain in candidates if len(chain) == depth]
     staged = {p for chain in chains for p in chain}
     passes = {p: passes_of(ranks[p]) for p in staged}
     rounds = count_rounds(Seen(chains, links, passes), ranks)
@@ -58,7 +58,7 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
 def _components(links: Iterable[Link]) -> list[list[int]]:
     """Sets of ranks connected by messages, each sorted."""
     neighbours = _neighbours(links)
-    found, seen = [], set[int]()
+    components, seen = [], set[int]()
     for start in sorted(neighbours):
         if start in seen:
             continue
@@ -68,16 +68,16 @@ def _components(links: Iterable[Link]) -> list[list[int]]:
                 component.add(other)
                 queue.append(other)
         seen |= component
-        found.append(sorted(component))
-    return found
+        components.append(sorted(component))
+    return components
 
 
 def _neighbours(links: Iterable[Link]) -> dict[int, set[int]]:
-    found: dict[int, set[int]] = defaultdict(set)
+    neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in links:
-        found[a].add(b)
-        found[b].add(a)
-    return found
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    return neighbours
 
 
 def _one_way(messages: Messages) -> set[int]:

@@ -53,21 +53,21 @@ def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> Repeated
     following = np.searchsorted(updates.spans[0], backward.spans[1])
     volume[updates.of(backward.spans[0]) >= 0] = 0  # a closure: the optimizer needs the sum of each evaluation
     needless = np.zeros(len(backward), bool)
-    counts, found, is_kept = [], 0, True
+    counts, affected, is_kept = [], 0, True
     updated = np.unique(following[following < len(updates)])
     for at, update in enumerate(updated.tolist()):
-        mine = np.flatnonzero((following == update) & (volume > 0))
-        if len(mine):  # a pass before the last one whose gradients did not meet kept ones is of another sum
-            mine = mine[mine >= 1 + max(np.flatnonzero(kept[1 : mine[-1] + 1] == _FRESH), default=-1)]
+        before = np.flatnonzero((following == update) & (volume > 0))
+        if len(before):  # a pass before the last one whose gradients did not meet kept ones is of another sum
+            before = before[before >= 1 + max(np.flatnonzero(kept[1 : before[-1] + 1] == _FRESH), default=-1)]
         steps = (int(updated[at + 1]) if at + 1 < len(updated) else update + 1) - update
         last = max(models, steps)  # optimizers that step one after the other may each have had a pass
-        repeated = _alike(volume, mine, last)
+        repeated = _alike(volume, before, last)
         needless[repeated] = True
-        found += len(repeated) > 0
+        affected += len(repeated) > 0
         counts.append(len(repeated) + last)
         if len(repeated):
-            is_kept &= bool((kept[repeated[0] + 1 : mine[-1] + 1] == _ADDED).all())
-    if found < MIN_UPDATES * len(updated) or not found:
+            is_kept &= bool((kept[repeated[0] + 1 : before[-1] + 1] == _ADDED).all())
+    if affected < MIN_UPDATES * len(updated) or not affected:
         return none
     comms = (caller >= 0) & needless[np.maximum(caller, 0)]
     return Repeated(comms, round(float(np.median(counts))), is_kept)
@@ -88,12 +88,12 @@ def _kept(facts: RankFacts, backward: HostPasses, is_whole: bool) -> Array:
     inside = {act: intervals.overlap(intervals.union(*acts[act].bounds), start, end) > 0 for act in _BY_AUTOGRAD}
     between = {act: intervals.overlap(intervals.union(*acts[act].bounds), *before) > 0 for act in _BY_SCRIPT}
     added, stored = inside[GradientAct.ADDED], inside[GradientAct.STORED]
-    found = np.full(len(start), _UNKNOWN)
+    states = np.full(len(start), _UNKNOWN)
     if is_whole:
-        found[added & ~stored & ~between[GradientAct.TOUCHED]] = _ADDED
-        found[stored & ~added] = _FRESH
-    found[between[GradientAct.ZEROED]] = _FRESH
-    return found
+        states[added & ~stored & ~between[GradientAct.TOUCHED]] = _ADDED
+        states[stored & ~added] = _FRESH
+    states[between[GradientAct.ZEROED]] = _FRESH
+    return states
 
 
 _BY_AUTOGRAD, _BY_SCRIPT = (GradientAct.STORED, GradientAct.ADDED), (GradientAct.ZEROED, GradientAct.TOUCHED)
@@ -121,8 +121,8 @@ def _reduces(facts: RankFacts, roles: Array) -> Array:
 def _volume(facts: RankFacts, caller: Array, passes: int) -> Array:
     """Volume that each pass reduces: bytes, or calls where sizes are not recorded; shape (passes,)."""
     size = facts.comms["in_bytes"]
-    known = bool((size[caller >= 0] != NULL).all())
-    weights = np.where(size == NULL, 0, size) if known else np.ones(len(size))
+    has_sizes = bool((size[caller >= 0] != NULL).all())
+    weights = np.where(size == NULL, 0, size) if has_sizes else np.ones(len(size))
     return np.bincount(caller[caller >= 0], weights=weights[caller >= 0], minlength=passes)
 
 
@@ -132,5 +132,5 @@ def _alike(volume: Array, passes: Array, kept: int) -> Array:
         return passes[:0]
     earlier, last = volume[passes[:-kept]], volume[passes[-kept:]]
     low, high = np.minimum(earlier[:, None], last), np.maximum(earlier[:, None], last)
-    found: Array = passes[:-kept][(low >= ALIKE_SHARE * high).any(axis=1)]
-    return found
+    alike: Array = passes[:-kept][(low >= ALIKE_SHARE * high).any(axis=1)]
+    return alike

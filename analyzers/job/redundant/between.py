@@ -57,9 +57,9 @@ def gathered_values(facts: RankFacts) -> Array:
     perhaps = np.isin(package, ("", *_MAY_BE_METRICS)) & (
         is_small | (_is(calls["call"], _GATHERS) & _is_no_model(facts, size))
     )
-    found = (surely & (place != _INSIDE)) | (perhaps & np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH)))
-    found &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
-    return found if _is_usual(facts, found) else np.zeros(len(calls), bool)
+    gathers = (surely & (place != _INSIDE)) | (perhaps & np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH)))
+    gathers &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
+    return gathers if _is_usual(facts, gathers) else np.zeros(len(calls), bool)
 
 
 def one_by_one(facts: RankFacts) -> Array:
@@ -70,20 +70,20 @@ def one_by_one(facts: RankFacts) -> Array:
     if not len(calls):
         return none
     size, package = _bytes(facts), np.array([text.partition(" ")[0] for text in through_of(facts)], dtype=object)
-    mine = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
+    reduces = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
     is_wrapped = any(model.kind in WRAPPERS for model in facts.sidecar.models)
-    found = mine & (size >= 0) & (size <= (SMALL_BYTES if is_wrapped else ONE_BY_ONE_BYTES))
-    if not is_wrapped and (mine & ~found).any():
+    is_single = reduces & (size >= 0) & (size <= (SMALL_BYTES if is_wrapped else ONE_BY_ONE_BYTES))
+    if not is_wrapped and (reduces & ~is_single).any():
         return none  # gradients are reduced so, by hand
-    found &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
+    is_single &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
     step = _steps(facts)
-    per_step = np.bincount(step[found], minlength=int(step.max(initial=0)) + 1)
-    found &= per_step[step] >= FEWEST
-    rows = np.flatnonzero(found)
+    per_step = np.bincount(step[is_single], minlength=int(step.max(initial=0)) + 1)
+    is_single &= per_step[step] >= FEWEST
+    rows = np.flatnonzero(is_single)
     if len(np.unique(step[rows])) < AGAIN:
         return none
-    found[list(dict(zip(step[rows].tolist(), rows.tolist(), strict=True)).values())] = False
-    return np.asarray(found)
+    is_single[list(dict(zip(step[rows].tolist(), rows.tolist(), strict=True)).values())] = False
+    return np.asarray(is_single)
 
 
 _INSIDE, _ELSEWHERE, _AFTER_OPTIMIZER, _AFTER_MICRO_BATCH, _BEFORE_OPTIMIZER = range(5)
@@ -116,11 +116,11 @@ def _bytes(facts: RankFacts) -> Array:
     """Bytes that each call moves from this rank; -1 where unknown or nothing was recorded inside."""
     calls, comms = facts.script_calls, facts.comms
     of_call = call_of(facts)
-    mine = of_call >= 0
+    in_call = of_call >= 0
     size = np.where(comms["in_bytes"] == NULL, 0, comms["in_bytes"])
-    total = np.bincount(of_call[mine], weights=size[mine], minlength=len(calls))
-    unknown = np.bincount(of_call[mine], weights=(comms["in_bytes"] == NULL)[mine], minlength=len(calls)) > 0
-    seen = np.bincount(of_call[mine], minlength=len(calls)) > 0
+    total = np.bincount(of_call[in_call], weights=size[in_call], minlength=len(calls))
+    unknown = np.bincount(of_call[in_call], weights=(comms["in_bytes"] == NULL)[in_call], minlength=len(calls)) > 0
+    seen = np.bincount(of_call[in_call], minlength=len(calls)) > 0
     return np.where(seen & ~unknown, total, -1)
 
 
@@ -185,13 +185,13 @@ def noted_calls(facts: RankFacts, op: str, start_ns: Array) -> list[ScriptCall |
 def noted_of_script(facts: RankFacts) -> list[ScriptCall | None]:
     """`noted_calls` of every row of the rank's script_calls."""
     calls = facts.script_calls
-    found: list[ScriptCall | None] = [None] * len(calls)
+    of_rows: list[ScriptCall | None] = [None] * len(calls)
     for code in np.unique(calls["call"]).tolist():
         rows = np.flatnonzero(calls["call"] == code)
         noted = noted_calls(facts, CALLS[code], calls["start_ns"][rows])
         for row, call in zip(rows.tolist(), noted, strict=True):
-            found[row] = call
-    return found
+            of_rows[row] = call
+    return of_rows
 
 
 def through_of(facts: RankFacts) -> list[str]:
@@ -201,9 +201,9 @@ def through_of(facts: RankFacts) -> list[str]:
 
 def callers(facts: RankFacts, noted: list[ScriptCall | None], during: Intervals) -> list[Caller]:
     """The lines that make some calls, most calls first: as noted, else that in which the host is `during` them."""
-    known = Counter(caller_words(call) for call in noted if call is not None)
-    if known:
-        return [Caller(words, count) for words, count in known.most_common()]
+    counts = Counter(caller_words(call) for call in noted if call is not None)
+    if counts:
+        return [Caller(words, count) for words, count in counts.most_common()]
     lines = [line for line in lines_in(facts, during) if line.file]
     return [Caller(written(line.file, line.line, line.function), 0) for line in lines[:1]]
 

@@ -25,7 +25,7 @@ def needless_us(job: JobFacts, kind: Needless | None, waits: bool) -> Array:
 
 
 def _of_rank(job: JobFacts, position: int, kind: Needless, waits: bool) -> float:
-    facts, mine = job.ranks[position], kind.comms[position]
+    facts, needless = job.ranks[position], kind.comms[position]
     if not len(facts.steps):
         return 0.0
     ready = ready_by_comm(job.members, position, facts)
@@ -33,8 +33,8 @@ def _of_rank(job: JobFacts, position: int, kind: Needless, waits: bool) -> float
     start = comms["start_ns"] if waits else ready
     computing = intervals.merge(host_work(facts), between_operators(facts))  # of a device rank's host nothing
     # While another communication is under way the rank is held without these, too.
-    kept = intervals.union(comms["start_ns"][~mine], comms["end_ns"][~mine])
-    gone = intervals.subtract(intervals.union(start[mine], comms["end_ns"][mine]), kept)
+    kept = intervals.union(comms["start_ns"][~needless], comms["end_ns"][~needless])
+    gone = intervals.subtract(intervals.union(start[needless], comms["end_ns"][needless]), kept)
     exposed = cause_intervals(facts, ready)
     held = intervals.merge(exposed["comm_transfer"], exposed["comm_wait"]) if waits else exposed["comm_transfer"]
     spans = intervals.merge(intervals.intersect(gone, held), intervals.intersect(kind.host[position], computing))

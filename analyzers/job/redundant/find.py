@@ -33,11 +33,11 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
     """Avoidable communication by kind, where most ranks have it."""
     if job.pipeline is not None:
         return {}  # a schedule reduces after its last microbatch, and calls passes in an order of its own
-    told = job.instances["members"] > 1
-    roles = [roles_by_comm(job, position, told) for position in range(len(job.ranks))]
+    separable = job.instances["members"] > 1
+    roles = [roles_by_comm(job, position, separable) for position in range(len(job.ranks))]
     settings = next((facts.sidecar for facts in job.ranks if facts.sidecar.is_captured), Sidecar())
     models = max(1, sum(model.kind in WRAPPERS for model in settings.models))
-    found = (
+    kinds = (
         _reductions(job, roles, models),
         _of_comms(BUFFERS, job, [sent_buffers(f, r) for f, r in zip(job.ranks, roles, strict=True)]),
         _unused(job),
@@ -45,26 +45,26 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
         _of_calls(NORMS, job, one_by_one),
     )
     few = MOST_RANKS * len(job.ranks)
-    return {kind.kind: kind for kind in found if sum(mine.any() for mine in kind.comms) > few}
+    return {kind.kind: kind for kind in kinds if sum(rows.any() for rows in kind.comms) > few}
 
 
 def _reductions(job: JobFacts, roles: list[Array], models: int) -> Needless:
-    found = [repeated_reductions(f, r, models) for f, r in zip(job.ranks, roles, strict=True)]
-    told = [each.passes for each in found if each.passes]
-    passes = round(float(np.median(told))) if told else 0
-    made = _of_comms(ACCUMULATION, job, [each.comms for each in found], passes)
-    return replace(made, is_proven=all(each.is_kept for each in found if each.passes))
+    repeated = [repeated_reductions(f, r, models) for f, r in zip(job.ranks, roles, strict=True)]
+    counts = [each.passes for each in repeated if each.passes]
+    passes = round(float(np.median(counts))) if counts else 0
+    made = _of_comms(ACCUMULATION, job, [each.comms for each in repeated], passes)
+    return replace(made, is_proven=all(each.is_kept for each in repeated if each.passes))
 
 
 def _unused(job: JobFacts) -> Needless:
-    found = [maps_without_need(facts) for facts in job.ranks]
-    made = _of_comms(UNUSED, job, [comms for comms, _ in found], max(count for _, count in found))
+    maps = [maps_without_need(facts) for facts in job.ranks]
+    made = _of_comms(UNUSED, job, [comms for comms, _ in maps], max(count for _, count in maps))
     host = tuple(intervals.merge(called, search_time(f)) for called, f in zip(made.host, job.ranks, strict=True))
     return Needless(UNUSED, made.comms, host, made.number)
 
 
 def _of_comms(kind: str, job: JobFacts, comms: list[Array], number: int = 0) -> Needless:
-    host = tuple(called_by_host(facts, mine) for facts, mine in zip(job.ranks, comms, strict=True))
+    host = tuple(called_by_host(facts, rows) for facts, rows in zip(job.ranks, comms, strict=True))
     return Needless(kind, tuple(comms), host, number)
 
 
@@ -91,10 +91,10 @@ def sent_buffers(facts: RankFacts, roles: Array) -> Array:
     passes = HostPasses(intervals.union(*wrapped.bounds))
     caller = passes.calling(facts)
     at_ns = issued_ns(facts.comms)
-    found = (facts.comms["op"] == OP_CODE["broadcast"]) & np.isin(roles, GRADIENT_ROLES) & (caller >= 0)
-    found &= ~intervals.contains(intervals.union(*facts.script_calls.bounds), at_ns)
-    sending = len(np.unique(caller[found]))
-    return found if sending and sending >= MIN_PASSES * len(passes) else none
+    sends = (facts.comms["op"] == OP_CODE["broadcast"]) & np.isin(roles, GRADIENT_ROLES) & (caller >= 0)
+    sends &= ~intervals.contains(intervals.union(*facts.script_calls.bounds), at_ns)
+    sending = len(np.unique(caller[sends]))
+    return sends if sending and sending >= MIN_PASSES * len(passes) else none
 
 
 def maps_without_need(facts: RankFacts) -> tuple[Array, int]:

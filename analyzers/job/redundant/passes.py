@@ -27,9 +27,9 @@ class HostPasses:
         start, end = self.spans
         if not len(start):
             return np.full(len(at_ns), -1)
-        found = np.searchsorted(start, at_ns, side="right") - 1
-        inside = (found >= 0) & (at_ns < end[np.maximum(found, 0)])
-        return np.where(inside, found, -1)
+        last = np.searchsorted(start, at_ns, side="right") - 1
+        inside = (last >= 0) & (at_ns < end[np.maximum(last, 0)])
+        return np.where(inside, last, -1)
 
     def calling(self, facts: RankFacts) -> Array:
         """Index of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
@@ -47,5 +47,5 @@ def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
 def called_by_host(facts: RankFacts, rows: Array) -> Intervals:
     """Intervals of the host in calls that launch some communications (mask, shape (comms,))."""
     comms = facts.comms.take(rows)
-    known = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
-    return intervals.union(comms["launch_ns"][known], comms["launch_end_ns"][known])
+    has_call = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
+    return intervals.union(comms["launch_ns"][has_call], comms["launch_end_ns"][has_call])

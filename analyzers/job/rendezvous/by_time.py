@@ -44,17 +44,17 @@ class _Rows:
 def numbered_by_ends(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> tuple[RankFacts, ...]:
     """The ranks with sequence numbers for the collectives of groups whose order is unreliable."""
     seq = [facts.comms["seq"].copy() for facts in ranks]
-    found = False
+    is_renumbered = False
     for members in _groups(ranks, group_ids):
         if len(members) < 2 or _is_in_order(members):
             continue
         numbers = _numbers(members)
         for rows, number in zip(members, numbers or (), strict=bool(numbers)):
             seq[rows.position][rows.row] = number
-            found = True
-    if not found:
+            is_renumbered = True
+    if not is_renumbered:
         return tuple(ranks)
-    return tuple(replace(f, comms=f.comms.replace(seq=own)) for f, own in zip(ranks, seq, strict=True))
+    return tuple(replace(f, comms=f.comms.replace(seq=numbered)) for f, numbered in zip(ranks, seq, strict=True))
 
 
 def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list[_Rows]]:
@@ -170,18 +170,18 @@ def _nearest(kind: Array, end_ns: Array, other_kind: Array, other_ns: Array, wit
     """For each of the others the known collective of its kind with the nearest end; -1 where none is within reach, or
     another one is nearer to it.
     """
-    found, apart = np.full(len(other_ns), -1), np.full(len(other_ns), within_ns + 1)
+    nearest, apart = np.full(len(other_ns), -1), np.full(len(other_ns), within_ns + 1)
     for each in np.unique(other_kind).tolist():
-        mine, known = np.flatnonzero(other_kind == each), np.flatnonzero(kind == each)
-        if not len(known):
+        others, of_kind = np.flatnonzero(other_kind == each), np.flatnonzero(kind == each)
+        if not len(of_kind):
             continue
-        known = known[np.argsort(end_ns[known], kind="stable")]
-        after = np.searchsorted(end_ns[known], other_ns[mine])
-        for at in (np.maximum(after - 1, 0), np.minimum(after, len(known) - 1)):
-            distance = np.abs(end_ns[known[at]] - other_ns[mine])
-            nearer = distance < apart[mine]
-            found[mine[nearer]], apart[mine[nearer]] = known[at[nearer]], distance[nearer]
-    order = np.lexsort((apart, found))
-    repeated = np.concatenate(([False], found[order][1:] == found[order][:-1]))
-    found[order[repeated]] = -1
-    return found
+        of_kind = of_kind[np.argsort(end_ns[of_kind], kind="stable")]
+        after = np.searchsorted(end_ns[of_kind], other_ns[others])
+        for at in (np.maximum(after - 1, 0), np.minimum(after, len(of_kind) - 1)):
+            distance = np.abs(end_ns[of_kind[at]] - other_ns[others])
+            nearer = distance < apart[others]
+            nearest[others[nearer]], apart[others[nearer]] = of_kind[at[nearer]], distance[nearer]
+    order = np.lexsort((apart, nearest))
+    repeated = np.concatenate(([False], nearest[order][1:] == nearest[order][:-1]))
+    nearest[order[repeated]] = -1
+    return nearest

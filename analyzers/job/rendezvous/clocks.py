@@ -39,11 +39,11 @@ class PlaceClocks:
         """Offset and error of a domain's first rank against the job's first rank: the typical difference of events that
         are nearest if steps begin together.
         """
-        own, first = self._ranks[position], self._ranks[0]
-        _, i, j = np.intersect1d(own.steps["index"], first.steps["index"], return_indices=True)
+        facts, first = self._ranks[position], self._ranks[0]
+        _, i, j = np.intersect1d(facts.steps["index"], first.steps["index"], return_indices=True)
         if not len(i):
             return None
-        rough = round(float(np.median(own.steps["mark_ns"][i] - first.steps["mark_ns"][j])))
+        rough = round(float(np.median(facts.steps["mark_ns"][i] - first.steps["mark_ns"][j])))
         events, others = self._standstills[position].events, self._standstills[0].events
         here = others.at_ns[others.of(place)].tolist()
         rows = [(events.nearest(place, at + rough), at) for at in here]

@@ -94,33 +94,33 @@ class _Search:
             left = [
                 (position, row) for _, position, row in seeds if position in members and (position, row) not in used
             ]
-            found = self._of_group(place, group, members, left)
-            if found:
-                of_groups.append(found)
-                used |= {standstill for seen in found for standstill in seen.standstills}
+            met = self._of_group(place, group, members, left)
+            if met:
+                of_groups.append(met)
+                used |= {standstill for seen in met for standstill in seen.standstills}
         long = [(position, row) for idle, position, row in seeds if idle >= worth_ns]
-        for found in of_groups:
-            accepted += self._joined(place, found, [each for each in long if each not in used])
+        for met in of_groups:
+            accepted += self._joined(place, met, [each for each in long if each not in used])
         used |= {standstill for seen in accepted for standstill in seen.standstills}
         explained = sum(standstill in used for standstill in long)
         return [seen.meeting for seen in accepted] if explained >= MOSTLY * len(long) else []
 
-    def _joined(self, place: int, found: list[_Seen], left: Sequence[tuple[int, int]]) -> list[_Seen]:
+    def _joined(self, place: int, met: list[_Seen], left: Sequence[tuple[int, int]]) -> list[_Seen]:
         """The meetings of a group, with the ranks that are not of it and wait there for it: one that gathers what the
         last stage of a pipeline computed. It resumes with the group where it stood still for long, MOSTLY.
         `left`: long standstills at the place that no group explains.
         """
         for position, times in sorted(Counter(position for position, _ in left).items()):
-            if times < FEWEST or position in found[0].meeting.members:
+            if times < FEWEST or position in met[0].meeting.members:
                 continue
-            came = [self._member(place, position, *seen.moment, seen.meeting.on_host) for seen in found]
+            came = [self._member(place, position, *seen.moment, seen.meeting.on_host) for seen in met]
             waited = [each if each is not None and each.standstill is not None else None for each in came]
             if sum(each is not None for each in waited) >= max(FEWEST, MOSTLY * times):
-                found = [
+                met = [
                     seen if each is None else _with(seen, self._numbers[position], position, each)
-                    for seen, each in zip(found, waited, strict=True)
+                    for seen, each in zip(met, waited, strict=True)
                 ]
-        return found
+        return met
 
     def _of_group(
         self, place: int, group: tuple[int, ...], members: tuple[int, ...], seeds: Sequence[tuple[int, int]]
@@ -145,30 +145,30 @@ class _Search:
         tries: int,
     ) -> list[_Seen]:
         """The meetings of some standstills without duplicates; [] where the first `tries` met no one."""
-        found: list[_Seen] = []
+        met: list[_Seen] = []
         used: set[tuple[int, int]] = set()
         for tried, seed in enumerate(seeds):
-            if tried >= tries and not found:
+            if tried >= tries and not met:
                 return []
             seen = None if seed in used else self._meet(place, group, members, seed, scatter_ns)
             if seen is not None:
-                found.append(seen)
+                met.append(seen)
                 used |= set(seen.standstills)
-        return found
+        return met
 
     def _meet(
         self, place: int, group: tuple[int, ...], members: tuple[int, ...], seed: tuple[int, int], scatter_ns: int
     ) -> _Seen | None:
         """The meeting of a standstill; None where a member was busy with something else when it ended."""
         position, row = seed
-        own, clock = self._standstills[position], self._clocks.at(position, place)
+        rank, clock = self._standstills[position], self._clocks.at(position, place)
         if clock is None:
             return None
-        event = int(own.event[row])
-        at_ns = int(own.events.at_ns[event]) - clock[0]
-        after_ns = int(own.events.at_ns[event] - own.resumed_ns[row])  # from resuming to the event
-        within_ns = max(scatter_ns, RATIO * float(own.resumed_ns[row] - own.arrived_ns[row]))
-        met = [self._member(place, q, at_ns, after_ns, within_ns, bool(own.on_host[row])) for q in members]
+        event = int(rank.event[row])
+        at_ns = int(rank.events.at_ns[event]) - clock[0]
+        after_ns = int(rank.events.at_ns[event] - rank.resumed_ns[row])  # from resuming to the event
+        within_ns = max(scatter_ns, RATIO * float(rank.resumed_ns[row] - rank.arrived_ns[row]))
+        met = [self._member(place, q, at_ns, after_ns, within_ns, bool(rank.on_host[row])) for q in members]
         here = [each for each in met if each is not None]
         if len(here) < len(members):
             return None
@@ -183,7 +183,7 @@ class _Search:
             arrived_ns=tuple(each.arrived_ns + each.offset_ns for each in here),
             resumed_ns=tuple(max(each.resumed_ns, each.arrived_ns) + each.offset_ns for each in here),
             launch_ns=tuple(each.launch_ns for each in here),
-            on_host=bool(own.on_host[row]),
+            on_host=bool(rank.on_host[row]),
         )
         return _Seen(
             meeting,
@@ -204,23 +204,23 @@ class _Search:
 
         It resumed with them or, for device operations, had ended earlier and stood still; otherwise None.
         """
-        own, clock = self._standstills[position], self._clocks.at(position, place)
+        rank, clock = self._standstills[position], self._clocks.at(position, place)
         if clock is None:
             return None
         offset_ns, error_ns = clock
-        event = own.events.nearest(place, at_ns + offset_ns)
-        off_ns = np.inf if event is None else abs(int(own.events.at_ns[event]) - offset_ns - at_ns)
+        event = rank.events.nearest(place, at_ns + offset_ns)
+        off_ns = np.inf if event is None else abs(int(rank.events.at_ns[event]) - offset_ns - at_ns)
         # What a rank does all the time is never far from any moment, and tells nothing.
-        if event is not None and off_ns <= min(within_ns + error_ns, RATIO * own.events.apart_ns(event)):
-            launch_ns = int(own.events.launch_ns[event])
-            standstill = own.at(event)
+        if event is not None and off_ns <= min(within_ns + error_ns, RATIO * rank.events.apart_ns(event)):
+            launch_ns = int(rank.events.launch_ns[event])
+            standstill = rank.at(event)
             if standstill is not None:
-                begin, end = int(own.arrived_ns[standstill]), int(own.resumed_ns[standstill])
+                begin, end = int(rank.arrived_ns[standstill]), int(rank.resumed_ns[standstill])
             else:
-                end = int(own.events.at_ns[event]) - after_ns
-                begin = max(own.last_end_ns(end), end - MIN_STOP_NS)
+                end = int(rank.events.at_ns[event]) - after_ns
+                begin = max(rank.last_end_ns(end), end - MIN_STOP_NS)
             return _Member(begin - offset_ns, end - offset_ns, True, standstill, launch_ns, offset_ns, error_ns)
-        still = own.idle_around(at_ns - after_ns + offset_ns)
+        still = rank.idle_around(at_ns - after_ns + offset_ns)
         if on_host or still is None:
             return None
         return _Member(still - offset_ns, at_ns - after_ns, False, None, NULL, offset_ns, error_ns)

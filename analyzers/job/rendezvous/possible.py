@@ -30,12 +30,12 @@ def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
     """Positions of ranks whose operations cannot be the ones they are matched with on most ranks."""
     shared = SharedOperations(ranks, matched)
     partners = range(len(ranks))[:: -(-len(ranks) // PARTNERS)]
-    found = []
+    positions = []
     for position in range(len(ranks)):
-        known = [c for p in partners if p != position and (c := shared.compare(p, position)) is not None]
-        if sum(map(_is_impossible, known)) * 2 > len(known):
-            found.append(position)
-    return found
+        compared = [c for p in partners if p != position and (c := shared.compare(p, position)) is not None]
+        if sum(map(_is_impossible, compared)) * 2 > len(compared):
+            positions.append(position)
+    return positions
 
 
 def _is_impossible(compared: ClockDifference) -> bool:
@@ -43,13 +43,13 @@ def _is_impossible(compared: ClockDifference) -> bool:
 
     Uses operations whose length both ranks know, as a flight recorder may know no end.
     """
-    known = (compared.most_ns > compared.difference_ns) & (compared.difference_ns > compared.least_ns)
-    if not known.any():
+    has_length = (compared.most_ns > compared.difference_ns) & (compared.difference_ns > compared.least_ns)
+    if not has_length.any():
         return False
     middle = (compared.when_ns.max() + compared.when_ns.min()) / 2
-    slack = (RESOLUTION_NS + DRIFT * np.abs(compared.when_ns - middle))[known]
-    possible = _most_at_once(compared.least_ns[known] - slack, compared.most_ns[known] + slack)
-    return bool(1 - possible / known.sum() > IMPOSSIBLE_SHARE)
+    slack = (RESOLUTION_NS + DRIFT * np.abs(compared.when_ns - middle))[has_length]
+    possible = _most_at_once(compared.least_ns[has_length] - slack, compared.most_ns[has_length] + slack)
+    return bool(1 - possible / has_length.sum() > IMPOSSIBLE_SHARE)
 
 
 def _most_at_once(low: Array, high: Array) -> int:

@@ -36,16 +36,18 @@ def with_meetings(ranks: Sequence[RankFacts], meetings: Sequence[Meeting]) -> tu
 
 
 def _with_own(position: int, facts: RankFacts, meetings: Sequence[Meeting]) -> RankFacts:
-    mine = [(number, m, m.members.index(position)) for number, m in enumerate(meetings) if position in m.members]
-    if not mine:
+    joined = [(number, m, m.members.index(position)) for number, m in enumerate(meetings) if position in m.members]
+    if not joined:
         return facts
-    mine.sort(key=lambda each: (each[1].resumed_ns[each[2]], each[1].arrived_ns[each[2]]))
-    start = np.array([m.arrived_ns[at] for _, m, at in mine], np.int64)
-    end = np.array([m.resumed_ns[at] for _, m, at in mine], np.int64)
+    joined.sort(key=lambda each: (each[1].resumed_ns[each[2]], each[1].arrived_ns[each[2]]))
+    start = np.array([m.arrived_ns[at] for _, m, at in joined], np.int64)
+    end = np.array([m.resumed_ns[at] for _, m, at in joined], np.int64)
     start[1:] = np.maximum(start[1:], end[:-1])  # one that ends one rendezvous may go straight into the next
-    groups = {m.group: len(facts.process_groups) + at for at, m in enumerate({m.group: m for _, m, _ in mine}.values())}
-    on_host = np.array([m.on_host for _, m, _ in mine]) & knows_launches(facts)
-    launch = np.where(on_host, start, np.array([m.launch_ns[at] for _, m, at in mine], np.int64))
+    groups = {
+        m.group: len(facts.process_groups) + at for at, m in enumerate({m.group: m for _, m, _ in joined}.values())
+    }
+    on_host = np.array([m.on_host for _, m, _ in joined]) & knows_launches(facts)
+    launch = np.where(on_host, start, np.array([m.launch_ns[at] for _, m, at in joined], np.int64))
     launch = np.where(launch == NULL, NULL, np.minimum(launch, start))
     facts = replace(
         facts,
@@ -61,8 +63,8 @@ def _with_own(position: int, facts: RankFacts, meetings: Sequence[Meeting]) -> R
         "launch_ns": launch,
         "launch_end_ns": np.where(on_host, end, launch),  # a host that waits is in the call until it resumes
     }
-    group = np.array([groups[m.group] for _, m, _ in mine], np.int64)
-    return _booked(_inserted(facts, rows, group, np.array([number for number, _, _ in mine], np.int64)))
+    group = np.array([groups[m.group] for _, m, _ in joined], np.int64)
+    return _booked(_inserted(facts, rows, group, np.array([number for number, _, _ in joined], np.int64)))
 
 
 def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array) -> RankFacts:
@@ -121,13 +123,13 @@ def _moved(rows: Array, to: Array) -> Array:
 
 def _booked(facts: RankFacts) -> RankFacts:
     """The rank with its idle time in a rendezvous booked as exposed communication instead of gaps."""
-    mine = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
-    spans = facts.comms.take(mine).bounds
+    inferred = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
+    spans = facts.comms.take(inferred).bounds
     gaps = facts.gaps
     is_idle = gaps["cause"] != CAUSE_CODE["memcpy"]
     idle = gaps.take(is_idle)
     start, end, row, _ = intervals.intersect_rows(spans, intervals.union(*idle.bounds))
-    exposed = EXPOSED.table({"comm": mine[row], "start_ns": start, "end_ns": end})
+    exposed = EXPOSED.table({"comm": inferred[row], "start_ns": start, "end_ns": end})
     left_start, left_end, of, _ = intervals.intersect_rows(
         idle.bounds, intervals.complement(spans, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
     )

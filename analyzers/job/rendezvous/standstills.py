@@ -68,8 +68,8 @@ class Standstills:
 
     def at(self, event: int) -> int | None:
         """The standstill before an event; None where the rank did not stand still."""
-        found = np.flatnonzero(self.event == event)
-        return int(found[0]) if len(found) else None
+        rows = np.flatnonzero(self.event == event)
+        return int(rows[0]) if len(rows) else None
 
     def idle_around(self, at_ns: int) -> int | None:
         """Start of the device's idle time around an instant; None where it ran something then, or before anything."""
@@ -195,5 +195,5 @@ def _starts(facts: RankFacts, places: Places) -> Events:
 def _numbered(prefix: str, facts: RankFacts, names: Array, places: Places) -> Array:
     """Place numbers of some names (string indices), ignoring digits in names, which count steps."""
     distinct, which = np.unique(names, return_inverse=True)
-    known = [prefix + _NUMBER.sub("#", facts.strings[name]) for name in distinct.tolist()]
-    return np.array([places.setdefault(name, len(places)) for name in known], np.int64)[which]
+    texts = [prefix + _NUMBER.sub("#", facts.strings[name]) for name in distinct.tolist()]
+    return np.array([places.setdefault(name, len(places)) for name in texts], np.int64)[which]

@@ -96,27 +96,27 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
     others = [rank for position, rank in enumerate(ranks) if position != late]
     if all(rank.has_frames for rank in ranks):
         seen = in_windows(ranks[late].facts, blocked(ranks[late].facts))
-        found = _apart(_often_enough(ranks[late], seen), [rank.in_windows for rank in others], lateness_us, seen)
+        code = _apart(_often_enough(ranks[late], seen), [rank.in_windows for rank in others], lateness_us, seen)
         # A frame that was not traced did not run; one that no sample fell into may have.
-        if found is not None and all(not rank.is_sampled or rank.is_known for rank in others):
-            return found
+        if code is not None and all(not rank.is_sampled or rank.is_known for rank in others):
+            return code
         if all(rank.is_known for rank in ranks):
-            return found
+            return code
     for by in (_by_samples, _beside, _held):
-        found = by(ranks[late], others, lateness_us)
-        if found is not None:
-            return found
+        code = by(ranks[late], others, lateness_us)
+        if code is not None:
+            return code
     return None
 
 
 def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
     """The code by the shares of each rank's samples over the whole run."""
-    mine, peers = late.over_the_run, [rank.over_the_run for rank in others]
-    if not mine or not all(peers):
+    us_by_path, peers = late.over_the_run, [rank.over_the_run for rank in others]
+    if not us_by_path or not all(peers):
         return None
-    often = {path: time for path, time in mine.items() if late.seen[path] >= FEWEST_SAMPLES}
-    found = _apart(often, peers, lateness_us, mine)
-    if found is None:
+    often = {path: time for path, time in us_by_path.items() if late.seen[path] >= FEWEST_SAMPLES}
+    code = _apart(often, peers, lateness_us, us_by_path)
+    if code is None:
         theirs = [rank.seen for rank in others]
         share = sum(late.samples.values()) / sum(sum(rank.samples.values()) for rank in (late, *others))
         longer = {
@@ -125,32 +125,33 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
             if path not in late.training
             and not _is_chance(late.seen[path], [seen.get(path, 0.0) for seen in theirs], share)
         }
-        found = _apart(longer, peers, lateness_us, mine, TWICE_PEERS)
-    return None if found is None else replace(found, samples=int(sum(late.samples.values())))
+        code = _apart(longer, peers, lateness_us, us_by_path, TWICE_PEERS)
+    return None if code is None else replace(code, samples=int(sum(late.samples.values())))
 
 
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
     """By the samples of the whole run outside the backward passes, the loader and collectives of the script, where the
     timers say that the rank is late there: they need only say in which line."""
-    mine, *peers = (
+    samples, *peers = (
         {**rank.samples, **{stack: 0 for phase in _WAITING for stack in run_samples(rank.facts, phase)}}
         for rank in (late, *others)
     )
-    total = sum(mine.values())
+    total = sum(samples.values())
     if not total:
         return None
     each_us = own_us / total
-    seen = {path: count * each_us for path, count in by_path(late.facts, late.without_operators(mine)).items()}
+    seen = {path: count * each_us for path, count in by_path(late.facts, late.without_operators(samples)).items()}
     often = {path: time for path, time in seen.items() if time >= MIN_SAMPLES * each_us}
     theirs = [
-        by_path(rank.facts, {s: n * each_us for s, n in own.items()}) for rank, own in zip(others, peers, strict=True)
+        by_path(rank.facts, {s: n * each_us for s, n in counts.items()})
+        for rank, counts in zip(others, peers, strict=True)
     ]
-    found = _apart(often, theirs, lateness_us, seen)
-    if found is None:
+    code = _apart(often, theirs, lateness_us, seen)
+    if code is None:
         return None
     # What no sample of a peer fell into it may run all the same: for less than three of them in 95 of 100 cases.
-    is_few = found.time_us < FEWEST_SAMPLES * each_us
-    return replace(found, samples=int(total), peers_us=max(found.peers_us, UNSEEN * each_us * is_few))
+    is_few = code.time_us < FEWEST_SAMPLES * each_us
+    return replace(code, samples=int(total), peers_us=max(code.peers_us, UNSEEN * each_us * is_few))
 
 
 def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -167,14 +168,14 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     spent = {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(late.beside.stack_ns.tolist()) if ns}
     seen = by_path(facts, run_samples(facts, REST))
     every = by_path(facts, spent)
-    mine = {path: time for path, time in every.items() if seen.get(path, 0.0) >= MIN_SAMPLES}
-    most = dict.fromkeys(mine, most_us)
+    us_by_path = {path: time for path, time in every.items() if seen.get(path, 0.0) >= MIN_SAMPLES}
+    most = dict.fromkeys(us_by_path, most_us)
     # The loop is on all ranks, what it calls there is not.
-    alone = {path: time for path, time in mine.items() if not any(path in rank.seen for rank in others)}
+    alone = {path: time for path, time in us_by_path.items() if not any(path in rank.seen for rank in others)}
     outer, peers_us = _outermost(alone, most, lateness_us), 0.0
-    if outer is None and (shared := _outermost(mine, most, lateness_us)) is not None:
-        outer, peers_us = _hottest(mine, shared, MOST_SHARE), most_us
-    return None if outer is None else replace(_told(mine, outer, peers_us, every), samples=late.sampled_beside)
+    if outer is None and (shared := _outermost(us_by_path, most, lateness_us)) is not None:
+        outer, peers_us = _hottest(us_by_path, shared, MOST_SHARE), most_us
+    return None if outer is None else replace(_told(us_by_path, outer, peers_us, every), samples=late.sampled_beside)
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -183,11 +184,11 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
     """
     for phase in (BACKWARD, FORWARD, REST):
         held_us = late.held_us(phase) - float(np.median([rank.held_us(phase) for rank in others]))
-        mine = late.called_in(phase)
-        total = sum(mine.values())
+        samples = late.called_in(phase)
+        total = sum(samples.values())
         if held_us < MOST_SHARE * lateness_us or total < MIN_TIMES:
             continue
-        seen = by_path(late.facts, {stack: held_us * count / total for stack, count in mine.items()})
+        seen = by_path(late.facts, {stack: held_us * count / total for stack, count in samples.items()})
         # The loop around it is on all ranks.
         alone = {path: us for path, us in seen.items() if not any(path in rank.seen for rank in others)}
         outer = _outermost(alone, dict.fromkeys(alone, 0.0), lateness_us)
@@ -230,46 +231,48 @@ def _times_apart(rank: RankPaths, path: Path) -> int:
 
 
 def _apart(
-    mine: dict[Path, float],
+    us_by_path: dict[Path, float],
     peers: Sequence[dict[Path, float]],
     lateness_us: float,
     seen: dict[Path, float],
     times: float = TIMES_PEERS,
 ) -> Alone | None:
-    """The path of `mine` that makes the rank late: in a function that peers run far shorter, the part they do not run,
-    where that is enough. Its line is chosen from all that was `seen`, however rarely.
+    """The path of `us_by_path` that makes the rank late: in a function that peers run far shorter, the part they do not
+    run, where that is enough. Its line is chosen from all that was `seen`, however rarely.
     """
-    theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in mine}
-    outer = _outermost(mine, theirs, lateness_us, times)
+    theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in us_by_path}
+    outer = _outermost(us_by_path, theirs, lateness_us, times)
     if outer is None:
         return None
-    extra = {path: us - theirs[path] for path, us in mine.items()}
-    alone = {path: us for path, us in mine.items() if path[: len(outer)] == outer and not theirs[path]}
-    return _told(mine, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen, extra)
+    extra = {path: us - theirs[path] for path, us in us_by_path.items()}
+    alone = {path: us for path, us in us_by_path.items() if path[: len(outer)] == outer and not theirs[path]}
+    return _told(us_by_path, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen, extra)
 
 
 def _outermost(
-    mine: dict[Path, float], theirs: dict[Path, float], lateness_us: float, times: float = TIMES_PEERS
+    us_by_path: dict[Path, float], theirs: dict[Path, float], lateness_us: float, times: float = TIMES_PEERS
 ) -> Path | None:
     """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
     apart = [
         path
-        for path, time in mine.items()
+        for path, time in us_by_path.items()
         if time - theirs[path] >= MOST_SHARE * lateness_us and time >= times * theirs[path]
     ]
-    return min(apart, key=lambda p: (len(p), -mine[p]), default=None)
+    return min(apart, key=lambda p: (len(p), -us_by_path[p]), default=None)
 
 
 def _told(
-    mine: dict[Path, float],
+    us_by_path: dict[Path, float],
     outer: Path,
     peers_us: float,
     seen: dict[Path, float],
     extra: dict[Path, float] | None = None,
 ) -> Alone:
     """The code in words. `extra`: time beyond the peers', where they have any, by which the call inside is chosen."""
-    line, inside = _words(seen, outer), _words(seen, _hottest(extra or mine, outer))
-    return Alone(line, "" if inside == line else inside, mine[outer], peers_us, in_shared=outer[-1][1] != ANY_LINE)
+    line, inside = _words(seen, outer), _words(seen, _hottest(extra or us_by_path, outer))
+    return Alone(
+        line, "" if inside == line else inside, us_by_path[outer], peers_us, in_shared=outer[-1][1] != ANY_LINE
+    )
 
 
 def alone_by_rank(
@@ -283,7 +286,7 @@ def alone_by_rank(
     by whole-run timers. `timed`: lateness by these (us, 0 for none) and time outside backward passes, both of shape
     (ranks,).
     """
-    found = {}
+    by_rank = {}
     seen = _seen(ranks, step_us, script)
     every = all_lateness_us(ranks, blame)
     for late, lateness in enumerate(every.tolist()):
@@ -293,8 +296,8 @@ def alone_by_rank(
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
             alone = _beyond_chance(seen[late], _without(seen, late), lateness, LARGE_SHARE * step_us)
         if alone is not None:
-            found[late] = alone
-    return found
+            by_rank[late] = alone
+    return by_rank
 
 
 def _without(seen: Sequence[RankPaths], late: int) -> list[RankPaths]:
@@ -315,28 +318,28 @@ def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
     return charged / 1e3 / max(1, steps) / max(1, len(ranks) - 1)
 
 
-def _hottest(mine: dict[Path, float], path: Path, share: float = HOT_SHARE) -> Path:
+def _hottest(us_by_path: dict[Path, float], path: Path, share: float = HOT_SHARE) -> Path:
     """The innermost path inside a path that takes nearly all of its time, or the given share of it."""
-    enough = share * mine[path]
+    enough = share * us_by_path[path]
     while True:
-        inner = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path and mine[p] >= enough]
+        inner = [p for p in us_by_path if len(p) == len(path) + 1 and p[:-1] == path and us_by_path[p] >= enough]
         if not inner:
             return path
-        path = max(inner, key=lambda p: mine[p])
+        path = max(inner, key=lambda p: us_by_path[p])
 
 
-def _often_enough(late: RankPaths, mine: dict[Path, float]) -> dict[Path, float]:
+def _often_enough(late: RankPaths, us_by_path: dict[Path, float]) -> dict[Path, float]:
     """The paths with at least MIN_SAMPLES samples in the windows, where the rank was sampled."""
     facts = late.facts
-    if not mine or not late.is_sampled:
-        return mine
+    if not us_by_path or not late.is_sampled:
+        return us_by_path
     least_us = MIN_SAMPLES * float(np.median(facts.script_spans["resolution_ns"])) / 1e3 / len(facts.steps)
-    return {path: time for path, time in mine.items() if time >= least_us}
+    return {path: time for path, time in us_by_path.items() if time >= least_us}
 
 
-def _words(mine: dict[Path, float], path: Path) -> str:
+def _words(us_by_path: dict[Path, float], path: Path) -> str:
     """The innermost function of a path, with its line or the line seen most."""
     if path[-1][1] == ANY_LINE:
-        lines = [p for p in mine if len(p) == len(path) + 1 and p[:-1] == path]
-        path = max(lines, key=lambda p: mine[p])
+        lines = [p for p in us_by_path if len(p) == len(path) + 1 and p[:-1] == path]
+        path = max(lines, key=lambda p: us_by_path[p])
     return written(*path[-1])

@@ -46,12 +46,12 @@ def run_samples(facts: RankFacts, phase: str | None = None, column: str = "sampl
     time that these samples stand for.
     """
     totals = facts.script_totals
-    found: dict[int, float] = {}
+    by_stack: dict[int, float] = {}
     phases = totals["phase"].astype(str)
-    mine = (totals["thread"].astype(str) == TRAINING) & (phases != START_UP if phase is None else phases == phase)
-    for stack, value in zip(totals["stack"][mine].tolist(), totals[column][mine].tolist(), strict=True):
-        found[stack] = found.get(stack, 0.0) + value
-    return found
+    rows = (totals["thread"].astype(str) == TRAINING) & (phases != START_UP if phase is None else phases == phase)
+    for stack, value in zip(totals["stack"][rows].tolist(), totals[column][rows].tolist(), strict=True):
+        by_stack[stack] = by_stack.get(stack, 0.0) + value
+    return by_stack
 
 
 def sampled_beside(facts: RankFacts) -> int:
@@ -62,8 +62,8 @@ def sampled_beside(facts: RankFacts) -> int:
 def times_seen(facts: RankFacts, stacks: Array) -> int | None:
     """Whole-run samples of the training thread in some stacks (rows); None without any samples."""
     totals = facts.script_totals
-    mine = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
-    return int(totals["samples"][mine].sum()) if is_sampled(facts) and len(totals) else None
+    rows = (totals["thread"] == TRAINING) & np.isin(totals["stack"], stacks)
+    return int(totals["samples"][rows].sum()) if is_sampled(facts) and len(totals) else None
 
 
 def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str]) -> int:
@@ -72,9 +72,9 @@ def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str]) -> i
     tree = call_tree(facts)
     named = np.array([name == f"{line.file} {line.function}" for name in tree.names], bool)
     named &= ~tree.trains | (tree.frames["line"] == line.line)
-    mine = named[tree.frame][np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
+    is_called = named[tree.frame][np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
     each = [(stack, samples) for phase in phases for stack, samples in run_samples(facts, phase).items()]
-    return int(sum(samples for stack, samples in each if mine[stack]))
+    return int(sum(samples for stack, samples in each if is_called[stack]))
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
@@ -143,14 +143,15 @@ def _elsewhere(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
     """
     loss = phases_of(facts, tree).loss
     called = call_of(tree)
-    known = called >= 0
-    size = int(called.max()) + 1 if known.any() else 0
+    in_call = called >= 0
+    size = int(called.max()) + 1 if in_call.any() else 0
     within, in_loss = (
-        np.bincount(called[known], weights=time_by_stack(facts, part)[known], minlength=size) for part in (where, loss)
+        np.bincount(called[in_call], weights=time_by_stack(facts, part)[in_call], minlength=size)
+        for part in (where, loss)
     )
     away = in_loss > within
     named = facts.spans_of(*SPAN_CAUSES)["name"]
     words = {facts.strings[name] for name in np.unique(named).tolist() if name >= 0}
     frames = tree.frame[np.maximum(tree.aside, 0)].tolist()
     occupying = {call for call, frame in zip(called.tolist(), frames, strict=True) if tree.words(frame) in words}
-    return np.asarray((known & away[np.maximum(called, 0)] if size else known) | np.isin(called, list(occupying)))
+    return np.asarray((in_call & away[np.maximum(called, 0)] if size else in_call) | np.isin(called, list(occupying)))

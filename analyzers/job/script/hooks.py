@@ -14,8 +14,8 @@ from ddprof.intervals import Intervals
 def in_hooks(facts: RankFacts) -> Intervals:
     """Intervals of the host in hooks outside calls of and waits in collectives; on the rank's own clock."""
     comms = facts.comms
-    known = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
-    calls = intervals.union(comms["launch_ns"][known], comms["launch_end_ns"][known])
+    has_call = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
+    calls = intervals.union(comms["launch_ns"][has_call], comms["launch_end_ns"][has_call])
     return intervals.subtract(intervals.union(*facts.comm_hooks.bounds), intervals.merge(calls, blocked(facts)))
 
 

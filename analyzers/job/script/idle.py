@@ -63,8 +63,8 @@ def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
     seen = [sampled_beside(facts) for facts in ranks]
     most = int(np.argmax(seen)) if seen else 0
     return [
-        replace(own, share=times[most].share) if is_sampled(facts) and count < min(FEW_SAMPLES, seen[most]) else own
-        for own, facts, count in zip(times, ranks, seen, strict=True)
+        replace(time, share=times[most].share) if is_sampled(facts) and count < min(FEW_SAMPLES, seen[most]) else time
+        for time, facts, count in zip(times, ranks, seen, strict=True)
     ]
 
 
@@ -78,13 +78,13 @@ def script_time(facts: RankFacts) -> ScriptTime:
     if not has_frames(facts) or not len(facts.steps):
         return ScriptTime()
     tree = call_tree(facts)
-    phases, own = phases_of(facts, tree), own_stacks(facts, tree)
+    phases, is_own = phases_of(facts, tree), own_stacks(facts, tree)
     spans = training_spans(facts)
-    in_user_code = spans_of(spans, own)
+    in_user_code = spans_of(spans, is_own)
     idle, held = _idle(facts)
     if not len(phases.every[0]):
-        found = intervals.intersect(held, in_user_code)
-        return ScriptTime(found, found, 1.0, np.where(own, time_by_stack(facts, found), 0.0))
+        delays = intervals.intersect(held, in_user_code)
+        return ScriptTime(delays, delays, 1.0, np.where(is_own, time_by_stack(facts, delays), 0.0))
     meetings = intervals.union(*facts.meetings.bounds)
     if computes(facts):  # a device rank's call returns at once, and its time is Python's
         meetings = intervals.merge(meetings, intervals.union(*facts.script_calls.bounds))
@@ -92,50 +92,52 @@ def script_time(facts: RankFacts) -> ScriptTime:
     beside = intervals.subtract(phases.beside(facts.marks), occupied)
     between = intervals.subtract(idle, phases.every)
     if not is_sampled(facts):
-        found = intervals.intersect(intervals.merge(between, held), in_user_code)
+        delays = intervals.intersect(intervals.merge(between, held), in_user_code)
         every = intervals.subtract(intervals.subtract(in_user_code, phases.every), occupied)
         if computes(facts):
             stepping_ns = own_optimizer(facts, tree, phases)
             stepping = spans_of(spans, stepping_ns > 0)
-            found = every = intervals.merge(found, intervals.intersect(beside, in_user_code), stepping)
-            own = own | (stepping_ns > 0)
-        return ScriptTime(found, intervals.merge(found, every), 1.0, np.where(own, time_by_stack(facts, found), 0.0))
+            delays = every = intervals.merge(delays, intervals.intersect(beside, in_user_code), stepping)
+            is_own = is_own | (stepping_ns > 0)
+        return ScriptTime(
+            delays, intervals.merge(delays, every), 1.0, np.where(is_own, time_by_stack(facts, delays), 0.0)
+        )
     where = beside if computes(facts) else intervals.intersect(between, beside)
-    time_ns = np.where(own, time_beside(facts, tree, where), 0.0)
+    time_ns = np.where(is_own, time_beside(facts, tree, where), 0.0)
     if computes(facts):  # a device runs what an optimizer calls: compute.unfused_optimizer
         stepping_ns = own_optimizer(facts, tree, phases)
         time_ns += stepping_ns
         where = intervals.merge(where, phases.optimizer) if stepping_ns.any() else where
-        inside, inside_ns = _inside(facts, tree, own, phases)
+        inside, inside_ns = _inside(facts, tree, is_own, phases)
         where, time_ns = intervals.merge(where, inside), time_ns + inside_ns
     length = intervals.length(intervals.intersect(where, intervals.union(*facts.marks)))
     share = min(1.0, float(time_ns.sum()) / length) if length else 0.0
     return ScriptTime(where, where if computes(facts) else beside, share, time_ns)
 
 
-def _inside(facts: RankFacts, tree: CallTree, own: Array, phases: HostPhases) -> tuple[Intervals, Array]:
+def _inside(facts: RankFacts, tree: CallTree, is_own: Array, phases: HostPhases) -> tuple[Intervals, Array]:
     """Python that holds the thread inside phases of most steps, and its time by stack: all of it is that of the user's
-    stacks (`own`) that were seen there, in the windows or, where these were sampled too seldom, in the whole run."""
-    found, total_ns = EMPTY, np.zeros(len(tree))
+    stacks (`is_own`) that were seen there, in the windows or, where these were sampled too seldom, in the whole run."""
+    spans, total_ns = EMPTY, np.zeros(len(tree))
     called_in = np.maximum(tree.folded, 0)  # a phase is most of the samples that it calls, and not the user's
     for part, name, is_there in (
         (phases.forward, FORWARD, tree.is_forward[called_in]),
         (phases.backward, BACKWARD, tree.is_backward[called_in]),
         (phases.loss, REST, ~(tree.in_phase | tree.is_loss)),
     ):
-        calls = {stack: n for stack, n in run_samples(facts, name).items() if own[stack] and is_there[stack]}
+        calls = {stack: n for stack, n in run_samples(facts, name).items() if is_own[stack] and is_there[stack]}
         # What a pass calls beside torch, and the run was seen in, need not come in most steps.
         seen_in = {stack: n for stack, n in calls.items() if tree.folded[stack] != stack and not tree.in_torch[stack]}
         is_seen = name != REST and sum(seen_in.values()) >= MIN_TIMES
         inside = intervals.intersect(held_again(facts, is_seen), part)
-        seen = np.where(own, time_by_stack(facts, inside), 0.0)
+        seen = np.where(is_own, time_by_stack(facts, inside), 0.0)
         if not seen.any() and (is_seen or intervals.length(inside) >= MOST * intervals.length(part)):
             for stack, samples in (seen_in if is_seen else calls).items():
                 seen[stack] = samples
         if seen.any():
-            found = intervals.merge(found, inside)
+            spans = intervals.merge(spans, inside)
             total_ns += seen * (intervals.length(inside) / seen.sum())
-    return found, total_ns
+    return spans, total_ns
 
 
 def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
@@ -160,11 +162,11 @@ def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
     order = np.argsort(ended, kind="stable")
     before = np.searchsorted(ended[order], start, side="right") - 1
     after = np.searchsorted(ops["start_ns"], end)
-    known = (before >= 0) & (after < len(ops))
-    start, end, step = start[known], end[known], step[known]
+    is_between = (before >= 0) & (after < len(ops))
+    start, end, step = start[is_between], end[is_between], step[is_between]
     names = ops["name"].astype(np.int64)
     # Of what is called now here, now there, the operator before it may be any.
-    place = (names[order[before[known]]] << 32) * (not is_seen) + names[after[known]]
+    place = (names[order[before[is_between]]] << 32) * (not is_seen) + names[after[is_between]]
     _, which = np.unique(place, return_inverse=True)
     steps = len(facts.steps)
     seen = np.unique(which * steps + step) // max(1, steps)

@@ -140,8 +140,8 @@ class LineKinds:
         self._tree = call_tree(facts)
         self._called = call_of(self._tree)
         self._operators = facts.script_operators
-        known = self._operators["stack"] != NULL
-        self._call_of_operator = np.where(known, self._called[np.where(known, self._operators["stack"], 0)], -1)
+        has_stack = self._operators["stack"] != NULL
+        self._call_of_operator = np.where(has_stack, self._called[np.where(has_stack, self._operators["stack"], 0)], -1)
         self._names = [facts.strings[name] for name in self._operators["name"].tolist()]
         self._steps = max(1, len(facts.steps))
         self._optimizes = bool(self._tree.is_optimizer.any()) or len(facts.phase_time(Phase.OPTIMIZER)[0]) > 0
@@ -150,9 +150,9 @@ class LineKinds:
         """The kind of a line, from the stacks (rows) that its time is in."""
         rows = self._rows(stacks)
         by_call = self._by_call(stacks, time_ns)
-        found = self._by_operators(rows) if by_call is None or by_call is CLIP else None
-        if found is not None or by_call is CLIP:
-            return found or NEEDED
+        by_operators = self._by_operators(rows) if by_call is None or by_call is CLIP else None
+        if by_operators is not None or by_call is CLIP:
+            return by_operators or NEEDED
         if by_call is not None:
             return by_call
         functions = {self._tree.frames["function"][self._tree.frame[stack]] for stack in self._around(stacks)}
@@ -189,10 +189,10 @@ class LineKinds:
         """Rows of the operators of a line: of its call of the loop; where few are known to be, of all in its phase."""
         in_optimizer = bool(self._tree.is_optimizer[stacks].any())
         here = self._operators["in_optimizer"].astype(bool) == in_optimizer
-        own = here & np.isin(self._call_of_operator, np.unique(self._called[stacks]))
+        of_call = here & np.isin(self._call_of_operator, np.unique(self._called[stacks]))
         count = self._operators["count"]
-        is_known = count[own].sum() >= count[here & (self._call_of_operator < 0)].sum()
-        return np.flatnonzero(own if is_known else here)
+        is_known = count[of_call].sum() >= count[here & (self._call_of_operator < 0)].sum()
+        return np.flatnonzero(of_call if is_known else here)
 
     def _is(self, rows: Array, name: str) -> Array:
         return np.array([self._names[row] == name for row in rows.tolist()], bool)
@@ -248,15 +248,15 @@ class LineKinds:
 
     def _around(self, stacks: Array) -> set[int]:
         """The stacks and their ancestors, from the loop's call inwards."""
-        found: set[int] = set()
+        around: set[int] = set()
         outermost = set(self._tree.aside[stacks].tolist())
         for stack in stacks.tolist():
-            while stack >= 0 and stack not in found:
-                found.add(stack)
+            while stack >= 0 and stack not in around:
+                around.add(stack)
                 if stack in outermost:
                     break
                 stack = int(self._tree.outer[stack])
-        return found
+        return around
 
 
 def _which(pattern: re.Pattern[str], names: Iterable[str]) -> Array:

@@ -106,7 +106,7 @@ def _line(tree: CallTree, own_ns: Array, stacks: Array, folded: Array) -> Script
 def _hot_call(tree: CallTree, each_ns: Array, stacks: Array, folded: Array) -> str:
     """The innermost call below the user's frames that holds HOT_SHARE of their time, in words; "" if none does."""
     below = [_calls_below(tree, stack, end) for stack, end in zip(stacks.tolist(), folded.tolist(), strict=True)]
-    enough, found, level = HOT_SHARE * float(each_ns.sum()), "", 0
+    enough, innermost, level = HOT_SHARE * float(each_ns.sum()), "", 0
     while True:
         time_ns: dict[str, float] = {}
         for calls, taken in zip(below, each_ns.tolist(), strict=True):
@@ -115,15 +115,15 @@ def _hot_call(tree: CallTree, each_ns: Array, stacks: Array, folded: Array) -> s
                 time_ns[words] = time_ns.get(words, 0.0) + taken
         hottest = max(time_ns, key=lambda words: time_ns[words], default="")
         if not hottest or time_ns[hottest] < enough:
-            return found
-        found, level = hottest, level + 1
+            return innermost
+        innermost, level = hottest, level + 1
 
 
 def _calls_below(tree: CallTree, stack: int, end: int) -> list[int]:
     """Frames of a stack below the stack `end`, outermost first, without this tool's own."""
-    frames, own = [], tree.is_profiler_frame
+    frames, is_profiler = [], tree.is_profiler_frame
     while stack not in (end, -1):
-        if not own[tree.frame[stack]]:
+        if not is_profiler[tree.frame[stack]]:
             frames.append(int(tree.frame[stack]))
         stack = int(tree.outer[stack])
     return frames[::-1]

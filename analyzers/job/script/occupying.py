@@ -48,16 +48,16 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
     words = [facts.strings[name] for name in spans["name"].tolist()]
     by_script = np.array([text in written for text in words], bool)
     ranges = intervals.union(*spans.take(~by_script).bounds)
-    own = intervals.subtract(intervals.union(*spans.take(by_script).bounds), ranges)
+    sampled = intervals.subtract(intervals.union(*spans.take(by_script).bounds), ranges)
     every = intervals.union(*spans.bounds)
-    if not by_script.any() or intervals.length(own) <= MOST_SHARE * intervals.length(every):
+    if not by_script.any() or intervals.length(sampled) <= MOST_SHARE * intervals.length(every):
         return None
     length = spans["end_ns"] - spans["start_ns"]
     names, which = np.unique(spans["name"][by_script], return_inverse=True)
     longest = facts.strings[int(names[np.argmax(np.bincount(which, weights=length[by_script]))])]
     if tree.frames["is_user"][written[longest]]:
         return longest
-    caller = next(iter(lines_in(facts, own)), None)
+    caller = next(iter(lines_in(facts, sampled)), None)
     return longest if caller is None or not caller.call else caller.words
 
 
@@ -93,9 +93,9 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     by_line: dict[str, float] = {}
     for stack, count in calling.items():
         stack = _caller(tree, stack)  # who calls a module evaluates, not its `forward`
-        own = [f for f in _frames_to(tree, stack) if tree.is_user[f] and int(tree.function[f]) not in loop]
-        if own:
-            line = tree.words(own[0])
+        outside = [f for f in _frames_to(tree, stack) if tree.is_user[f] and int(tree.function[f]) not in loop]
+        if outside:
+            line = tree.words(outside[0])
             by_line[line] = by_line.get(line, 0.0) + count
     if not by_line:
         return None
@@ -145,9 +145,9 @@ def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
     """The script line that calls a model `during` evaluation, else outside the run's phases; "" without samples."""
     tree = call_tree(facts)
     seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
-    for found in (seen, run_samples(facts, REST)):
+    for samples in (seen, run_samples(facts, REST)):
         by_line: dict[str, float] = {}
-        for stack, amount in found.items():
+        for stack, amount in samples.items():
             if not amount or not tree.is_forward[stack] or tree.is_backward[stack]:
                 continue
             stack = _caller(tree, stack)

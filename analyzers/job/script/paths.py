@@ -136,11 +136,11 @@ class RankPaths:
 
     def lines_in(self, phase: str) -> dict[str, float]:
         """Whole-run samples in the lines of `called_in`, by words."""
-        found: dict[str, float] = {}
+        samples: dict[str, float] = {}
         for stack, count in self.called_in(phase).items():
             words = self._tree.words(int(self._tree.frame[self._tree.folded[stack]]))
-            found[words] = found.get(words, 0.0) + count
-        return found
+            samples[words] = samples.get(words, 0.0) + count
+        return samples
 
     def without_operators(self, samples: Mapping[int, float]) -> dict[int, float]:
         """Samples (by stack) but for those in torch that a model's forward functions call: all ranks do that."""
@@ -167,14 +167,14 @@ def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
     return by_path(facts, {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(own_ns.tolist()) if ns})
 
 
-def by_path(facts: RankFacts, own: Mapping[int, float]) -> dict[Path, float]:
+def by_path(facts: RankFacts, self_times: Mapping[int, float]) -> dict[Path, float]:
     """Self times of stacks (by row) summed over the user's functions, callees included."""
     paths = _paths(call_tree(facts))
-    found: dict[Path, float] = {}
-    for stack, amount in own.items():
+    by_prefix: dict[Path, float] = {}
+    for stack, amount in self_times.items():
         for length in range(1, len(paths[stack]) + 1):
-            found[paths[stack][:length]] = found.get(paths[stack][:length], 0.0) + amount
-    return found
+            by_prefix[paths[stack][:length]] = by_prefix.get(paths[stack][:length], 0.0) + amount
+    return by_prefix
 
 
 def _paths(tree: CallTree) -> list[Path]:

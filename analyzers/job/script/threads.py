@@ -37,8 +37,8 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
             cpu_ns[thread.name] = cpu_ns.get(thread.name, 0) + thread.cpu_ns
     tree = call_tree(facts) if cpu_ns else None
     lines = {name: _line_of(facts, tree, name) for name in cpu_ns} if tree is not None else {}
-    found = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
-    return sorted(found, key=lambda thread: -thread.share)
+    threads = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
+    return sorted(threads, key=lambda thread: -thread.share)
 
 
 def takes_batches(facts: RankFacts, tree: CallTree) -> Array:
@@ -64,9 +64,11 @@ def making_line(facts: RankFacts) -> str | None:
 def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
     """The busiest thread, by position, of each rank that runs one in a line that is missing on most peers."""
     threads = [busy_threads(facts) for facts in ranks]
-    having = Counter(line for own in threads for line in {thread.line for thread in own})
-    alone = {p: [thread for thread in own if having[thread.line] <= len(ranks) / 2] for p, own in enumerate(threads)}
-    return {position: own[0] for position, own in alone.items() if own}
+    having = Counter(line for of_rank in threads for line in {thread.line for thread in of_rank})
+    alone = {
+        p: [thread for thread in of_rank if having[thread.line] <= len(ranks) / 2] for p, of_rank in enumerate(threads)
+    }
+    return {position: of_rank[0] for position, of_rank in alone.items() if of_rank}
 
 
 def _line_of(facts: RankFacts, tree: CallTree, name: str) -> str | None:

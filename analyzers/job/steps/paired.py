@@ -39,11 +39,11 @@ def paired_steps(
     start = [f.steps["start_ns"] - clock.offset_ns(p) for p, f in enumerate(ranks)]
     longest = max(range(len(ranks)), key=lambda p: len(start[p]))
     place = [f.steps["index"] - f.steps["index"][0] for f in ranks]  # of each step among its rank's, torn ones included
-    shifts = [_shift(start[longest], place[longest], *own) for own in zip(start, place, strict=True)]
+    shifts = [_shift(start[longest], place[longest], *of_rank) for of_rank in zip(start, place, strict=True)]
     if any(shift is None for shift in shifts):
         return unchanged, False
-    known = [shift or 0 for shift in shifts]
-    return tuple(_moved(f, shift - min(known)) for f, shift in zip(ranks, known, strict=True)), True
+    offsets = [shift or 0 for shift in shifts]
+    return tuple(_moved(f, shift - min(offsets)) for f, shift in zip(ranks, offsets, strict=True)), True
 
 
 def _moved(facts: RankFacts, shift: int) -> RankFacts:

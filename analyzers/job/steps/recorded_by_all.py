@@ -62,8 +62,8 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
         alone = [ranks[usable[0]]]
         return Comparable(_own_stretches(alone), (left_out_ranks_note(ranks, usable),), NOTHING_WHOLE)
     if 1 < len(usable) < len(ranks):  # first: they have no step that others could be numbered by
-        found = comparable([ranks[p] for p in usable])
-        return replace(found, notes=(left_out_ranks_note(ranks, usable), *found.notes))
+        compared = comparable([ranks[p] for p in usable])
+        return replace(compared, notes=(left_out_ranks_note(ranks, usable), *compared.notes))
     group_ids, keys = comm_group_ids(ranks)
     ranks = numbered_by_ends(ranks, group_ids)
     ranks, are_numbered = paired_steps(ranks, group_ids, keys)
@@ -134,8 +134,8 @@ def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
         return Comparable(_own_stretches(ranks))
     if len(kept) < 2:
         return Comparable(_own_stretches(ranks), why_not=NOTHING_WHOLE)
-    found = comparable([ranks[p] for p in kept])  # what their steps cannot be paired for may have been the others
-    return replace(found, notes=(left_out_ranks_note(ranks, kept), *found.notes))
+    compared = comparable([ranks[p] for p in kept])  # what their steps cannot be paired for may have been the others
+    return replace(compared, notes=(left_out_ranks_note(ranks, kept), *compared.notes))
 
 
 def _whole(ranks: Sequence[RankFacts], numbers: Array, has: Array) -> Array:
@@ -162,28 +162,28 @@ def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -
     is_known = np.ones(len(keys), bool)
     for position, facts in enumerate(ranks):
         step = _column(facts, facts.comms, early_comms(facts.comms, facts.device_ops), numbers)
-        mine = (step >= 0) & ~np.isin(facts.comms["op"], POINT_TO_POINT)
-        np.add.at(counts[:, position], (ids[position][mine], step[mine]), 1)
-        is_known[np.unique(ids[position][mine & (facts.comms["seq"] == NULL)])] = False
+        counted = (step >= 0) & ~np.isin(facts.comms["op"], POINT_TO_POINT)
+        np.add.at(counts[:, position], (ids[position][counted], step[counted]), 1)
+        is_known[np.unique(ids[position][counted & (facts.comms["seq"] == NULL)])] = False
     for group, (members, _) in enumerate(keys):
         traced = np.array([rank_of[r] for r in members if r in rank_of], np.int64)
         if len(traced) > 1:
-            own, here = counts[group, traced], has[traced]
-            most = np.where(here, own, 0).max(axis=0)
-            fewer = here & (own < most)
-            lacks[traced] |= fewer & ~_is_sparse(own, np.where(here, most, 0)) if is_known[group] else fewer
+            calls, here = counts[group, traced], has[traced]
+            most = np.where(here, calls, 0).max(axis=0)
+            fewer = here & (calls < most)
+            lacks[traced] |= fewer & ~_is_sparse(calls, np.where(here, most, 0)) if is_known[group] else fewer
     return lacks
 
 
-def _is_sparse(own: Array, most: Array) -> Array:
+def _is_sparse(calls: Array, most: Array) -> Array:
     """Mask of steps that lack single records of a file that lacks few; the rest of them is valid.
 
     A collective is missing where its launch or its kernel is: with twice the chance of a record, and of few collectives
     by two standard deviations more than that.
     """
-    few = most - own <= np.maximum(1, LOST_SHARE * most)
+    few = most - calls <= np.maximum(1, LOST_SHARE * most)
     expected = 2 * LOST_SHARE * most.sum(axis=1, keepdims=True)
-    return np.asarray(few & ((most - own).sum(axis=1, keepdims=True) <= expected + 2 * np.sqrt(expected)))
+    return np.asarray(few & ((most - calls).sum(axis=1, keepdims=True) <= expected + 2 * np.sqrt(expected)))
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:
@@ -198,8 +198,8 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
             (launched, _steps_at(facts, facts.host_operators["start_ns"], numbers))
         )  # one of them is empty
         counts[position] = np.bincount(step[step >= 0], minlength=len(numbers))
-    usual = np.array([_usual(own[mine]) for own, mine in zip(counts, has, strict=True)])[:, None]
-    alike = np.array([_usual(own[mine]) for own, mine in zip(counts.T, has.T, strict=True)])[None, :]
+    usual = np.array([_usual(row[recorded]) for row, recorded in zip(counts, has, strict=True)])[:, None]
+    alike = np.array([_usual(row[recorded]) for row, recorded in zip(counts.T, has.T, strict=True)])[None, :]
     is_static = ((counts == alike) & (alike > 0)).any(axis=1, keepdims=True)  # equals its peers where it is whole
     fewer = has & (_fewer(counts, usual, share) | (is_static & _fewer(counts, alike, share)))
     fewer |= has & (usual == 0) & (_far_fewer(counts, has) | _scattered_below(counts, usual))
@@ -221,10 +221,10 @@ def _far_fewer(counts: Array, has: Array) -> Array:
     """
     few = 1 - 2 * LOST_SHARE  # records are lost in the one step and in the other
     held = np.where(has, counts, np.nan)
-    own, here = _median(held, 1), _median(held, 0)
-    part = held / np.maximum(own, 1.0)
+    of_rank, here = _median(held, 1), _median(held, 0)
+    part = held / np.maximum(of_rank, 1.0)
     torn = (part < few * _median(part, 0)) & (held < few * here)
-    return np.asarray(torn & (held < own - FEWER_KERNELS))
+    return np.asarray(torn & (held < of_rank - FEWER_KERNELS))
 
 
 def _scattered_below(counts: Array, usual: Array) -> Array:
@@ -240,9 +240,9 @@ def _scattered_below(counts: Array, usual: Array) -> Array:
 def _median(values: Array, axis: int) -> Array:
     """Median over an axis, which is kept, ignoring NaN; NaN where all are."""
     rows = values if axis else values.T
-    known = [row[~np.isnan(row)] for row in rows]
-    found = np.array([float(np.median(own)) if len(own) else np.nan for own in known])
-    return found[:, None] if axis else found[None, :]
+    finite = [row[~np.isnan(row)] for row in rows]
+    medians = np.array([float(np.median(row)) if len(row) else np.nan for row in finite])
+    return medians[:, None] if axis else medians[None, :]
 
 
 def _usual(counts: Array) -> int:

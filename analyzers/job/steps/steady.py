@@ -115,10 +115,10 @@ def steady_steps(
     if not len(numbers) or len(every) < 2:
         return unchanged, ()
     walls = _walls(ranks, held, every, clock)
-    found = _occurring_once(walls)
-    found &= ~(recurring(ranks, walls.job_wall, found) & ~_starts_up(walls, found))
+    once = _occurring_once(walls)
+    once &= ~(recurring(ranks, walls.job_wall, once) & ~_starts_up(walls, once))
     is_common = np.isin(every, numbers)
-    is_once = found[is_common]
+    is_once = once[is_common]
     if not is_once.any():
         return unchanged, ()
     begin, end = longest_run(~is_once[::-1])  # backwards: of equals the last, when the process is warmer
@@ -131,7 +131,7 @@ def steady_steps(
         return f"{MOSTLY} {_largest_cause(ranks, int(numbers[step]))}"
 
     left_out = [
-        LeftOut(int(numbers[step]), round(float(walls.job_wall[place])), _why(walls, int(place), found) or mostly(step))
+        LeftOut(int(numbers[step]), round(float(walls.job_wall[place])), _why(walls, int(place), once) or mostly(step))
         for step, place in enumerate(np.flatnonzero(is_common))
         if not first <= step <= last
     ]
@@ -155,12 +155,12 @@ def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: 
     """Note on the steps left out, with their mean if they recur. `kept`: other steps of `step_ns`; `is_all`: none."""
     if not left_out:
         return []
-    told = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
+    took = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
     effect = f"excluded from the {format_us(step_ns / 1e3)} step"
     if any(step.why.startswith(MOSTLY) for step in left_out):
         mean = format_us(with_left_out_ns(left_out, step_ns, kept) / 1e3)
         effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
-    return [HealthNote(told, "no other step is left to judge" if is_all else effect, "info")]
+    return [HealthNote(took, "no other step is left to judge" if is_all else effect, "info")]
 
 
 def with_left_out_ns(left_out: Sequence[LeftOut], step_ns: float, kept: int) -> float:
@@ -173,8 +173,8 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
     shape = (len(ranks), len(numbers))
     begin, wall, busy, idle, paused, saving, kernels = (np.full(shape, np.nan) for _ in range(7))
     once = np.full((len(Once), *shape), np.nan)
-    for position, (facts, own) in enumerate(zip(ranks, held, strict=True)):
-        steps = own.take(np.flatnonzero(np.isin(own["index"], numbers)))
+    for position, (facts, recorded) in enumerate(zip(ranks, held, strict=True)):
+        steps = recorded.take(np.flatnonzero(np.isin(recorded["index"], numbers)))
         at = np.searchsorted(numbers, steps["index"])
         lo, hi = steps.bounds
         wall[position, at] = hi - lo
@@ -190,13 +190,13 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
         once[:, position, at] = 0
         for kind in np.unique(facts.once["kind"]).tolist():
-            mine = facts.once["kind"] == kind
-            costs = intervals.union(facts.once["start_ns"][mine], facts.once["end_ns"][mine])
+            of_kind = facts.once["kind"] == kind
+            costs = intervals.union(facts.once["start_ns"][of_kind], facts.once["end_ns"][of_kind])
             once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
     errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
-    known = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
+    uncertain_ns = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
-    return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - known))
+    return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - uncertain_ns))
 
 
 def _longest_in(spans: Intervals, lo: Array, hi: Array) -> Array:
@@ -223,9 +223,9 @@ def _begun_in(spans: Intervals, lo: Array, hi: Array) -> Array:
 def _occurring_once(walls: _Walls) -> Array:
     """Mask of steps to leave out; shape (steps,)."""
     left_out = np.zeros(walls.wall.shape[1], bool)
-    found = True
-    while found:
-        found = False
+    has_changed = True
+    while has_changed:
+        has_changed = False
         for step in np.argsort(-walls.job_wall, kind="stable").tolist():
             others = ~left_out
             others[step] = False
@@ -238,7 +238,7 @@ def _occurring_once(walls: _Walls) -> Array:
                 or _outweighs(walls, step, others)
                 or _pauses_once(walls, step, others)
             ):
-                left_out[step] = found = True
+                left_out[step] = has_changed = True
     return left_out
 
 
@@ -254,10 +254,10 @@ def _holds_start(walls: _Walls, step: int, others: Array) -> bool:
     if walls.job_wall[step] - usual_ns < WORTH_SAYING * usual_ns:  # less would be worth no finding
         return False
     held = sum((walls.once[kind, :, step] for kind in _kinds_once(walls, step, others)), np.zeros(len(walls.wall)))
-    known = ~np.isnan(held) & ~np.isnan(walls.idle[:, others]).all(axis=1)
-    if not known.any():
+    is_timed = ~np.isnan(held) & ~np.isnan(walls.idle[:, others]).all(axis=1)
+    if not is_timed.any():
         return False
-    held, idle = held[known], walls.idle[known]
+    held, idle = held[is_timed], walls.idle[is_timed]
     excess = np.maximum(0, idle[:, step] - np.nanmedian(idle[:, others], axis=1))
     explained = np.minimum(held, excess)
     return float(explained.max()) >= WORTH_SAYING * usual_ns and float(explained.sum()) > MOST * float(excess.sum())
@@ -380,17 +380,17 @@ def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) ->
     `wall_ns`: of each traced step on the typical rank. Enough of the run's steps must be as long for a recording of
     this length to hold one on average. All False where steps were not timed.
     """
-    found = np.zeros(len(wall_ns), bool)
+    recurs = np.zeros(len(wall_ns), bool)
     if is_left_out.all() or not is_left_out.any():
-        return found
+        return recurs
     outside = [np.array([step.length_ns for step in unprofiled_steps(facts)], float) for facts in ranks]
     if any(len(lengths) < MIN_STEPS for lengths in outside):
-        return found
+        return recurs
     usual_ns = float(np.median(wall_ns[~is_left_out]))
     for step in np.flatnonzero(is_left_out).tolist():
         # Nearer by ratio to this one than to the usual ones; both were longer under the profiler, so few are counted.
         as_long_ns = float(np.sqrt(wall_ns[step] * usual_ns))
         times = [int((lengths > as_long_ns).sum()) for lengths in outside]
         often = float(np.median([count / len(lengths) for count, lengths in zip(times, outside, strict=True)]))
-        found[step] = np.median(times) >= FEWEST_TIMES and often * len(wall_ns) >= EXPECTED
-    return found
+        recurs[step] = np.median(times) >= FEWEST_TIMES and often * len(wall_ns) >= EXPECTED
+    return recurs

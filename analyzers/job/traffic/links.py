@@ -46,10 +46,10 @@ def slow_groups(job: JobFacts) -> list[SlowGroups]:
         alike: dict[tuple[str, int], list[int]] = defaultdict(list)
         for g in np.unique(group[same]).tolist():
             alike[serves[g]].append(g)
-        for served, found in alike.items():
-            if len(found) < 2:
+        for served, members in alike.items():
+            if len(members) < 2:
                 continue
-            medians = {g: float(np.median(transfer[same & (group == g)])) for g in found}
+            medians = {g: float(np.median(transfer[same & (group == g)])) for g in members}
             typical = averages.typical(medians.values())
             for g, value in medians.items():
                 ratios[served][g].append((value / typical, value, typical))

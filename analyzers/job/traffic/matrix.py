@@ -45,12 +45,12 @@ def pairs_of(job: JobFacts, unit_of: Array, units: int) -> Pairs:
     shared, moved, took_ns = (np.zeros((units, units)) for _ in range(3))
     inside = _inside_steps(job)
     for group in np.unique(job.instances["group"][inside & ~_messages(job)]).tolist():
-        mine = inside & ~_messages(job) & (job.instances["group"] == group)
-        both = _both(_members(job, group, mine), unit_of, units)
-        known = mine & (job.instances["size_bytes"] != NULL) & (job.instances["transfer_ns"] > 0)
-        shared += both * float(job.instances["size_bytes"][known].sum())
-        moved += both * _bus_bytes(job, known, int(job.groups["size"][group]))
-        took_ns += both * float(job.instances["transfer_ns"][known].sum())
+        of_group = inside & ~_messages(job) & (job.instances["group"] == group)
+        both = _both(_members(job, group, of_group), unit_of, units)
+        is_sized = of_group & (job.instances["size_bytes"] != NULL) & (job.instances["transfer_ns"] > 0)
+        shared += both * float(job.instances["size_bytes"][is_sized].sum())
+        moved += both * _bus_bytes(job, is_sized, int(job.groups["size"][group]))
+        took_ns += both * float(job.instances["transfer_ns"][is_sized].sum())
     sent = _sent(job, unit_of, units)
     _add_messages(job, inside, unit_of, moved, took_ns)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -71,11 +71,11 @@ def _inside_steps(job: JobFacts) -> Array:
     inside, members = np.zeros(len(job.instances), bool), job.members
     for position, facts in enumerate(job.ranks):
         if len(facts.steps):
-            mine = members["rank"] == position
-            touches = (members["end_ns"][mine] > facts.steps["start_ns"][0]) & (
-                members["start_ns"][mine] < facts.steps["end_ns"][-1]
+            of_rank = members["rank"] == position
+            touches = (members["end_ns"][of_rank] > facts.steps["start_ns"][0]) & (
+                members["start_ns"][of_rank] < facts.steps["end_ns"][-1]
             )
-            inside[members["instance"][mine][touches]] = True
+            inside[members["instance"][of_rank][touches]] = True
     return inside
 
 
@@ -96,11 +96,11 @@ def _both(positions: Array, unit_of: Array, units: int) -> Array:
     return both
 
 
-def _bus_bytes(job: JobFacts, mine: Array, size: int) -> float:
+def _bus_bytes(job: JobFacts, rows: Array, size: int) -> float:
     """Bytes by the bus bandwidth rule of nccl-tests; operations without a rule count in full."""
-    ops = job.instances["op"][mine]
+    ops = job.instances["op"][rows]
     factors = {code: bus_factor(COLLECTIVE_OPS[code], size) or 1.0 for code in np.unique(ops).tolist()}
-    return sum(float(job.instances["size_bytes"][mine][ops == code].sum()) * f for code, f in factors.items())
+    return sum(float(job.instances["size_bytes"][rows][ops == code].sum()) * f for code, f in factors.items())
 
 
 def _sent(job: JobFacts, unit_of: Array, units: int) -> Array:
@@ -108,11 +108,11 @@ def _sent(job: JobFacts, unit_of: Array, units: int) -> Array:
     by_end = np.zeros((2, units, units))
     place = {rank: position for position, rank in enumerate(job.rank_ids)}
     for position, facts in enumerate(job.ranks):
-        own = int(unit_of[position])
+        unit = int(unit_of[position])
         for sends, peer, size_bytes in _messages_of(facts):
             other = int(unit_of[place[peer]]) if peer in place else OUTSIDE
-            if OUTSIDE not in (own, other):
-                by_end[int(sends)][(own, other) if sends else (other, own)] += size_bytes
+            if OUTSIDE not in (unit, other):
+                by_end[int(sends)][(unit, other) if sends else (other, unit)] += size_bytes
     return np.asarray(by_end.max(axis=0))
 
 
@@ -122,8 +122,8 @@ def _messages_of(facts: RankFacts) -> list[tuple[bool, int, float]]:
     if not len(messages):
         return []
     called = np.where(messages["called_ns"] == NULL, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
-    known = facts.is_issued_in_steps(called) & (messages["peer"] != NULL) & (messages["size_bytes"] != NULL)
-    sends, peer, size = (messages[name][known] for name in ("is_send", "peer", "size_bytes"))
+    is_sized = facts.is_issued_in_steps(called) & (messages["peer"] != NULL) & (messages["size_bytes"] != NULL)
+    sends, peer, size = (messages[name][is_sized] for name in ("is_send", "peer", "size_bytes"))
     keys, which = distinct(sends, peer)
     total = np.bincount(which, weights=size, minlength=keys.shape[1])
     return [(bool(sent), int(other), float(size)) for (sent, other), size in zip(keys.T.tolist(), total, strict=True)]
@@ -138,18 +138,18 @@ def _add_messages(job: JobFacts, inside: Array, unit_of: Array, moved: Array, to
     rows = rows[np.argsort(members["instance"][rows], kind="stable")]
     one, other = unit_of[members["rank"][rows[::2]]], unit_of[members["rank"][rows[1::2]]]
     instance = members["instance"][rows[::2]]
-    known = (one != OUTSIDE) & (other != OUTSIDE)
+    has_units = (one != OUTSIDE) & (other != OUTSIDE)
     for a, b in ((one, other), (other, one)):
-        np.add.at(moved, (a[known], b[known]), instances["size_bytes"][instance[known]])
-        np.add.at(took_ns, (a[known], b[known]), instances["transfer_ns"][instance[known]])
+        np.add.at(moved, (a[has_units], b[has_units]), instances["size_bytes"][instance[has_units]])
+        np.add.at(took_ns, (a[has_units], b[has_units]), instances["transfer_ns"][instance[has_units]])
 
 
 def _waits(job: JobFacts, unit_of: Array, units: int) -> Array:
     """Exposed waiting by victim and culprit, us over all steps, mean over the ranks that wait."""
     blame, total = job.blame, np.zeros((units, units))
-    known = blame["culprit"] != NULL
-    victim, culprit = unit_of[blame["victim"][known]], unit_of[blame["culprit"][known]]
+    is_charged = blame["culprit"] != NULL
+    victim, culprit = unit_of[blame["victim"][is_charged]], unit_of[blame["culprit"][is_charged]]
     both = (victim != OUTSIDE) & (culprit != OUTSIDE)
-    np.add.at(total, (victim[both], culprit[both]), blame["dur_ns"][known][both] / 1e3)
+    np.add.at(total, (victim[both], culprit[both]), blame["dur_ns"][is_charged][both] / 1e3)
     ranks = np.bincount(unit_of[unit_of != OUTSIDE], minlength=units)
     return np.asarray(total / np.maximum(1, ranks)[:, None])

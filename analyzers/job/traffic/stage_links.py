@@ -96,7 +96,7 @@ def _both_sides(job: JobFacts) -> Array:
 
 
 def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float, float, float]]]) -> SlowLinks | None:
-    overall = {pair: float(np.median([r for r, _, _ in found])) for pair, found in ratios.items()}
+    overall = {pair: float(np.median([r for r, _, _ in measured])) for pair, measured in ratios.items()}
     worst = max(overall, key=lambda pair: overall[pair], default=None)
     if worst is None or overall[worst] < MIN_RATIO:
         return None
@@ -106,7 +106,7 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
     pairs = tuple((pair // count, pair % count) for pair in slow)
     rest = {p for pair in overall if pair not in slow for p in divmod(pair, count)}
     total_us = float(messages.dur_ns[messages.pair == worst].sum()) / max(1, len(job.per_step_ns)) / 1e3
-    slow_us, peer_us = (float(np.median([found[i] for found in ratios[worst]])) / 1e3 for i in (1, 2))
+    slow_us, peer_us = (float(np.median([measured[i] for measured in ratios[worst]])) / 1e3 for i in (1, 2))
     return SlowLinks(
         pairs,
         _culprits(pairs, rest),

@@ -70,31 +70,32 @@ class CommStats:
 def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     """Traffic per (operation, role) of the job, and what of it could be dropped. Inferred rendezvous carry nothing."""
     keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
-    ranks, told = len(job.ranks), with_known_transfer(job)
+    ranks, separable = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
         if not len(facts.steps):
             continue
         ready = ready_by_comm(job.members, position, facts)
         exposed = exposed_transfer(facts, ready)
         held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
-        role, why = roles_by_comm(job, position, told), _reasons(facts, position, needless)
+        role, why = roles_by_comm(job, position, separable), _reasons(facts, position, needless)
         # Of the step that it begins in: some are left out, and what they hold may end in the next one.
         inside = intervals.contains(intervals.union(*facts.steps.bounds), facts.comms["start_ns"])
         for code, name, kind in sorted({(int(o), role[i], why[i]) for i, o in enumerate(facts.comms["op"])}):
             if COLLECTIVE_OPS[code] == INFERRED:
                 continue
-            mine = inside & (facts.comms["op"] == code) & (role == name) & (why == kind)
+            rows = inside & (facts.comms["op"] == code) & (role == name) & (why == kind)
             sums = keys.setdefault((code, name, kind), {"count": [], "bytes": [], "transfer": [], "exposed": []})
             scale = 1.0 / (len(facts.steps) * ranks)
-            sums["count"].append(mine.sum() * scale)
+            sums["count"].append(rows.sum() * scale)
             sums["bytes"].append(
-                float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[mine].sum()) * scale
+                float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[rows].sum()) * scale
             )
-            sums["transfer"].append(float((facts.comms["end_ns"] - ready)[mine].sum()) * scale / 1e3)
-            sums["exposed"].append(float(held[mine].sum()) * scale / 1e3)
+            sums["transfer"].append(float((facts.comms["end_ns"] - ready)[rows].sum()) * scale / 1e3)
+            sums["exposed"].append(float(held[rows].sum()) * scale / 1e3)
     of_instance = _instance_reasons(job, needless)
     traffic = [
-        _traffic(job, code, role, kind, told & (of_instance == kind), sums) for (code, role, kind), sums in keys.items()
+        _traffic(job, code, role, kind, separable & (of_instance == kind), sums)
+        for (code, role, kind), sums in keys.items()
     ]
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
 
@@ -102,8 +103,8 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
 def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) -> Array:
     """Reason why each communication of a rank is avoidable; "" for needed ones; shape (comms,)."""
     why = np.full(len(facts.comms), "", dtype=object)
-    for kind, found in needless.items():
-        why[found.comms[position]] = kind
+    for kind, avoidable in needless.items():
+        why[avoidable.comms[position]] = kind
     return why
 
 
@@ -113,15 +114,15 @@ def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
     if not needless:
         return why
     for position, facts in enumerate(job.ranks):
-        mine = members_of(job.members, position)
-        reasons = _reasons(facts, position, needless)[job.members["comm"][mine]]
-        told = reasons != ""
-        why[job.members["instance"][mine][told]] = reasons[told]
+        of_rank = members_of(job.members, position)
+        reasons = _reasons(facts, position, needless)[job.members["comm"][of_rank]]
+        has_reason = reasons != ""
+        why[job.members["instance"][of_rank][has_reason]] = reasons[has_reason]
     return why
 
 
-def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: dict[str, list[float]]) -> Traffic:
-    of_kind = told & (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
+def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sums: dict[str, list[float]]) -> Traffic:
+    of_kind = counted & (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
     groups = np.unique(job.instances["group"][of_kind])
     size = job.instances["size_bytes"][of_kind]
     number = {r: p for p, r in enumerate(job.rank_ids)}
@@ -149,16 +150,16 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, told: Array, sums: 
     )
 
 
-def roles_by_comm(job: JobFacts, position: int, told: Array) -> Array:
+def roles_by_comm(job: JobFacts, position: int, separable: Array) -> Array:
     """Role of the group of each comm of a rank; 'unmatched' where waiting and transfer are inseparable.
 
-    `told`, shape (instances,): mask of separable instances (`with_known_transfer`).
+    `separable`, shape (instances,): mask of separable instances (`with_known_transfer`).
     """
     role = np.full(len(job.ranks[position].comms), "unmatched", dtype=object)
-    mine = members_of(job.members, position)
-    mine = mine[told[job.members["instance"][mine]]]
-    group = job.instances["group"][job.members["instance"][mine]]
-    role[job.members["comm"][mine]] = job.groups["role"][group]
+    rows = members_of(job.members, position)
+    rows = rows[separable[job.members["instance"][rows]]]
+    group = job.instances["group"][job.members["instance"][rows]]
+    role[job.members["comm"][rows]] = job.groups["role"][group]
     return role
 
 
@@ -169,8 +170,8 @@ def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
     An untraced rank is as late at a small message as at a large one: calls that all take their bytes' time waited for
     nobody, which one side alone can show.
     """
-    known = (times_us > 0) & (sizes_bytes > 0)
-    times, sizes = times_us[known], sizes_bytes[known].astype(float)
+    is_sized = (times_us > 0) & (sizes_bytes > 0)
+    times, sizes = times_us[is_sized], sizes_bytes[is_sized].astype(float)
     if len(sizes) < MIN_CALLS or sizes.max() < SIZES_APART * sizes.min():
         return False
     return bool(times.sum() <= NO_WAITS * float(np.quantile(times / sizes, FASTEST_CALLS)) * sizes.sum())
@@ -181,10 +182,10 @@ def with_known_transfer(job: JobFacts) -> Array:
     explain the calls of the only one.
     """
     instances = job.instances
-    told = instances["members"] > 1
-    alone = ~told & ~instances["is_message"].astype(bool)
+    separable = instances["members"] > 1
+    alone = ~separable & ~instances["is_message"].astype(bool)
     kinds = np.stack((instances["op"].astype(np.int64), instances["group"].astype(np.int64)))
     for op, group in np.unique(kinds[:, alone], axis=1).T.tolist():
-        mine = alone & (kinds[0] == op) & (kinds[1] == group)
-        told |= mine & is_all_transfer(instances["size_bytes"][mine], instances["transfer_ns"][mine] / 1e3)
-    return np.asarray(told)
+        calls = alone & (kinds[0] == op) & (kinds[1] == group)
+        separable |= calls & is_all_transfer(instances["size_bytes"][calls], instances["transfer_ns"][calls] / 1e3)
+    return np.asarray(separable)

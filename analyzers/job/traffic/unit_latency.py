@@ -28,11 +28,11 @@ class UnitLatency:
 
 def unit_latency(comm: CommStats) -> UnitLatency | None:
     """The latency of calls that gather and reduce units; None without any."""
-    found = [t for t in comm.traffic if t.role == ROLE and t.op in ("all_gather", "reduce_scatter")]
-    if not found:
+    traffic = [t for t in comm.traffic if t.role == ROLE and t.op in ("all_gather", "reduce_scatter")]
+    if not traffic:
         return None
-    sizes = np.concatenate([t.sizes_bytes for t in found]).astype(float)
-    times_ns = np.concatenate([t.times_us for t in found]) * 1e3
+    sizes = np.concatenate([t.sizes_bytes for t in traffic]).astype(float)
+    times_ns = np.concatenate([t.times_us for t in traffic]) * 1e3
     if not (times_ns > 0).any():
         return None
     usable = (sizes > 0) & (times_ns > 0)

@@ -75,9 +75,9 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
     rows = _sharded_rows(job, position)
     if not len(rows) or not len(facts.steps):
         return []
-    known = facts.comms["launch_ns"][rows] != NULL
-    if known.any():
-        rows = rows[known]  # of work launched before the recording nothing tells for which compute it is
+    has_launch = facts.comms["launch_ns"][rows] != NULL
+    if has_launch.any():
+        rows = rows[has_launch]  # of work launched before the recording nothing tells for which compute it is
     issued = issued_ns(facts.comms)[rows]
     order = np.argsort(issued, kind="stable")
     rows, issued = rows[order], issued[order]
@@ -86,13 +86,13 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
     timeline = _Timeline.of(job, position, rows)
     is_gather, thread = facts.comms["op"][rows] == OP_CODE["all_gather"], _threads(facts, rows)
     bounds = np.searchsorted(step, np.arange(len(facts.steps) + 1)).tolist()
-    found = []
+    passes = []
     for number, (first, last) in enumerate(pairwise(bounds)):
-        before, own = -1, slice(first, last)
-        for is_backward, part in _split(rows[own], is_gather[own], thread[own]):
-            found.append(timeline.one_pass(is_backward, part, before, int(edges[number]), int(edges[number + 1])))
+        before, in_step = -1, slice(first, last)
+        for is_backward, part in _split(rows[in_step], is_gather[in_step], thread[in_step]):
+            passes.append(timeline.one_pass(is_backward, part, before, int(edges[number]), int(edges[number + 1])))
             before = int(part[-1])
-    return timeline.units([one for one in found if one.count])
+    return timeline.units([one for one in passes if one.count])
 
 
 def units_per_block(units: Units) -> int:
@@ -121,8 +121,8 @@ def first_of_block(units: Units, period: int) -> int:
 
 def _alike(shape: Array, period: int) -> Array:
     """Mask of units equal to the one `period` later, as far as both are known."""
-    known = np.flatnonzero(shape[period:] != UNKNOWN)
-    return np.asarray(shape[period:][known] == shape[:-period][known])
+    rows = np.flatnonzero(shape[period:] != UNKNOWN)
+    return np.asarray(shape[period:][rows] == shape[:-period][rows])
 
 
 def _like_before(compute: Array, shape: Array, counts: Sequence[int]) -> Array:
@@ -132,8 +132,8 @@ def _like_before(compute: Array, shape: Array, counts: Sequence[int]) -> Array:
     result, end = compute.copy(), np.cumsum(counts)
     unknown = np.flatnonzero(shape == UNKNOWN)
     for number in np.unique(np.searchsorted(end, unknown, side="right")).tolist():
-        mine = slice(int(end[number]) - counts[number], int(end[number]))
-        result[mine] = _with_ends(compute[mine], shape[mine])
+        of_pass = slice(int(end[number]) - counts[number], int(end[number]))
+        result[of_pass] = _with_ends(compute[of_pass], shape[of_pass])
     return result
 
 
@@ -150,13 +150,13 @@ def _with_ends(compute: Array, shape: Array) -> Array:
 
 
 def _sharded_rows(job: JobFacts, position: int) -> Array:
-    mine = members_of(job.members, position)
-    mine = mine[job.instances["members"][job.members["instance"][mine]] > 1]
-    instance = job.members["instance"][mine]
+    rows = members_of(job.members, position)
+    rows = rows[job.instances["members"][job.members["instance"][rows]] > 1]
+    instance = job.members["instance"][rows]
     sharded = (job.groups["role"][job.instances["group"][instance]] == ROLE) & np.isin(
         job.instances["op"][instance], [OP_CODE["all_gather"], OP_CODE["reduce_scatter"]]
     )
-    return np.unique(job.members["comm"][mine][sharded])
+    return np.unique(job.members["comm"][rows][sharded])
 
 
 def _split(rows: Array, is_gather: Array, thread: Array) -> list[tuple[bool, Array]]:
@@ -191,8 +191,8 @@ def _by_thread(is_gather: Array, thread: Array) -> Array | None:
     reducing = thread[~is_gather]
     if (thread == NULL).any() or not len(reducing):
         return None
-    found, counts = np.unique(reducing, return_counts=True)
-    back = thread == found[np.argmax(counts)]
+    threads, counts = np.unique(reducing, return_counts=True)
+    back = thread == threads[np.argmax(counts)]
     return None if back.all() else np.asarray(back)
 
 
@@ -290,7 +290,9 @@ class _Timeline:
         )  # fmt: skip
         end = np.cumsum(counts).tolist()
         parts = (slice(until - count, until) for until, count in zip(end, counts, strict=True))
-        return [Units(one.is_backward, *(c[mine] for c in by_unit)) for one, mine in zip(passes, parts, strict=True)]
+        return [
+            Units(one.is_backward, *(c[of_pass] for c in by_unit)) for one, of_pass in zip(passes, parts, strict=True)
+        ]
 
     def _pass_end(self, gathers: Array) -> int:
         """Latest end of a forward pass: one more gather's worth of launches after the last gather."""
@@ -302,13 +304,13 @@ class _Timeline:
     def _computed(self, passes: Sequence[_Pass]) -> tuple[Array, Array]:
         """Compute that each unit waits for, ns, and a number for its operators, both (units of all passes,)."""
         compute, operators = self._blocks(np.concatenate([one.cuts_ns for one in passes]))
-        found, cut = [], 0
+        by_pass, cut = [], 0
         for one in passes:
-            mine = slice(cut, cut + len(one.cuts_ns) - 1)
-            cut = mine.stop + 1
-            part = compute[mine], operators[mine]
-            found.append([_padded(p, one.count) for p in part] if one.is_backward else _shifted(*part))
-        return np.concatenate([times for times, _ in found]), np.concatenate([numbers for _, numbers in found])
+            of_pass = slice(cut, cut + len(one.cuts_ns) - 1)
+            cut = of_pass.stop + 1
+            part = compute[of_pass], operators[of_pass]
+            by_pass.append([_padded(p, one.count) for p in part] if one.is_backward else _shifted(*part))
+        return np.concatenate([times for times, _ in by_pass]), np.concatenate([numbers for _, numbers in by_pass])
 
     def _blocks(self, cuts_ns: Array) -> tuple[Array, Array]:
         """Compute launched between consecutive moments, ns, and a number for its operators, both (cuts - 1,)."""
@@ -352,9 +354,9 @@ def _taken(values: Array, rows: Array) -> Array:
 
 def typical(passes: Sequence[Units], is_backward: bool) -> Units | None:
     """The pass of a direction with the usual number of units; None without one."""
-    mine = [p for p in passes if p.is_backward == is_backward]
-    if not mine:
+    alike = [p for p in passes if p.is_backward == is_backward]
+    if not alike:
         return None
-    counts = np.array([len(p.gathers) for p in mine])
+    counts = np.array([len(p.gathers) for p in alike])
     usual = int(np.median(counts))
-    return mine[int(np.argmin(np.abs(counts - usual)))]
+    return alike[int(np.argmin(np.abs(counts - usual)))]

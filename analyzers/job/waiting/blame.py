@@ -103,11 +103,11 @@ def charge(
 
 
 def _prepare(position: int, facts: RankFacts, members: Table, causes: Mapping[str, Intervals]) -> _Rank:
-    mine = members_of(members, position)
-    mine = mine[np.argsort(members["end_ns"][mine], kind="stable")]
-    end = members["end_ns"][mine]
+    of_rank = members_of(members, position)
+    of_rank = of_rank[np.argsort(members["end_ns"][of_rank], kind="stable")]
+    end = members["end_ns"][of_rank]
     released = intervals.overlap(causes["compute"], end - 1, end) == 0
-    return _Rank(facts, causes, members["instance"][mine], end, released)
+    return _Rank(facts, causes, members["instance"][of_rank], end, released)
 
 
 def _waits(
@@ -122,8 +122,8 @@ def _waits(
             (owner["start_ns"], owner["end_ns"]), prepared[position].causes["comm_wait"]
         )
         # A kernel may serve several instances (coalesced messages): it waited for the one whose partner came last.
-        mine = members_of(members, position)
-        order = mine[np.lexsort((members["ready_ns"][mine], members["comm"][mine]))]
+        of_rank = members_of(members, position)
+        order = of_rank[np.lexsort((members["ready_ns"][of_rank], members["comm"][of_rank]))]
         at = np.searchsorted(members["comm"][order], owner["comm"][row], side="right") - 1
         member = order[at]
         step = step_of(facts, start)
@@ -175,8 +175,8 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
     )
     pair = waits.victim * len(prepared) + np.where(waits.late == NULL, waits.victim, waits.late)
     by_pair = np.argsort(pair, kind="stable")
-    for mine in np.split(by_pair, np.flatnonzero(np.diff(pair[by_pair])) + 1):
-        v, late = divmod(int(pair[mine[0]]), len(prepared))
+    for pieces in np.split(by_pair, np.flatnonzero(np.diff(pair[by_pair])) + 1):
+        v, late = divmod(int(pair[pieces[0]]), len(prepared))
         a, b = prepared[v], prepared[late]
         _, at_a, at_b = np.intersect1d(a.instance, b.instance, return_indices=True)
         both = a.released[at_a] & b.released[at_b]
@@ -185,8 +185,8 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
         ends_a, ends_b = a.end_ns[at_a][order], b.end_ns[at_b][order]
         ends_a = np.concatenate(([origin + clock.offset_ns(v)], ends_a))
         ends_b = np.concatenate(([origin + clock.offset_ns(late)], ends_b))
-        at = np.maximum(np.searchsorted(ends_a[1:], waits.arrival_ns[mine], side="right"), 0)
-        victim_ref[mine], late_ref[mine] = ends_a[at], ends_b[at]
+        at = np.maximum(np.searchsorted(ends_a[1:], waits.arrival_ns[pieces], side="right"), 0)
+        victim_ref[pieces], late_ref[pieces] = ends_a[at], ends_b[at]
     return victim_ref, late_ref
 
 
@@ -199,9 +199,9 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
     first[wait[::-1]] = np.arange(len(wait))[::-1]
     late, late_ref, late_arrival, victim, victim_ref, arrival = (column[first] for column in windows)
     total = np.zeros((len(CAUSES), len(first)))
-    known = np.flatnonzero(late != NULL)
+    charged = np.flatnonzero(late != NULL)
     for sign, who, lo, hi in ((1, late, late_ref, late_arrival), (-1, victim, victim_ref, arrival)):
-        by_rank = known[np.lexsort((hi[known], who[known]))]
+        by_rank = charged[np.lexsort((hi[charged], who[charged]))]
         limits = np.searchsorted(who[by_rank], np.arange(len(prepared) + 1))
         for rank, begin, end in zip(prepared, limits[:-1].tolist(), limits[1:].tolist(), strict=True):
             rows = by_rank[begin:end]
@@ -248,7 +248,7 @@ def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
     )
 
 
-def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, own: _Parts) -> Mapping[int, Mix]:
+def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, parts: _Parts) -> Mapping[int, Mix]:
     """The ranks charged for the pieces `passing`, whose late rank itself waited longer than the victim since their
     common release: the charges of the late rank's own waits. In time order, as one charge may pass on another.
     """
@@ -257,14 +257,14 @@ def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, 
     numbers = [np.flatnonzero(waits.victim == rank) for rank in range(ranks)]
     late_rank = waits.late[passing]
     first, last = np.zeros((2, len(passing)), np.int64)  # waits of the late rank itself, among its numbers
-    for rank, mine in enumerate(numbers):
-        asks, ends = np.flatnonzero(late_rank == rank), waits.until_ns[mine]
+    for rank, of_rank in enumerate(numbers):
+        asks, ends = np.flatnonzero(late_rank == rank), waits.until_ns[of_rank]
         first[asks] = np.searchsorted(ends, late_ref[passing[asks]])
         last[asks] = np.searchsorted(ends, waits.late_arrival_ns[passing[asks]] + 1)
-    begin = array("q", np.searchsorted(own.piece, np.arange(len(excess.wait) + 1)).tobytes())
-    pairs, pair = np.unique(own.culprit * len(CAUSES) + own.cause, return_inverse=True)
+    begin = array("q", np.searchsorted(parts.piece, np.arange(len(excess.wait) + 1)).tobytes())
+    pairs, pair = np.unique(parts.culprit * len(CAUSES) + parts.cause, return_inverse=True)
     each = [divmod(number, len(CAUSES)) for number in pairs.tolist()]
-    keys, values = [each[number] for number in pair.tolist()], array("d", own.ns.tobytes())
+    keys, values = [each[number] for number in pair.tolist()], array("d", parts.ns.tobytes())
     of_waits, of_piece = np.unique(excess.wait[passing], return_inverse=True)
     by_cause = excess.ns[of_waits].tolist()
     columns = (passing, late_rank, first, last, waits.dur_ns[passing], of_piece)
@@ -294,10 +294,10 @@ def _table(waits: _Waits, parts: _Parts) -> Table:
     ends = np.append(np.flatnonzero(np.diff(at)), len(at) - 1)
     before = np.append(0, np.cumsum(np.rint(parts.ns[order]).astype(np.int64)))
     first = np.append(0, ends[:-1] + 1)
-    told = np.minimum(before[1:] - np.repeat(before[first], ends - first + 1), waits.dur_ns[at])
-    told[ends] = waits.dur_ns[at[ends]]
-    share = np.diff(told, prepend=0)
-    share[first] = told[first]
+    rounded = np.minimum(before[1:] - np.repeat(before[first], ends - first + 1), waits.dur_ns[at])
+    rounded[ends] = waits.dur_ns[at[ends]]
+    share = np.diff(rounded, prepend=0)
+    share[first] = rounded[first]
     return BLAME.table(
         {
             "instance": waits.instance[at],

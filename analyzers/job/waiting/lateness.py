@@ -55,17 +55,17 @@ def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
     blame = job.blame.take(recurs)
     total = int(blame["dur_ns"].sum())
     last_in = job.instances["late"][blame["instance"]]
-    mine = np.isin(blame["cause"], [CAUSE_CODE[c] for c in causes]) & (last_in != NULL)
-    if total <= 0 or not mine.any():
+    is_counted = np.isin(blame["cause"], [CAUSE_CODE[c] for c in causes]) & (last_in != NULL)
+    if total <= 0 or not is_counted.any():
         return []
-    charged = np.bincount(last_in[mine], weights=blame["dur_ns"][mine], minlength=len(job.ranks))
+    charged = np.bincount(last_in[is_counted], weights=blame["dur_ns"][is_counted], minlength=len(job.ranks))
     waited = np.unique(blame["instance"])
     last, chance = _last_counts(job, waited)
     usual = (chance < MAX_CHANCE) & (charged > 0)
     often, _ = _last_counts(job, _most_of(blame))
     order = (charged, np.where(usual, often, -1)) if usual.any() else (charged,)
     ranking = np.lexsort(order)[::-1]
-    told = [p for p in ranking.tolist() if alone and usual[p]] or [int(ranking[0])]
+    latest = [p for p in ranking.tolist() if alone and usual[p]] or [int(ranking[0])]
     return [
         LatestRank(
             position=position,
@@ -76,7 +76,7 @@ def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
             chance=float(chance[position]),
             once_ns=int(job.blame["dur_ns"][~recurs].sum()),
         )
-        for position in told
+        for position in latest
     ]
 
 

@@ -116,10 +116,10 @@ def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
 def _times(ranks: Sequence[RankFacts], matched: Matched, clock: Clock) -> tuple[Array, Array, Array]:
     start, end = np.zeros(len(matched.rank), np.int64), np.zeros(len(matched.rank), np.int64)
     offset = np.zeros(len(matched.rank), np.int64)
-    for position, (facts, mine) in enumerate(zip(ranks, matched.rows_by_rank(len(ranks)), strict=True)):
-        start[mine] = facts.comms["start_ns"][matched.comm[mine]]
-        end[mine] = facts.comms["end_ns"][matched.comm[mine]]
-        offset[mine] = clock.offset_ns(position)
+    for position, (facts, rows) in enumerate(zip(ranks, matched.rows_by_rank(len(ranks)), strict=True)):
+        start[rows] = facts.comms["start_ns"][matched.comm[rows]]
+        end[rows] = facts.comms["end_ns"][matched.comm[rows]]
+        offset[rows] = clock.offset_ns(position)
     return start, end, offset
 
 
@@ -137,6 +137,6 @@ def ready_by_comm(members: Table, position: int, facts: RankFacts) -> Array:
     A communication that is a member of several instances (coalesced messages) is ready with the last of them.
     """
     ready = facts.comms["start_ns"].copy()
-    mine = members_of(members, position)
-    np.maximum.at(ready, members["comm"][mine], members["ready_ns"][mine])
+    rows = members_of(members, position)
+    np.maximum.at(ready, members["comm"][rows], members["ready_ns"][rows])
     return ready

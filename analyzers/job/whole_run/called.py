@@ -54,8 +54,8 @@ def _by_timers(
     traced = [[step.collective_ns for step in facts.sidecar.steps if step.profiled] for facts in ranks]
     if not all(traced):
         return None
-    least = np.array([[step.collective_ns for step in own] for own in outside], float).min(axis=0)
-    more = np.maximum(0.0, least - min(float(np.mean(own)) for own in traced))
+    least = np.array([[step.collective_ns for step in steps] for steps in outside], float).min(axis=0)
+    more = np.maximum(0.0, least - min(float(np.mean(steps)) for steps in traced))
     if not more.any():
         return None
     since = more[int(np.argmax(more > 0)) :]
@@ -71,7 +71,7 @@ def _by_log(
     """By the time that the calls took, on the rank that is held least. Where the log begins with them, they began right
     after the traced steps."""
     taken = [[line.taken_ns for line, _ in lines] for lines in each]
-    if not all(each) or len({lines[0][0].op for lines in each}) > 1 or any(None in own for own in taken):
+    if not all(each) or len({lines[0][0].op for lines in each}) > 1 or any(None in taken_ns for taken_ns in taken):
         return None
     begun, line = np.array([step.start_ns or 0 for step in outside[0]]), each[0][0][0]
     logged = int(((begun > line.from_ns) & (begun <= line.to_ns)).sum()) + 1
@@ -80,7 +80,7 @@ def _by_log(
     opens = min(call.from_ns for call in ranks[0].sidecar.last_calls)
     since = line.from_ns if ((begun > opens) & (begun <= line.from_ns)).any() else _traced_until(ranks[0])
     often = int((begun > since).sum()) / len(begun)
-    held_ns = min(sum(filter(None, own)) for own in taken) / logged
+    held_ns = min(sum(filter(None, taken_ns)) for taken_ns in taken) / logged
     return CalledOutside(each[0], often * held_ns / mean_ns, min(line.steps, logged), logged)
 
 
@@ -90,12 +90,12 @@ def _traced_until(facts: RankFacts) -> int:
 
 def _new_lines(facts: RankFacts) -> _Lines:
     """Lines of a rank that call collectives after its traced steps and not in them, with calls per step."""
-    known = {(call.op, call.file, call.line) for call in facts.sidecar.window_calls}
+    traced = {(call.op, call.file, call.line) for call in facts.sidecar.window_calls}
     begun = np.array([step.start_ns or 0 for step in facts.sidecar.steps])
     until = _traced_until(facts)
-    found = []
+    lines = []
     for line in facts.sidecar.last_calls:
         steps = int(((begun > line.from_ns) & (begun <= line.to_ns)).sum()) + 1
-        if (line.op, line.file, line.line) not in known and line.from_ns > until:
-            found.append((line, line.calls / steps))
-    return tuple(sorted(found, key=lambda pair: -pair[0].calls))
+        if (line.op, line.file, line.line) not in traced and line.from_ns > until:
+            lines.append((line, line.calls / steps))
+    return tuple(sorted(lines, key=lambda pair: -pair[0].calls))

@@ -78,8 +78,8 @@ def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> C
     total = np.array([sum(time.dur_ns for time in of_rank) or np.nan for of_rank in times], float)
     on_cpu = np.array([sum(time.cpu_ns for time in of_rank) for of_rank in times], float)
     waited = np.array([sum(time.waited_ns for time in of_rank) for of_rank in times], float)
-    known = [(facts.sidecar.host, facts.sidecar.processors.cores) for facts in ranks]
-    cores = tuple((host, which) if host and which else None for host, which in known)
+    places = [(facts.sidecar.host, facts.sidecar.processors.cores) for facts in ranks]
+    cores = tuple((host, which) if host and which else None for host, which in places)
     return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), cores)
 
 

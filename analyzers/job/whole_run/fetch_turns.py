@@ -43,12 +43,12 @@ def with_turns(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
     for position, facts in enumerate(ranks):
         if facts.sidecar.fetching is not None and facts.sidecar.fetching.spans:
             by_host.setdefault(facts.identity.host or f"of rank {position}", []).append(position)
-    told = list(ranks)
+    with_costs = list(ranks)
     for pool in by_host.values():
         for position, timed in zip(pool, _told([_timed(ranks[p]) for p in pool]), strict=True):
             sidecar = ranks[position].sidecar.with_fetching(timed)
-            told[position] = replace(ranks[position], sidecar=sidecar)
-    return tuple(told)
+            with_costs[position] = replace(ranks[position], sidecar=sidecar)
+    return tuple(with_costs)
 
 
 def _timed(facts: RankFacts) -> TimedFetches:
@@ -86,8 +86,8 @@ def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
     if at_once < LEAST_AT_ONCE:
         return None
     turn = end[1:] - np.maximum(start[order][1:], end[:-1])
-    alike, own = _spread(turn), _spread(dur)
-    if alike <= MOST_SPREAD and alike <= own / 2:
+    turn_spread, spread = _spread(turn), _spread(dur)
+    if turn_spread <= MOST_SPREAD and turn_spread <= spread / 2:
         each = float(np.median(turn))
         return FetchTurns(each, each)
     asking = _asking_share(pool)
@@ -100,8 +100,8 @@ def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:
 def _together(loaders: Sequence[Sequence[FetchSpan]]) -> tuple[Array, Array]:
     """Start and length of the fetches while all of these loaders fetched."""
     rows = [np.array([(span.start_ns, span.dur_ns) for span in spans], np.int64) for spans in loaders]
-    first = max(int(own[:, 0].min()) for own in rows)
-    last = min(int(own.sum(axis=1).max()) for own in rows)
+    first = max(int(spans[:, 0].min()) for spans in rows)
+    last = min(int(spans.sum(axis=1).max()) for spans in rows)
     every = np.concatenate(rows)
     start, dur = every[(every[:, 0] >= first) & (every.sum(axis=1) <= last)].T
     return start, dur

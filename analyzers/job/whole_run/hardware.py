@@ -69,5 +69,5 @@ def pcie_width(facts: RankFacts) -> tuple[int, int] | None:
 
 
 def _shares(counts: Mapping[str, float], total: float) -> dict[str, float]:
-    known = {name: n / total for name, n in counts.items() if n}
-    return dict(sorted(known.items(), key=lambda item: -item[1]))
+    shares = {name: n / total for name, n in counts.items() if n}
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))

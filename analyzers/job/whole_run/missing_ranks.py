@@ -45,13 +45,13 @@ def late_missing_rank(job: JobFacts) -> LateMissingRank | None:
     """
     if len(job.step_times) < 2:
         return None
-    own = {rank: _own(times) for rank, times in job.step_times.items()}
-    usual = {phase: median(phases[phase] for phases in own.values()) for phase in _WHERE}
+    by_rank = {rank: _own(times) for rank, times in job.step_times.items()}
+    usual = {phase: median(phases[phase] for phases in by_rank.values()) for phase in _WHERE}
     step_ns = median(times.step_ns for times in job.step_times.values())
     behind = [
-        LateMissingRank(rank, where, (own[rank][phase] - usual[phase]) / 1e3)
+        LateMissingRank(rank, where, (by_rank[rank][phase] - usual[phase]) / 1e3)
         for rank in job.missing_ranks
-        if rank in own
+        if rank in by_rank
         for phase, where in _WHERE.items()
     ]
     worst = max(behind, key=lambda late: late.excess_us, default=None)

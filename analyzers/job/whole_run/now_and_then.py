@@ -48,8 +48,8 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
         return None
     # An optimizer that runs the passes (a closure) has what the script does between them, and an update of its own.
     whole = (False, True) if any(map(_runs_closures, ranks)) else (False,)
-    found = [_beyond_quiet(ranks, outside, traced, in_forward, with_optimizer) for with_optimizer in whole]
-    return max((one for one in found if one is not None), key=lambda one: one.cost, default=None)
+    ways = [_beyond_quiet(ranks, outside, traced, in_forward, with_optimizer) for with_optimizer in whole]
+    return max((one for one in ways if one is not None), key=lambda one: one.cost, default=None)
 
 
 def _beyond_quiet(
@@ -60,13 +60,13 @@ def _beyond_quiet(
     with_optimizer: bool,
 ) -> NowAndThen | None:
     """Time of the steps `outside` the trace beyond their quiet ones, steps rank by rank."""
-    own, inside = (
+    beyond, inside = (
         [_own_ns(facts, each, in_forward, with_optimizer) for facts, each in zip(ranks, steps, strict=True)]
         for steps in (outside, traced)
     )
-    quickest, quiet = np.quantile(own, (QUICKEST, QUIET), axis=1)
+    quickest, quiet = np.quantile(beyond, (QUICKEST, QUIET), axis=1)
     quiet = np.minimum(quiet, [each.mean() for each in inside])
-    more = np.array(own) - quiet[:, None]
+    more = np.array(beyond) - quiet[:, None]
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
     more /= np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
     longest = more.max(axis=0)
@@ -94,8 +94,8 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
         (s.length_ns, s.data_ns or 0, paused(s), s.collective_ns, s.forward_ns, s.backward_ns, s.optimizer_ns or 0)
         for s in steps
     ]
-    known = np.array([[np.nan if part is None else part for part in each] for each in parts], float).T
-    length, loading, pauses, called, forward, backward, optimizer = known
+    timers = np.array([[np.nan if part is None else part for part in each] for each in parts], float).T
+    length, loading, pauses, called, forward, backward, optimizer = timers
     rest, passes = length - loading - pauses - called, forward + backward
     if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
         return np.asarray(rest)

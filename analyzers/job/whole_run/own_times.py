@@ -34,14 +34,14 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
     loaders look at that."""
     in_calls = meets_in_calls(facts)
     in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
-    own = [
+    times = [
         step.length_ns
         - (step.collective_ns if in_calls else step.backward_ns + (0 if in_backward else step.collective_ns))
         - (step.data_ns or 0 if beside_loader else 0)
         for step in steps
         if step.length_ns is not None and step.backward_ns is not None
     ]
-    return np.array(own, float)
+    return np.array(times, float)
 
 
 def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
@@ -54,12 +54,14 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
         return none, none
     if any(map(meets_elsewhere, ranks)):
         return none, none
-    own, shares = np.array(each), run_shares(ranks)
+    times_ns, shares = np.array(each), run_shares(ranks)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE
     least_ns = np.where(computes_more, AGREEING, 1.0) * LEAST_SHARE * step_ns
-    late_ns = np.maximum(_excess_of_means(own, least_ns, computes_more), _excess_of_medians(own, computes_more))
+    late_ns = np.maximum(
+        _excess_of_means(times_ns, least_ns, computes_more), _excess_of_medians(times_ns, computes_more)
+    )
     # What a rank waited for a CPU beyond its peers, for as much as it computed, may be the machine's doing: it must be
     # late by more than that. One that computes more waits more often, and that is its own.
     stretch = np.nan_to_num(shares.stretch)
@@ -67,7 +69,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     # Most of what a larger batch takes is in the backward pass, where peers wait: the CPU time tells of that.
     more_ns = np.maximum(late_ns, np.where(computes_more, more_on_cpu * step_ns, 0.0))
     late = np.where(late_ns - chance_ns >= least_ns, more_ns, 0.0) / step_ns
-    return late, np.maximum(own.mean(axis=1), np.median(own, axis=1)) / step_ns
+    return late, np.maximum(times_ns.mean(axis=1), np.median(times_ns, axis=1)) / step_ns
 
 
 def late_loading_shares(ranks: Sequence[RankFacts]) -> Array:
@@ -109,24 +111,26 @@ def _untimed(facts: RankFacts) -> tuple[int, int]:
     return int(is_untimed.sum()), int((is_untimed & outside).sum())
 
 
-def _excess_of_means(own: Array, least_ns: Array, computes_more: Array) -> Array:
+def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array) -> Array:
     """By how much the mean of each rank is above the typical rank's, ns; 0 below `least_ns` (ranks,), and where it may
     be chance. What comes now and then is in the mean alone."""
-    means = own.mean(axis=1)
+    means = times_ns.mean(axis=1)
     usual = int(np.argsort(means, kind="stable")[(len(means) - 1) // 2])
     more = np.where(means - means[usual] >= least_ns, means - means[usual], 0.0)
     for rank in np.flatnonzero(more).tolist():
-        if chance_of_mean(own[rank] - own[usual]) >= (MAX_CHANCE if computes_more[rank] else UNLIKELY):
+        if chance_of_mean(times_ns[rank] - times_ns[usual]) >= (MAX_CHANCE if computes_more[rank] else UNLIKELY):
             more[rank] = 0.0
     return more
 
 
-def _excess_of_medians(own: Array, computes_more: Array) -> Array:
+def _excess_of_medians(times_ns: Array, computes_more: Array) -> Array:
     """By how much the median of each rank is above the typical rank's, ns; 0 where it may be chance. What comes in most
     steps is in the median, whatever stops some of them."""
-    medians = np.median(own, axis=1)
+    medians = np.median(times_ns, axis=1)
     # Standard error of a median, from the median absolute deviation: sqrt(pi / 2) times that of a mean.
-    error = 1.2533 * averages.NORMAL_MAD * np.median(np.abs(own - medians[:, None]), axis=1) / own.shape[1] ** 0.5
+    error = (
+        1.2533 * averages.NORMAL_MAD * np.median(np.abs(times_ns - medians[:, None]), axis=1) / times_ns.shape[1] ** 0.5
+    )
     more = medians - averages.typical(medians)
     strict = np.where(computes_more, AGREEING, 1.0)
     return np.where(more >= strict * SURE * np.hypot(error, np.median(error)), more, 0.0)

@@ -40,13 +40,13 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
 
     Ranks wait for one another, so the job loses at least what its worst rank does.
     """
-    found = [s for p, f in enumerate(ranks) if (s := _pauses(f.sidecar, p, recorded(f.sidecar))) is not None]
-    worst = max(found, key=lambda s: s.share, default=None)
+    by_ranks = [s for p, f in enumerate(ranks) if (s := _pauses(f.sidecar, p, recorded(f.sidecar))) is not None]
+    worst = max(by_ranks, key=lambda s: s.share, default=None)
     if worst is None or len(ranks) < 2:
         return worst
     if not all(facts.sidecar.is_captured for facts in ranks):
         return worst
-    by_rank = {one.position: one.share for one in found}
+    by_rank = {one.position: one.share for one in by_ranks}
     return replace(worst, shares=tuple(by_rank.get(position, 0.0) for position in range(len(ranks))))
 
 
@@ -56,7 +56,7 @@ def paused_shares(ranks: Sequence[RankFacts]) -> Array:
         [_pauses(sidecar, at, pauses) for pauses in (sidecar.gc, sidecar.checkpoints, sidecar.evaluations)]
         for at, sidecar in enumerate(facts.sidecar for facts in ranks)
     ]
-    return np.array([sum(one.share for one in own if one is not None) for own in every], float)
+    return np.array([sum(one.share for one in kinds if one is not None) for kinds in every], float)
 
 
 def is_timed(ranks: Sequence[RankFacts]) -> bool:

@@ -45,18 +45,18 @@ def shares_replica(job: JobFacts) -> bool:
 
 def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
     """The overlap of the ranks' first passes; None where fewer than two ranks recorded enough indices."""
-    known = {p: indices for p, f in enumerate(ranks) if len(indices := f.sidecar.sample_indices) >= MIN_INDICES}
-    if len(known) < 2:
+    recorded = {p: indices for p, f in enumerate(ranks) if len(indices := f.sidecar.sample_indices) >= MIN_INDICES}
+    if len(recorded) < 2:
         return None
-    fewest = min(map(len, known.values()))
-    drawn = {p: indices[:fewest] for p, indices in known.items()}
+    fewest = min(map(len, recorded.values()))
+    drawn = {p: indices[:fewest] for p, indices in recorded.items()}
     readers = Counter(index for indices in drawn.values() for index in set(indices))
     pairs = sum(len(set(indices)) for indices in drawn.values())
     shared = sum(n for n in readers.values() if n > 1)
     first = next(iter(drawn.values()))
     in_step = all(indices == first for indices in drawn.values())
-    equal = same_contents([ranks[p] for p in known]) if in_step else None
-    return Overlap(tuple(known), shared / pairs, fewest, in_step, equal)
+    equal = same_contents([ranks[p] for p in recorded]) if in_step else None
+    return Overlap(tuple(recorded), shared / pairs, fewest, in_step, equal)
 
 
 def same_contents(ranks: Sequence[RankFacts]) -> bool | None:

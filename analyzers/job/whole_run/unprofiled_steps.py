@@ -36,9 +36,9 @@ def unprofiled_step_us(job: JobFacts) -> float | None:
 
     None where a rank has fewer than MIN_STEPS unprofiled steps.
     """
-    found = [_average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in job.ranks]
-    known = [ns for ns in found if ns is not None]
-    return median(known) / 1e3 if known and len(known) == len(found) else None
+    means = [_average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in job.ranks]
+    timed = [ns for ns in means if ns is not None]
+    return median(timed) / 1e3 if timed and len(timed) == len(means) else None
 
 
 def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
@@ -57,8 +57,8 @@ def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
 def common_steps(ranks: Sequence[RankFacts]) -> list[list[StepTimes]]:
     """The unprofiled steps that all ranks have, rank by rank, in one order; empty lists where there are none."""
     timed = [{step.index: step for step in unprofiled_steps(facts) if step.index is not None} for facts in ranks]
-    numbers = sorted(set.intersection(*(set(own) for own in timed))) if timed else []
-    return [[own[number] for number in numbers] for own in timed]
+    numbers = sorted(set.intersection(*(set(by_number) for by_number in timed))) if timed else []
+    return [[by_number[number] for number in numbers] for by_number in timed]
 
 
 def typical_steps(facts: RankFacts) -> list[StepTimes]:
@@ -100,8 +100,8 @@ def pause_ratios(facts: RankFacts) -> dict[str, float]:
     for cause, pauses in (("gc", facts.sidecar.gc), ("checkpoint", facts.sidecar.checkpoints)):
         if pauses:
             parts[cause] = pauses_in(pauses)
-    found = _inside_and_outside(facts, parts)
-    return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in found.items()}
+    times = _inside_and_outside(facts, parts)
+    return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in times.items()}
 
 
 def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
@@ -110,8 +110,8 @@ def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
     A phase that takes next to nothing inside is left out, and every phase where too few steps are known.
     """
     keys = {phase: f"{phase.name.lower()}_ns" for phase in Phase}
-    found = _inside_and_outside(facts, {key: attrgetter(key) for key in keys.values()}, np.median)
-    return {phase: found[key] for phase, key in keys.items() if key in found}
+    times = _inside_and_outside(facts, {key: attrgetter(key) for key in keys.values()}, np.median)
+    return {phase: times[key] for phase, key in keys.items() if key in times}
 
 
 def unprofiled_ratio(ranks: Sequence[RankFacts]) -> float | None:
@@ -120,8 +120,8 @@ def unprofiled_ratio(ranks: Sequence[RankFacts]) -> float | None:
     None where no rank's steps were timed both inside and outside.
     """
     timed = [_inside_and_outside(facts, {"rest": _without_loading_ns}).get("rest") for facts in ranks]
-    found = [times for times in timed if times is not None]
-    return min(outside for _, outside in found) / min(inside for inside, _ in found) if found else None
+    rests = [times for times in timed if times is not None]
+    return min(outside for _, outside in rests) / min(inside for inside, _ in rests) if rests else None
 
 
 def _inside_and_outside(
@@ -131,18 +131,18 @@ def _inside_and_outside(
     inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
     outside = typical_steps(facts)
     step_ns = _average_ns(inside, attrgetter("length_ns"))
-    found = {}
+    times = {}
     for name, part in parts.items():
         inside_ns, outside_ns = _average_ns(inside, part, average), _average_ns(outside, part, average)
         if inside_ns is not None and outside_ns is not None and inside_ns > MIN_PART_SHARE * (step_ns or 0.0):
-            found[name] = (inside_ns, outside_ns)
-    return found
+            times[name] = (inside_ns, outside_ns)
+    return times
 
 
 def _average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.mean) -> float | None:
     """Mean of a part over the steps whose timers have it; None without any."""
-    known = [ns for step in steps if (ns := part(step)) is not None]
-    return float(average(known)) if known else None
+    times = [ns for step in steps if (ns := part(step)) is not None]
+    return float(average(times)) if times else None
 
 
 def pauses_in(pauses: Sequence[Pause]) -> Part:

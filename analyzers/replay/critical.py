@@ -138,12 +138,12 @@ class _Lane:
     def _comms(self, rank: RankGraph, job: JobFacts, shift: int) -> None:
         """For each operation the instance it completed last with, when that was ready, and back from comm to op."""
         members = job.members
-        mine = members_of(members, rank.position)
-        mine = mine[np.argsort(members["ready_ns"][mine], kind="stable")]
+        rows = members_of(members, rank.position)
+        rows = rows[np.argsort(members["ready_ns"][rows], kind="stable")]
         count = len(rank.facts.comms)
         instance, ready = np.full(count + 1, -1, np.int64), np.zeros(count + 1, np.int64)
-        instance[members["comm"][mine]] = members["instance"][mine]
-        ready[members["comm"][mine]] = members["ready_ns"][mine] - shift
+        instance[members["comm"][rows]] = members["instance"][rows]
+        ready[members["comm"][rows]] = members["ready_ns"][rows] - shift
         late = job.instances["late"]
         comm = rank.ops.comm
         self.ready = ready[comm].tolist()
@@ -189,20 +189,20 @@ def _explain_host(path: Table, graph: Graph) -> Table:
     is_host = path["cause"] == CAUSE_CODE["host_launch"]
     tables = [path.take(np.flatnonzero(~is_host))]
     for rank in graph.ranks:
-        mine = np.flatnonzero(is_host & (path["rank"] == rank.position))
-        left = (path["start_ns"][mine] + rank.offset_ns, path["end_ns"][mine] + rank.offset_ns)
+        rows = np.flatnonzero(is_host & (path["rank"] == rank.position))
+        left = (path["start_ns"][rows] + rank.offset_ns, path["end_ns"][rows] + rank.offset_ns)
         order = np.argsort(left[0], kind="stable")
         left = (left[0][order], left[1][order])
-        for cause, known in (*_spans(rank), ("host_launch", left)):
-            tables.append(_pieces(rank, cause, intervals.intersect(left, known)))
-            left = intervals.subtract(left, known)
+        for cause, occupied in (*_spans(rank), ("host_launch", left)):
+            tables.append(_pieces(rank, cause, intervals.intersect(left, occupied)))
+            left = intervals.subtract(left, occupied)
     whole = concat(CRITICAL, tables)
     return whole.take(np.argsort(whole["start_ns"], kind="stable"))
 
 
 def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
-    found = [(cause, intervals.union(*rank.facts.spans_of(cause).bounds)) for cause in HOST_OCCUPANTS]
-    return [*found, ("compute", host_work(rank.facts))]
+    spans = [(cause, intervals.union(*rank.facts.spans_of(cause).bounds)) for cause in HOST_OCCUPANTS]
+    return [*spans, ("compute", host_work(rank.facts))]
 
 
 def _pieces(rank: RankGraph, cause: str, spans: intervals.Intervals) -> Table:

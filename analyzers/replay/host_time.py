@@ -32,10 +32,10 @@ def on_top(scaled: Scaled, more: Scaled) -> Scaled:
     for spans, factor in (*scaled, *more):
         rest = intervals.union(*spans)
         split: list[tuple[Intervals, float]] = []
-        for known, share in parts:
-            both = intervals.intersect(known, rest)
-            split += [(both, share * factor), (intervals.subtract(known, rest), share)]
-            rest = intervals.subtract(rest, known)
+        for part, share in parts:
+            both = intervals.intersect(part, rest)
+            split += [(both, share * factor), (intervals.subtract(part, rest), share)]
+            rest = intervals.subtract(rest, part)
         parts = _joined([*split, (rest, factor)])
     return tuple(parts)
 

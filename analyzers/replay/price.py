@@ -111,9 +111,9 @@ class Pricer:
         for rank in self.graph.ranks:
             taken_ns = scenario.dur_ns.get(rank.position)
             if taken_ns is not None:
-                own = ~rank.ops.is_comm
-                before_ns = float(rank.ops.dur_ns[own].sum())
-                compute_us[rank.position] *= float(taken_ns[own].sum()) / before_ns if before_ns else 1.0
+                is_work = ~rank.ops.is_comm
+                before_ns = float(rank.ops.dur_ns[is_work].sum())
+                compute_us[rank.position] *= float(taken_ns[is_work].sum()) / before_ns if before_ns else 1.0
         touches = scenario.transfer_ns or scenario.dissolved or scenario.on_time
         keeps_transfers = bool(changes) and not touches
         transfer_us = self.measures.cause_us("comm_transfer") if keeps_transfers else np.zeros(len(compute_us))
@@ -182,5 +182,5 @@ def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> 
 
 def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
     """Positions of ranks that, under the changes, do only what their peers do."""
-    told = [change for change in changes if change.target == "peers"]
-    return frozenset(rank.position for change in told for rank, _ in chosen(change, graph, measures))
+    like_peers = [change for change in changes if change.target == "peers"]
+    return frozenset(rank.position for change in like_peers for rank, _ in chosen(change, graph, measures))

@@ -46,15 +46,15 @@ class SharedHost:
 
 def hosts_sharing_cores(graph: Graph) -> tuple[SharedHost, ...]:
     """Hosts where ranks can oversubscribe cores: several CPU ranks, all of them traced, on a known number of cores."""
-    found: dict[str, list[int]] = defaultdict(list)
+    by_host: dict[str, list[int]] = defaultdict(list)
     for index, rank in enumerate(graph.ranks):
-        found[rank.facts.identity.host or ""].append(index)
+        by_host[rank.facts.identity.host or ""].append(index)
     hosts = []
-    for ranks in found.values():
+    for ranks in by_host.values():
         shared = [shared_cores(graph.ranks[index].facts) for index in ranks]
-        known = [s for s in shared if s is not None and s[0] == len(ranks)]
-        if len(known) == len(ranks) > 1:
-            hosts.append(SharedHost(tuple(ranks), known[0][1], graph.ranks[ranks[0]].execution.limits))
+        counted = [s for s in shared if s is not None and s[0] == len(ranks)]
+        if len(counted) == len(ranks) > 1:
+            hosts.append(SharedHost(tuple(ranks), counted[0][1], graph.ranks[ranks[0]].execution.limits))
     return tuple(hosts)
 
 

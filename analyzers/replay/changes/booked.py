@@ -66,8 +66,8 @@ def booked_to_target(measures: Measures, change: Change) -> Array:
     def copies(facts: RankFacts) -> intervals.Intervals:
         ops = facts.device_ops
         spans = intervals.union(*facts.spans_of(change.target).bounds)
-        mine = (ops["work"] == Work.COPY) & intervals.contains(spans, ops["launch_ns"])
-        held = intervals.union(*ops.take(np.flatnonzero(mine)).bounds)
+        is_copy = (ops["work"] == Work.COPY) & intervals.contains(spans, ops["launch_ns"])
+        held = intervals.union(*ops.take(np.flatnonzero(is_copy)).bounds)
         return intervals.intersect(held, facts.gaps_of("memcpy").bounds)
 
     return measures.cause_us(change.target) + _per_rank(measures, copies)
@@ -76,11 +76,11 @@ def booked_to_target(measures: Measures, change: Change) -> Array:
 def starved(part_us: Callable[[Measures], Array]) -> Own:
     """Idle time before launches for one reason, and waiting for ranks that were late for that reason."""
 
-    def own(measures: Measures, change: Change) -> Array:
+    def removed(measures: Measures, change: Change) -> Array:
         part = part_us(measures)
         return np.asarray(part + waited_for_part_us(measures, part, positions(measures, change)))
 
-    return own
+    return removed
 
 
 def less_script(measures: Measures, change: Change) -> Array:

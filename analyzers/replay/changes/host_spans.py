@@ -106,9 +106,9 @@ def no_script(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The host spends only the share `values[0]` of its time in script Python between phases, or long stops inside."""
     host, left = {}, change.values[0] if change.values else 0.0
     for rank, _ in chosen(change, graph, measures):
-        own = measures.script[rank.position]
-        if len(own.every[0]):
-            host[rank.position] = ((own.every, 1.0 - own.share * (1.0 - left)),)
+        script = measures.script[rank.position]
+        if len(script.every[0]):
+            host[rank.position] = ((script.every, 1.0 - script.share * (1.0 - left)),)
     return Scenario(host_scale=host)
 
 

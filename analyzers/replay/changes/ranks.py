@@ -10,9 +10,9 @@ from ddprof.findings import Change
 def chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:
     """Graphs of the ranks that the change names (all, where it names none), each with its value (1.0 without one)."""
     wanted = dict(zip(change.ranks, change.values or (1.0,) * len(change.ranks), strict=False))
-    found = []
+    graphs = []
     for rank in graph.ranks:
         number = measures.job.rank_ids[rank.position]
         if not change.ranks or number in wanted:
-            found.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
-    return found
+            graphs.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
+    return graphs

@@ -36,10 +36,10 @@ def scaled_to_peers(
     if places is None:
         return None
     work = busy(slow)
-    own = _times(work, places[0])
+    times = _times(work, places[0])
     others = [np.median(_times(busy(f), place), axis=0) for f, place in zip(peers, places[1:], strict=True)]
     typical = averages.typical_row(np.array(others))
-    return _scaled(work, places[0], own, np.broadcast_to(typical, own.shape))
+    return _scaled(work, places[0], times, np.broadcast_to(typical, times.shape))
 
 
 def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]) -> Array | None:
@@ -54,9 +54,9 @@ def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_n
     steps = min(len(place) for place in places)
     segments = [_segment_of(place[:steps], issued) for place, issued in zip(places, issued_ns, strict=True)]
     count = max(1, steps * (places[0].shape[1] - 1))
-    own, *others = (np.bincount(s, weights=d, minlength=count) for s, d in zip(segments, dur_ns, strict=True))
+    times, *others = (np.bincount(s, weights=d, minlength=count) for s, d in zip(segments, dur_ns, strict=True))
     usual = averages.typical_row(np.array(others))
-    return np.asarray(np.minimum(1.0, usual / np.maximum(own, 1.0))[segments[0]])
+    return np.asarray(np.minimum(1.0, usual / np.maximum(times, 1.0))[segments[0]])
 
 
 def _segment_of(place: Array, issued_ns: Array) -> Array:
@@ -73,20 +73,20 @@ def scaled_to_mean(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Inter
         return None
     steps = min(len(place) for place in places)
     work = [busy(facts) for facts in ranks]
-    own = np.array([_times(spans, place[:steps]) for spans, place in zip(work, places, strict=True)])
-    mean = own.mean(axis=0)
-    return [_scaled(spans, place[:steps], o, mean) for spans, place, o in zip(work, places, own, strict=True)]
+    times = np.array([_times(spans, place[:steps]) for spans, place in zip(work, places, strict=True)])
+    mean = times.mean(axis=0)
+    return [_scaled(spans, place[:steps], o, mean) for spans, place, o in zip(work, places, times, strict=True)]
 
 
-def _scaled(work: Intervals, places: Array, own: Array, wanted: Array) -> Scaled:
+def _scaled(work: Intervals, places: Array, times: Array, wanted: Array) -> Scaled:
     """Segments of one level together; shapes: places (steps, segments + 1), own and wanted ns (steps, segments)."""
-    wanted = np.minimum(wanted, MAX_FACTOR * own)
-    level = np.rint(LEVELS * wanted / np.maximum(own, 1.0))
+    wanted = np.minimum(wanted, MAX_FACTOR * times)
+    level = np.rint(LEVELS * wanted / np.maximum(times, 1.0))
     scaled = []
-    for value in np.unique(level[own > 0]):
-        mine = (level == value) & (own > 0)
-        segments = places[:, :-1][mine], places[:, 1:][mine]
-        scaled.append((intervals.intersect(work, segments), float(wanted[mine].sum() / own[mine].sum())))
+    for value in np.unique(level[times > 0]):
+        of_level = (level == value) & (times > 0)
+        segments = places[:, :-1][of_level], places[:, 1:][of_level]
+        scaled.append((intervals.intersect(work, segments), float(wanted[of_level].sum() / times[of_level].sum())))
     return tuple(scaled)
 
 
@@ -97,10 +97,10 @@ def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
     between steps or ranks; None where the calls' order does too.
     """
     for bounds_of in (_phase_bounds, _no_bounds):
-        found = [_bounds_in_steps(facts, *bounds_of(facts)) for facts in ranks]
-        known = [each for each in found if each is not None]
-        if len(known) == len(ranks) and all(np.array_equal(kinds, known[0][1]) for _, kinds in known):
-            return [places for places, _ in known]
+        bounded = [_bounds_in_steps(facts, *bounds_of(facts)) for facts in ranks]
+        comparable = [each for each in bounded if each is not None]
+        if len(comparable) == len(ranks) and all(np.array_equal(kinds, comparable[0][1]) for _, kinds in comparable):
+            return [places for places, _ in comparable]
     return None
 
 

@@ -58,9 +58,9 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     for group in _peer_groups(graph, measures):
         times = np.array([_compute_ns(rank)[:steps] for rank in group], float)
         mean = times.mean(axis=0)
-        for rank, own in zip(group, times, strict=True):
+        for rank, computed in zip(group, times, strict=True):
             with np.errstate(invalid="ignore", divide="ignore"):
-                factor = np.where(own > 0, mean / own, 1.0)
+                factor = np.where(computed > 0, mean / computed, 1.0)
             _scale_steps(rank, factor, dur, host)
         if measures.job.pipeline is not None and not any(rank.has_host for rank in group):
             dur.update(_mean_passes(group))
@@ -80,13 +80,13 @@ def _mean_passes(group: list[RankGraph]) -> dict[int, Array]:
     _, kind = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
     every = np.concatenate(lengths)
     mean = (np.bincount(kind.ravel(), weights=every) / np.bincount(kind.ravel()))[kind.ravel()]
-    found, begin = {}, 0
-    for rank, own in zip(group, lengths, strict=True):
+    durations, begin = {}, 0
+    for rank, length in zip(group, lengths, strict=True):
         dur = rank.ops.dur_ns.copy()
-        dur[~rank.ops.is_comm] = np.round(mean[begin : begin + len(own)])
-        found[rank.position] = dur
-        begin += len(own)
-    return found
+        dur[~rank.ops.is_comm] = np.round(mean[begin : begin + len(length)])
+        durations[rank.position] = dur
+        begin += len(length)
+    return durations
 
 
 def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | None:
@@ -104,8 +104,8 @@ def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | Non
 
 def _peer_groups(graph: Graph, measures: Measures) -> list[list[RankGraph]]:
     groups = map(set, peers(len(measures.job.ranks), measures.job.pipeline))
-    found = [[rank for rank in graph.ranks if rank.position in group] for group in groups]
-    return [group for group in found if group]
+    graphs = [[rank for rank in graph.ranks if rank.position in group] for group in groups]
+    return [group for group in graphs if group]
 
 
 def _step_of_ops(rank: RankGraph) -> Array:
@@ -155,10 +155,10 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
             if not rank.execution.computes_on_host:
                 factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)
             if factors is None:
-                own = _compute_ns(rank)[:steps].astype(float)
+                computed = _compute_ns(rank)[:steps].astype(float)
                 as_fed = _fed_as(rank, others) if change.target == "fed" and rank.execution.computes_on_host else None
                 if as_fed is None:
-                    _scale_steps(rank, np.minimum(1.0, usual / np.maximum(own, 1.0)), dur, host)
+                    _scale_steps(rank, np.minimum(1.0, usual / np.maximum(computed, 1.0)), dur, host)
                 else:
                     host[rank.position] = as_fed
             else:
@@ -177,11 +177,11 @@ def _fed_as(rank: RankGraph, others: list[RankGraph]) -> Scaled | None:
 def _loading_as(rank: RankGraph, others: list[RankGraph]) -> tuple[intervals.Intervals, float]:
     """The time in a rank's loader, and the factor that makes it the typical peer's; 1 where that is longer."""
     spans = intervals.union(*rank.facts.spans_of("dataloader").bounds)
-    usual, own = (
+    usual, loading = (
         [float(intervals.overlap(each.facts.spans_of("dataloader").bounds, *each.facts.marks).mean()) for each in some]
         for some in (others, [rank])
     )
-    return spans, min(1.0, averages.typical(np.array(usual)) / max(own[0], 1.0))
+    return spans, min(1.0, averages.typical(np.array(usual)) / max(loading[0], 1.0))
 
 
 def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:

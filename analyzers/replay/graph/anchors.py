@@ -68,14 +68,14 @@ def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """Fetches that blocked on worker processes: the workers set the time of the batch, not this rank."""
     spans = facts.spans_of("dataloader")
-    mine = is_fetch_from_workers(facts.strings)[spans["name"]]
+    is_wait = is_fetch_from_workers(facts.strings)[spans["name"]]
     step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
-    mine &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
+    is_wait &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar.is_captured and not facts.sidecar.loader.num_workers:
-        mine[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
+        is_wait[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
     if _keeps_ahead(facts, step_ns):
-        mine[:] = False  # what such a fetch takes is taking the batch over
-    return Anchor.LOADER, *spans.take(mine).bounds
+        is_wait[:] = False  # what such a fetch takes is taking the batch over
+    return Anchor.LOADER, *spans.take(is_wait).bounds
 
 
 def _keeps_ahead(facts: RankFacts, step_ns: float) -> bool:

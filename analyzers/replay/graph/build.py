@@ -67,9 +67,9 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
     facts = job.ranks[position]
     execution = rank_execution(facts)
     moved = execution.operations(facts)
-    mine = members_of(job.members, position)
+    rows = members_of(job.members, position)
     arrived = np.full(len(facts.comms), NEVER)
-    np.maximum.at(arrived, job.members["comm"][mine], arrived_ns[mine])
+    np.maximum.at(arrived, job.members["comm"][rows], arrived_ns[rows])
     anchors = find_anchors(facts, moved, execution, arrived)
     origin = int(facts.steps["mark_ns"][0])
     begins = np.concatenate(([origin], anchors.end_ns))
@@ -149,17 +149,17 @@ def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors, 
     Where all waited for a rank that was not recorded, from the last arrival of those that were.
     """
     members = job.members
-    mine = members_of(members, position)
+    rows = members_of(members, position)
     ready = np.full(len(job.ranks[position].comms), NULL)
-    instance = members["instance"][mine]
+    instance = members["instance"][rows]
     unseen = (job.instances["late"][instance] == NULL) & (job.instances["members"][instance] > 1)
-    since = np.where(unseen, members["end_ns"][mine] - shortest_ns[instance], members["ready_ns"][mine])
-    np.maximum.at(ready, members["comm"][mine], since)
+    since = np.where(unseen, members["end_ns"][rows] - shortest_ns[instance], members["ready_ns"][rows])
+    np.maximum.at(ready, members["comm"][rows], since)
     transfer = ops.dur_ns.copy()
     at = ops.comm >= 0
-    known = at & (np.where(at, ready[ops.comm], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
-    transfer[known] = ops.end_ns[known] - ready[ops.comm[known]]
-    if not known.any():
+    is_matched = at & (np.where(at, ready[ops.comm], NULL) != NULL) if len(ready) else np.zeros(len(at), bool)
+    transfer[is_matched] = ops.end_ns[is_matched] - ready[ops.comm[is_matched]]
+    if not is_matched.any():
         return transfer
     limit = _message_transfer(job, position)[ops.comm]
     if rank_execution(job.ranks[position]).messages_last_until_waited_for:
@@ -184,8 +184,8 @@ def _message_transfer(job: JobFacts, position: int) -> Array:
     A send batched with a receive is recorded with the batch's duration; the other side shows its own transfer.
     """
     limit = np.full(len(job.ranks[position].comms) + 1, NO_LIMIT)
-    mine = members_of(job.members, position)
-    instance, comm = job.members["instance"][mine], job.members["comm"][mine]
+    rows = members_of(job.members, position)
+    instance, comm = job.members["instance"][rows], job.members["comm"][rows]
     message = job.instances["is_message"][instance].astype(bool) & (job.instances["members"][instance] > 1)
     single = message & (np.bincount(comm, minlength=len(limit))[comm] == 1)
     limit[comm[single]] = job.instances["transfer_ns"][instance[single]]
@@ -219,12 +219,12 @@ def _chains(ops: Operations, section: Array, dep: Array, anchors: Anchors) -> tu
 def _links(job: JobFacts, position: int, ops: Ops, nodes: int) -> list[Met]:
     """Instances each node takes part in; instances with one member seen are no rendezvous."""
     members = job.members
-    mine = members_of(members, position)
-    mine = mine[job.instances["members"][members["instance"][mine]] > 1]
+    rows = members_of(members, position)
+    rows = rows[job.instances["members"][members["instance"][rows]] > 1]
     node_of = np.full(len(job.ranks[position].comms) + 1, -1)  # the last for no communication
     node_of[ops.comm[ops.is_comm]] = ops.node[ops.is_comm]
     links: list[Met] = [()] * nodes
-    for node, instance in zip(node_of[members["comm"][mine]].tolist(), members["instance"][mine].tolist(), strict=True):
+    for node, instance in zip(node_of[members["comm"][rows]].tolist(), members["instance"][rows].tolist(), strict=True):
         if node >= 0 and instance not in links[node]:
             links[node] = (*links[node], instance)
     return links

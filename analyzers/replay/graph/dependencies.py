@@ -87,8 +87,8 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
     compute = compute[np.argsort(ops.launch_ns[compute], kind="stable")]
     comm = comm[np.argsort(ops.launch_ns[comm], kind="stable")]
     at = np.searchsorted(ops.launch_ns[compute], calls)
-    known = at < len(compute)
-    target, last_call = compute[at[known]], calls[known]
+    is_followed = at < len(compute)
+    target, last_call = compute[at[is_followed]], calls[is_followed]
     # Later calls before the same kernel replace earlier ones.
     final = np.append(target[1:] != target[:-1], True) if len(target) else np.empty(0, bool)
     until = np.searchsorted(ops.launch_ns[comm], last_call[final])
@@ -101,7 +101,7 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
 
 def _last_done(end: Array, until: Array, latest: Array) -> Array:
     """The row that ends last of the RECENT last ones before each `until` that end by `latest`; -1 where none does."""
-    found = np.full(len(until), -1)
+    last = np.full(len(until), -1)
     for first in range(0, len(until), AT_ONCE):
         rows, by_ns = until[first : first + AT_ONCE, None], latest[first : first + AT_ONCE, None]
         at = rows + np.arange(-2 * RECENT, 0)
@@ -111,11 +111,11 @@ def _last_done(end: Array, until: Array, latest: Array) -> Array:
         ends[later > RECENT] = NEVER
         best = np.argmax(ends, axis=1)[:, None]
         best_end, best_at = np.take_along_axis(ends, best, 1)[:, 0], np.take_along_axis(at, best, 1)[:, 0]
-        found[first : first + AT_ONCE] = np.where(best_end != NEVER, best_at, -1)
+        last[first : first + AT_ONCE] = np.where(best_end != NEVER, best_at, -1)
         for row in np.flatnonzero((later[:, 0] < RECENT) & (at[:, 0] > 0)).tolist():  # many have yet to end
             done = np.flatnonzero(end[: int(rows[row, 0])] <= by_ns[row, 0])[-RECENT:]
-            found[first + row] = done[np.argmax(end[done])] if len(done) else -1
-    return found
+            last[first + row] = done[np.argmax(end[done])] if len(done) else -1
+    return last
 
 
 def _coincident(ops: Operations, end: Array, dep: Array, overlap_ns: int) -> None:
@@ -132,13 +132,13 @@ def _coincident(ops: Operations, end: Array, dep: Array, overlap_ns: int) -> Non
         by_end = order[ops.track[order] != track]
         if not len(by_end):
             continue
-        found = np.zeros(len(held), bool)
+        is_bound = np.zeros(len(held), bool)
         overlap = np.maximum(overlap_ns, (ops.start_ns - free_since)[held] // OVERLAP_DIVISOR)
         at = np.searchsorted(end[by_end], ops.start_ns[held] + overlap, side="right") - 1
         for _ in range(4):  # the few operations that ended just before
             source = by_end[np.maximum(at, 0)]
             near = (at >= 0) & (ops.start_ns[held] - end[source] <= COINCIDENCE_NS)
-            take = near & (end[source] > free_since[held]) & ~found
+            take = near & (end[source] > free_since[held]) & ~is_bound
             dep[held[take]] = source[take]
-            found |= take
+            is_bound |= take
             at = at - 1

@@ -71,13 +71,13 @@ def _numbered_through(ranks: Sequence[RankGraph], nodes: Array, streams: Array, 
         node_of = np.append(ops.node, -1)  # the node of no operation
         waits_for = node_of[np.concatenate((ops.dep[first], anchors.target))]
         of_host = np.zeros(len(anchors.target), np.int64)
-        own = (
+        parts = (
             np.concatenate((ops.track[first], of_host)) + streams[at],
             np.where(waits_for >= 0, waits_for + nodes[at], -1),
             np.concatenate((ops.dep_lag_ns[first], anchors.end_ns - rank.offset_ns)),
             np.concatenate((ops.section[first], np.arange(len(of_host)))) + sections[at],
         )
-        for column, part in zip(columns, own, strict=True):
+        for column, part in zip(columns, parts, strict=True):
             column.append(part)
     return [np.concatenate(column) for column in columns]
 
@@ -111,7 +111,7 @@ def _turns(ranks: Sequence[RankGraph], links: Sequence[Sequence[Met]], missing: 
     """The turns that the ranks take, and whether any had to go on without members that never arrive. `missing`: how
     many members of each instance have yet to arrive.
     """
-    gates = [_gates(rank, own) for rank, own in zip(ranks, links, strict=True)]
+    gates = [_gates(rank, of_rank) for rank, of_rank in zip(ranks, links, strict=True)]
     whole = [len(rank.order.kind) for rank in ranks]
     passed, begun = [0] * len(ranks), [0] * len(ranks)
     waiting: dict[int, list[int]] = {}

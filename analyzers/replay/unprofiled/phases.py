@@ -58,8 +58,10 @@ class PhaseWork:
         its gaps are scaled as work.
         """
         ratios, mean = {**self.ratios, **like}, self.mean(like)
-        own = {phase: mean if phase is None else ratios.get(phase, mean) for phase in self.spans}
-        return tuple((spans, ratio * own[phase]) for phase, spans in (self.with_gaps if like else self.spans).items())
+        ratio_of = {phase: mean if phase is None else ratios.get(phase, mean) for phase in self.spans}
+        return tuple(
+            (spans, ratio * ratio_of[phase]) for phase, spans in (self.with_gaps if like else self.spans).items()
+        )
 
     def is_long(self, phase: Phase) -> bool:
         """True where the phase is a clear part of the rank's work."""
@@ -78,13 +80,13 @@ def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
     The profiler never makes work faster, and a machine that got slower slows every phase: a single phase far slower
     outside the window than in it must have waited.
     """
-    known = [(pos, phase, ratio) for pos, work in ranks.items() for phase, ratio in work.ratios.items()]
-    largest = sorted(((ratio, pos, phase) for pos, phase, ratio in known if ranks[pos].is_long(phase)), reverse=True)[
+    timed = [(pos, phase, ratio) for pos, work in ranks.items() for phase, ratio in work.ratios.items()]
+    largest = sorted(((ratio, pos, phase) for pos, phase, ratio in timed if ranks[pos].is_long(phase)), reverse=True)[
         :2
     ]
     waited = {
         (pos, phase)
-        for pos, phase, ratio in known
+        for pos, phase, ratio in timed
         if ratio
         > max([MIN_WAITS_RATIO, *(MIN_WAITS_EXCESS * other for other, *where in largest if where != [pos, phase])])
     }
@@ -145,5 +147,5 @@ def _exposed_transfers(rank: RankGraph) -> Intervals:
 def typical_ratios(ranks: Mapping[int, PhaseWork], left_out: frozenset[int]) -> dict[Phase, float]:
     """The lower median ratio of each phase over the ranks whose positions are not `left_out`."""
     others = [work.ratios for position, work in ranks.items() if position not in left_out]
-    found = {phase: [ratios[phase] for ratios in others if phase in ratios] for phase in Phase}
-    return {phase: averages.typical(ratios) for phase, ratios in found.items() if ratios}
+    by_phase = {phase: [ratios[phase] for ratios in others if phase in ratios] for phase in Phase}
+    return {phase: averages.typical(ratios) for phase, ratios in by_phase.items() if ratios}

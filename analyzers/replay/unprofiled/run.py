@@ -77,7 +77,7 @@ def unprofiled_run(graph: Graph, profiled: Baseline, unprofiled_us: float | None
     runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
     steps = {ratio: run.outcome.relative_to(profiled.outcome) for ratio, run in runs.items()}  # over the profiled step
     if steps[MIN_RATIO] > (1 - MIN_HELD_SHARE) * steps[1.0]:
-        by_phase = any(own.work.ratios for own in host.values())
+        by_phase = any(time.work.ratios for time in host.values())
         timed = None if by_phase else unprofiled_ratio([rank.facts for rank in graph.ranks])
         return runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), MAX_RATIO))
     for _ in range(MAX_TRIES):
@@ -111,14 +111,14 @@ def _without_profiler(
     """The scenario without the profiler: work at `ratio` on top of the ratios of its phases."""
     scaled = {}
     transfer = dict(scenario.transfer_ns)
-    typical = typical_ratios({position: own.work for position, own in host.items()}, as_peers) if as_peers else {}
+    typical = typical_ratios({position: time.work for position, time in host.items()}, as_peers) if as_peers else {}
     for rank in graph.ranks:
-        own, like = host[rank.position], typical if rank.position in as_peers else {}
+        time, like = host[rank.position], typical if rank.position in as_peers else {}
         if handed_share := rank.execution.limits.handed_share:
             recorded = transfer.get(rank.position, rank.ops.transfer_ns)
-            share = 1 + handed_share * (ratio * own.work.mean(like) - 1)
+            share = 1 + handed_share * (ratio * time.work.mean(like) - 1)
             transfer[rank.position] = np.round(recorded * share).astype(np.int64)
-        parts = (*own.pauses, *own.work.scaled(ratio, like))
+        parts = (*time.pauses, *time.work.scaled(ratio, like))
         scaled[rank.position] = on_top(scenario.host_scale.get(rank.position, ()), parts)
     return replace(scenario, host_scale=scaled, transfer_ns=transfer)
 

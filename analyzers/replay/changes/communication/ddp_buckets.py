@@ -48,8 +48,8 @@ class Reduction:
 
 def gradient_traffic(measures: Measures) -> Traffic | None:
     """The traffic that carries the gradients: most bytes in all-reduces between data-parallel ranks; None without."""
-    found = [t for t in measures.comm.traffic if t.op == "all_reduce" and t.role in GRADIENT_ROLES and t.total_bytes]
-    return max(found, key=lambda t: t.total_bytes, default=None)
+    reduced = [t for t in measures.comm.traffic if t.op == "all_reduce" and t.role in GRADIENT_ROLES and t.total_bytes]
+    return max(reduced, key=lambda t: t.total_bytes, default=None)
 
 
 def gradient_curve(measures: Measures) -> TransferCurve | None:
@@ -65,15 +65,15 @@ def reductions(graph: Graph, measures: Measures) -> list[Reduction]:
     traffic = gradient_traffic(measures)
     if traffic is None:
         return []
-    found = []
+    every = []
     for members in _groups(graph, measures, traffic.role):
         steps = min(len(rank.marks_ns) for rank, _ in members)
         for step in range(steps):
             chosen = {rank.position: _in_step(rank, rows, step) for rank, rows in members}
             counts = {len(rows) for rows in chosen.values()}
             if len(counts) == 1 and counts != {0}:
-                found.append(_reduction([rank for rank, _ in members], chosen, step))
-    return found
+                every.append(_reduction([rank for rank, _ in members], chosen, step))
+    return every
 
 
 def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[RankGraph, Array]]]:
@@ -81,11 +81,13 @@ def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[
     job = measures.job
     serving = np.flatnonzero((job.groups["role"] == role) & (job.groups["size"] > 1))
     for group in serving.tolist():
-        mine = (job.instances["group"] == group) & (job.instances["op"] == ALL_REDUCE) & (job.instances["members"] > 1)
+        is_reduced = (
+            (job.instances["group"] == group) & (job.instances["op"] == ALL_REDUCE) & (job.instances["members"] > 1)
+        )
         members = []
         for rank in graph.ranks:
             of_rank = members_of(job.members, rank.position)
-            of_rank = of_rank[mine[job.members["instance"][of_rank]]]
+            of_rank = of_rank[is_reduced[job.members["instance"][of_rank]]]
             rows = np.flatnonzero(np.isin(rank.ops.comm, job.members["comm"][of_rank]) & rank.ops.is_comm)
             rows = rows[rank.facts.comms["size_bytes"][rank.ops.comm[rows]] >= MIN_BUCKET_BYTES]
             if len(rows):

@@ -119,8 +119,8 @@ def _dropped(
     members = measures.job.members
     for rank, _ in chosen(change, graph, measures):
         ops, gone = rank.ops, gone_by_rank[rank.position]
-        mine = members_of(members, rank.position)
-        dissolved |= set(members["instance"][mine[gone[members["comm"][mine]]]].tolist())
+        rows = members_of(members, rank.position)
+        dissolved |= set(members["instance"][rows[gone[members["comm"][rows]]]].tolist())
         here = ops.is_comm & gone[np.maximum(ops.comm, 0)] if len(gone) else ops.is_comm & False
         transfer[rank.position] = np.where(here, 0, ops.transfer_ns)
         calls = calls_by_rank[rank.position]

@@ -49,9 +49,9 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
         schedule = scheduled(reduction, curve, change.values[0], change.values[1], measured, interference)
         for rank in graph.ranks:
             if rank.position in reduction.rows:
-                mine = reduction.rows[rank.position]
-                rows.setdefault(rank.position, []).append(mine)
-                times.setdefault(rank.position, []).append(_hidden_then(rank, mine, reduction, schedule))
+                of_rank = reduction.rows[rank.position]
+                rows.setdefault(rank.position, []).append(of_rank)
+                times.setdefault(rank.position, []).append(_hidden_then(rank, of_rank, reduction, schedule))
     return {p: Retimed(np.concatenate(rows[p]), np.round(np.concatenate(times[p])).astype(np.int64)) for p in rows}
 
 
@@ -83,10 +83,10 @@ def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequ
     share, packing_ns = change.values[0], change.values[1] if len(change.values) > 1 else 0.0
     result = {}
     for rank in graph.ranks:
-        mine = [b.rows[rank.position] for b in reductions(graph, measures) if rank.position in b.rows]
-        if not mine:
+        parts = [b.rows[rank.position] for b in reductions(graph, measures) if rank.position in b.rows]
+        if not parts:
             continue
-        rows = np.concatenate(mine)
+        rows = np.concatenate(parts)
         sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
         ratio = np.array([curve.time_ns(s * share) / max(curve.time_ns(s), 1e-9) for s in sizes])
         times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / MIB

@@ -74,16 +74,16 @@ def _new_transfers(
         direction = b"backward" if units.is_backward else b"forward"
         made = ((rows >= 0).tobytes() for rows in (units.gathers, units.reductions))
         alike.setdefault((direction, *made), []).append(number)
-    found: dict[int, tuple[Array, Array]] = {}
+    transfers: dict[int, tuple[Array, Array]] = {}
     for numbers in alike.values():
-        mine = [passes[number] for number in numbers]
-        block = _blocks(mine[0], period, first)
-        columns = [np.stack(column) for column in zip(*(_times(units) for units in mine), strict=True)]
-        times = np.concatenate(_rescheduled(mine[0], block, columns, latency_ns, kinds), axis=1)
-        for number, units, new in zip(numbers, mine, times, strict=True):
+        equal = [passes[number] for number in numbers]
+        block = _blocks(equal[0], period, first)
+        columns = [np.stack(column) for column in zip(*(_times(units) for units in equal), strict=True)]
+        times = np.concatenate(_rescheduled(equal[0], block, columns, latency_ns, kinds), axis=1)
+        for number, units, new in zip(numbers, equal, times, strict=True):
             rows = np.append(units.gathers, units.reductions)
-            found[number] = rows[rows >= 0], new[rows >= 0]
-    return [found[number] for number in range(len(passes))]
+            transfers[number] = rows[rows >= 0], new[rows >= 0]
+    return [transfers[number] for number in range(len(passes))]
 
 
 def _times(units: Units) -> tuple[Array, Array, Array, Array, Array]:

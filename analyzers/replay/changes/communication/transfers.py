@@ -18,10 +18,10 @@ def scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario
     transfer = {}
     factor = change.values[0] if change.values else 0.0
     for rank in graph.ranks:
-        mine = rank.ops.is_comm & has_role(rank, measures, change.target)
-        transfer[rank.position] = np.where(mine, np.round(rank.ops.transfer_ns * factor), rank.ops.transfer_ns).astype(
-            np.int64
-        )
+        is_scaled = rank.ops.is_comm & has_role(rank, measures, change.target)
+        transfer[rank.position] = np.where(
+            is_scaled, np.round(rank.ops.transfer_ns * factor), rank.ops.transfer_ns
+        ).astype(np.int64)
     return Scenario(transfer_ns=transfer)
 
 
@@ -30,9 +30,9 @@ def speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
     job, wanted = measures.job, [int(g) for g in change.values[1:]]
     transfer = {}
     for rank in graph.ranks:
-        mine = members_of(job.members, rank.position)
-        chosen = np.isin(job.instances["group"][job.members["instance"][mine]], wanted)
-        rows = np.isin(rank.ops.comm, job.members["comm"][mine][chosen]) & rank.ops.is_comm
+        of_rank = members_of(job.members, rank.position)
+        chosen = np.isin(job.instances["group"][job.members["instance"][of_rank]], wanted)
+        rows = np.isin(rank.ops.comm, job.members["comm"][of_rank][chosen]) & rank.ops.is_comm
         scaled = np.round(rank.ops.transfer_ns * change.values[0])
         transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
     return Scenario(transfer_ns=transfer)
@@ -48,9 +48,9 @@ def speed_links(change: Change, graph: Graph, measures: Measures) -> Scenario:
         wanted |= (low == a) & (high == b)
     transfer = {}
     for rank in graph.ranks:
-        mine = members_of(job.members, rank.position)
-        mine = mine[wanted[job.members["instance"][mine]]]
-        rows = np.isin(rank.ops.comm, job.members["comm"][mine]) & rank.ops.is_comm
+        of_rank = members_of(job.members, rank.position)
+        of_rank = of_rank[wanted[job.members["instance"][of_rank]]]
+        rows = np.isin(rank.ops.comm, job.members["comm"][of_rank]) & rank.ops.is_comm
         scaled = np.round(rank.ops.transfer_ns * change.values[0])
         transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
     return Scenario(transfer_ns=transfer)
@@ -62,15 +62,15 @@ def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
     if not role:
         return np.asarray(rank.ops.is_comm)
     job = measures.job
-    mine = members_of(job.members, rank.position)
-    comm = job.members["comm"][mine]
-    serves = job.groups["role"][job.instances["group"][job.members["instance"][mine]]] == role
+    rows = members_of(job.members, rank.position)
+    comm = job.members["comm"][rows]
+    serves = job.groups["role"][job.instances["group"][job.members["instance"][rows]]] == role
     flag = np.zeros(len(rank.facts.comms), bool)
     flag[comm[serves]] = True
     flag &= ~is_meeting(rank.facts)
     result = np.zeros(len(rank.ops.comm), bool)
-    known = rank.ops.comm >= 0
-    result[known] = flag[rank.ops.comm[known]]
+    has_comm = rank.ops.comm >= 0
+    result[has_comm] = flag[rank.ops.comm[has_comm]]
     return result
 
 

@@ -38,15 +38,15 @@ def demand(measures: Measures, busy_us: float, had: int, cores: int, position: i
     count that is tried (WORKERS): each worker is a process with its own interpreter and copy of the data set.
     """
     every = rank_costs(measures, had)
-    known = [cost for cost in every if cost is not None]
-    mine = every[position] if position is not None else max(known, key=_holds_up, default=None)
-    if mine is None:
+    costs = [cost for cost in every if cost is not None]
+    cost = every[position] if position is not None else max(costs, key=_holds_up, default=None)
+    if cost is None:
         return None
-    bounds_us = {"": busy_us, "turns": mine.turn_ns / 1e3}
-    if mine.kind != "wait":
-        bounds_us["cores"] = cores_bound_us(measures, known, cores, busy_us)
+    bounds_us = {"": busy_us, "turns": cost.turn_ns / 1e3}
+    if cost.kind != "wait":
+        bounds_us["cores"] = cores_bound_us(measures, costs, cores, busy_us)
     limit = max(bounds_us, key=lambda name: bounds_us[name])
-    batch_us = mine.mean_ns / 1e3
+    batch_us = cost.mean_ns / 1e3
     if limit and had * bounds_us[limit] >= batch_us:
         return Demand(had, limit)  # they are as fast as the limit allows
     wanted = needed_workers(batch_us, bounds_us[limit])

@@ -30,29 +30,29 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     every batch ready. While a lock bounds the step, it stays as measured.
     """
     workers, prefetch, now, cores = (int(v) for v in change.values)
-    known = [(p, cost) for p, cost in enumerate(rank_costs(measures, now)) if cost is not None]
-    if not known:
+    timed = [(p, cost) for p, cost in enumerate(rank_costs(measures, now)) if cost is not None]
+    if not timed:
         return step_us
-    slowest = sorted(known, key=lambda item: -item[1].mean_ns)[:MAX_RANKS]
+    slowest = sorted(timed, key=lambda item: -item[1].mean_ns)[:MAX_RANKS]
     busy_ns = own_work_us(measures) * 1e3
     # A rank without a known loader may still be the one with most work: it meets the others with its batch ready.
     costs = [_batch_ns(cost) for _, cost in slowest] + [np.zeros(1)]
-    own = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
+    work_ns = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
     turns = np.array([*(cost.turn_ns for _, cost in slowest), 0.0])
-    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), own, turns) / 1e3
+    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), work_ns, turns) / 1e3
     if workers and not now:
         queued_us += _handover_us(measures, cores)
     if workers and turns.max() / 1e3 > step_us:
         queued_us = max(queued_us, measures.step_us)
-    return max(queued_us, cores_bound_us(measures, [cost for _, cost in known], cores, step_us))
+    return max(queued_us, cores_bound_us(measures, [cost for _, cost in timed], cores, step_us))
 
 
 def own_work_us(measures: Measures) -> Array:
     """Time of each rank that is neither communication nor waiting for batches, us per step."""
     total: Array = measures.ledger_us.sum(axis=1)
     idle = measures.cause_us("comm_wait") + measures.cause_us("dataloader") + measures.cause_us("comm_transfer")
-    own: Array = np.maximum(total - idle, 0.0)
-    return own
+    work: Array = np.maximum(total - idle, 0.0)
+    return work
 
 
 def _batch_ns(costs: FetchCosts) -> Array:
@@ -78,14 +78,14 @@ def cores_bound_us(measures: Measures, costs: list[FetchCosts], cores: int, step
     `step_us`: the step with every batch ready, in which ranks train on their share of the cores (longer operators
     waited for one). 0 where the cores or the loader's CPU share are unknown.
     """
-    known = [c.mean_ns * c.cpu_share for c in costs if c.cpu_share is not None]
-    if not cores or not known:
+    cpu_ns = [c.mean_ns * c.cpu_share for c in costs if c.cpu_share is not None]
+    if not cores or not cpu_ns:
         return 0.0
     compute_us = float(np.mean(measures.cause_us("compute") + measures.cause_us("comm_transfer")))
     training_us = execution_of(measures.job).limits.training_cores * compute_us
     ranks = _most_on_a_host(measures)
     training_us = min(training_us, step_us * min(1.0, cores / ranks))
-    return ranks * (float(np.mean(known)) / 1e3 + training_us) / cores
+    return ranks * (float(np.mean(cpu_ns)) / 1e3 + training_us) / cores
 
 
 def queued_step_ns(
@@ -107,8 +107,8 @@ def queued_step_ns(
     drawn = np.stack([random.choice(cost, STEPS) for cost in costs])
     delivered = np.zeros((len(costs), STEPS))
     ready = np.zeros((len(costs), STEPS))
-    own = np.minimum(busy_ns, step_ns)
-    shared = step_ns - float(own.max())
+    work_ns = np.minimum(busy_ns, step_ns)
+    shared = step_ns - float(work_ns.max())
     turn = np.zeros(len(costs)) if turns_ns is None else turns_ns
     held_until = np.zeros(len(costs))
     now, ends = 0.0, []
@@ -123,6 +123,6 @@ def queued_step_ns(
             ready[:, step] = np.maximum(np.maximum(free, asked) + own_part, held_until) + (drawn[:, step] - own_part)
             held_until = np.where(turn > 0, ready[:, step], held_until)
             delivered[:, step] = np.maximum(now, ready[:, step])
-        now = float((delivered[:, step] + own).max()) + shared
+        now = float((delivered[:, step] + work_ns).max()) + shared
         ends.append(now)
     return (ends[-1] - ends[SETTLED - 1]) / (STEPS - SETTLED)

@@ -92,12 +92,12 @@ def _calls(facts: RankFacts) -> Counter[str]:
     first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
     calls = facts.meetings
     inside = (calls["start_ns"] >= first) & (calls["start_ns"] < last)
-    found = Counter(called_name(facts.strings[int(name)]) for name in calls["name"][inside])
-    if not found:  # no call was recorded, only what it does
+    counts = Counter(called_name(facts.strings[int(name)]) for name in calls["name"][inside])
+    if not counts:  # no call was recorded, only what it does
         at_ns = facts.comms["start_ns"][facts.comms["op"] == OP_CODE["barrier"]]
         count = int(((at_ns >= first) & (at_ns < last)).sum())
-        found = Counter({"barrier": count} if count else {})
-    return Counter(dict(found.most_common()))
+        counts = Counter({"barrier": count} if count else {})
+    return Counter(dict(counts.most_common()))
 
 
 def _number(count: float) -> str:

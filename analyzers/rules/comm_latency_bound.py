@@ -52,9 +52,9 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     yield from could_go(measures, RULE.id, is_volume=False)
     for exposure in of_reason(measures, "latency"):
         traffic, share = exposure.traffic, exposure.latency_share
-        known = np.isfinite(share)
+        is_measured = np.isfinite(share)
         lines = lines_that_call(measures.job.ranks[0], traffic.op, traffic.count)
-        detail = f", {format_share(share)} of it latency" if known else ""
+        detail = f", {format_share(share)} of it latency" if is_measured else ""
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound"
@@ -62,13 +62,13 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
-            basis=Basis.RECORDED if known else Basis.DEDUCED,
+            basis=Basis.RECORDED if is_measured else Basis.DEDUCED,
             evidence=(
                 Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_joined(lines[0]) if lines else _fix(measures),),
-            band=0.2 if known else 0.35,
+            band=0.2 if is_measured else 0.35,
         )
     yield from _small_units(measures)
     yield from calls_outside(measures, RULE.id, False, lambda _: _joined("collectives of the script"))
@@ -76,16 +76,16 @@ def detect(measures: Measures) -> Iterator[Candidate]:
 
 def _small_units(measures: Measures) -> Iterator[Candidate]:
     """Candidates for parameters sharded into more units than the model has blocks."""
-    found = of_reason(measures, "sharding")
-    costs = unit_costs(measures) if found else None
+    exposures = of_reason(measures, "sharding")
+    costs = unit_costs(measures) if exposures else None
     if costs is None or costs.latency is None or costs.merged == 1:
         return
-    calls = sum(e.traffic.count for e in found)
+    calls = sum(e.traffic.count for e in exposures)
     each = f"{costs.per_block} for each of {costs.per_pass // costs.per_block} equal blocks"
     nested = costs.per_block > 1
     measured = costs.latency.is_measured
     latency = f"{format_us(costs.latency.ns / 1e3)} of a call is latency ({format_share(costs.latency.share)})"
-    sized = any(e.traffic.total_bytes for e in found)
+    sized = any(e.traffic.total_bytes for e in exposures)
     why = (
         "assuming a fast link, as all messages have one size"
         if sized
@@ -96,12 +96,12 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
         id=RULE.id,
         summary=f"parameters are gathered in {costs.per_pass} small units per pass" + (f", {each}" if nested else ""),
         ranks=(),
-        lost_us=sum(e.traffic.exposed_us for e in found),
+        lost_us=sum(e.traffic.exposed_us for e in exposures),
         changes=(Change("merge_units", (), (float(costs.merged),), ROLE),),
-        basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in found) else Basis.DEDUCED,
+        basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in exposures) else Basis.DEDUCED,
         evidence=(
             Evidence(f"{calls:.0f} collectives per step are latency-bound: {latency}{guess}"),
-            *exposed_transfer(measures, found[0].traffic),
+            *exposed_transfer(measures, exposures[0].traffic),
         ),
         fixes=(_fewer_units(measures, costs),),
         band=0.25 if measured else 0.4,

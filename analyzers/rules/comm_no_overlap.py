@@ -68,8 +68,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 def _late_gathers(measures: Measures) -> Iterator[Candidate]:
     """Candidates for gathers of sharded units that begin after the compute that could hide them."""
-    found = of_reason(measures, "sharding")
-    costs = unit_costs(measures) if found else None
+    exposures = of_reason(measures, "sharding")
+    costs = unit_costs(measures) if exposures else None
     if costs is None or not costs.lacks_prefetch:
         return
     forward_us = costs.prefetchable_forward_us
@@ -81,16 +81,17 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
         id=RULE.id,
         summary="FSDP all-gathers are not prefetched",
         ranks=(),
-        lost_us=sum(e.traffic.exposed_us for e in found),
+        lost_us=sum(e.traffic.exposed_us for e in exposures),
         changes=(Change("prefetch_gathers", target=ROLE),),
-        basis=stands_on(*found),
+        basis=stands_on(*exposures),
         evidence=(
             Evidence(
-                f"{format_us(sum(e.traffic.exposed_us for e in found))} of gathers and reductions per step is exposed: "
-                f"in {passes}, {_held(costs)}; compute that could have hidden {format_us(costs.prefetchable_us)} of "
-                "the gathers has ended by then, and reductions delay the gathers behind them"
+                f"{format_us(sum(e.traffic.exposed_us for e in exposures))} of gathers and reductions per step is "
+                f"exposed: in {passes}, {_held(costs)}; compute that could have hidden "
+                f"{format_us(costs.prefetchable_us)} of the gathers has ended by then, and reductions delay the "
+                "gathers behind them"
             ),
-            *exposed_transfer(measures, found[0].traffic),
+            *exposed_transfer(measures, exposures[0].traffic),
         ),
         fixes=_earlier(measures, costs, fix),
     )

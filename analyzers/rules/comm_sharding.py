@@ -31,8 +31,8 @@ HALF = 0.5  # of the exposed traffic, where the passes are not known or gather o
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find exposed sharding traffic."""
     yield from doubtful(measures, RULE.id, "sharding")
-    found = of_reason(measures, "sharding")
-    if not found:
+    exposures = of_reason(measures, "sharding")
+    if not exposures:
         return
     costs = unit_costs(measures)
     if costs is not None and (costs.merged > 1 or costs.lacks_prefetch):
@@ -42,8 +42,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     ]
     if not has_room(measures):
         return  # less sharding would not fit
-    exposed = sum(e.traffic.exposed_us for e in found)
-    volume = sum(e.traffic.total_bytes for e in found)
+    exposed = sum(e.traffic.exposed_us for e in exposures)
+    volume = sum(e.traffic.total_bytes for e in exposures)
     moved = format_bytes(volume) if volume else "parameters"
     yield Candidate(
         id=RULE.id,
@@ -52,16 +52,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ranks=(),
         lost_us=exposed,
         changes=(_less_sharding(costs),),
-        basis=Basis.RECORDED if memory and all(e.traffic.is_whole for e in found) else Basis.DEDUCED,
+        basis=Basis.RECORDED if memory and all(e.traffic.is_whole for e in exposures) else Basis.DEDUCED,
         evidence=(
             *(
                 Evidence(
                     f"{e.traffic.op}: {format_us(e.traffic.exposed_us)} of {format_us(e.traffic.transfer_us)} exposed "
                     "per step"
                 )
-                for e in found
+                for e in exposures
             ),
-            *exposed_transfer(measures, found[0].traffic),
+            *exposed_transfer(measures, exposures[0].traffic),
         ),
         fixes=_fixes(measures, costs),
         band=0.25 if _gathers_again(costs) else 0.4,

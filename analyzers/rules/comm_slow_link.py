@@ -43,10 +43,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     if links is not None:
         yield _between_stages(measures, links)
-    found = slow_groups(job)
+    groups = slow_groups(job)
     by_ranks: dict[tuple[int, ...], list[SlowGroups]] = defaultdict(list)
-    for slow in found:
-        by_ranks[_culprits(measures, slow, [s for s in found if s is not slow])].append(slow)
+    for slow in groups:
+        by_ranks[_culprits(measures, slow, [s for s in groups if s is not slow])].append(slow)
     for numbers, kinds in by_ranks.items():
         if numbers:
             yield _of_groups(measures, numbers, sorted(kinds, key=lambda slow: -slow.excess_us))

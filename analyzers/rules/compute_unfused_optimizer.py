@@ -40,10 +40,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
         return
     classes = _classes(measures.job)
-    if own := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
+    if others := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
         yield Abstention(
             RULE.id,
-            f"{format_us(time_us)} in {kernels:.0f} kernels are of {' and '.join(own)}: no fused version is known",
+            f"{format_us(time_us)} in {kernels:.0f} kernels are of {' and '.join(others)}: no fused version is known",
         )
         return
     fused = next((name for name in FUSED if name in classes), FUSED[0])

@@ -122,10 +122,10 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
     saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
     timed = any(facts.sidecar.evaluations for facts in measures.job.ranks)
     evaluating = None if timed else _alone([seen_evaluating(facts) for facts in measures.job.ranks])
-    found = [one for one in (saving, evaluating) if one is not None]
-    if not found:
+    alone = [one for one in (saving, evaluating) if one is not None]
+    if not alone:
         return
-    worst, seen = max(found, key=lambda one: one[1].share)
+    worst, seen = max(alone, key=lambda one: one[1].share)
     rank, lost_us = measures.job.rank_ids[worst], seen.share * measures.step_us
     what = f"evaluating in {seen.line}" if seen.is_evaluation else _doing(seen.line)
     yield Candidate(
@@ -142,11 +142,11 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
     )
 
 
-def _alone(found: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
+def _alone(of_ranks: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
     """Position and samples of the only rank seen so; None for any other number of ranks."""
-    share = np.array([0.0 if seen is None else seen.share for seen in found])
+    share = np.array([0.0 if seen is None else seen.share for seen in of_ranks])
     worst = int(np.argmax(share))
-    seen, others = found[worst], np.delete(share, worst)
+    seen, others = of_ranks[worst], np.delete(share, worst)
     if seen is None or seen.samples < FEWEST_SAMPLES or share[worst] < MIN_SHARE or not len(others):
         return None
     return (worst, seen) if share[worst] >= TIMES_PEERS * others.max() else None

@@ -76,12 +76,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, WITHOUT_FRAMES)
     if not any(has_frames(facts) for facts in job.ranks):
         return
-    found = next(_in_windows(measures), None)
+    in_windows = next(_in_windows(measures), None)
     timed = script_now_and_then(measures, RULE.id)
-    if timed is not None and (found is None or timed.lost_us > OTHER_FACTOR * found.lost_us):
+    if timed is not None and (in_windows is None or timed.lost_us > OTHER_FACTOR * in_windows.lost_us):
         yield timed
-    elif found is not None:
-        yield found
+    elif in_windows is not None:
+        yield in_windows
 
 
 def _in_windows(measures: Measures) -> Iterator[Candidate]:
@@ -95,21 +95,21 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     if len(whose(every_us)):
         return
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
-    mine = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
+    needed = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
     all_run_us = np.minimum(idle, OTHER_FACTOR * runs_us)
-    cost_us = mine * (float(all_run_us[others].mean()) + _waited_for_us(measures, all_run_us))
-    if min(cost_us, mine * runs_us) < MIN_SHARE * measures.step_us:
+    cost_us = needed * (float(all_run_us[others].mean()) + _waited_for_us(measures, all_run_us))
+    if min(cost_us, needed * runs_us) < MIN_SHARE * measures.step_us:
         return
     worst = _best_seen(measures, others)
     # A rank that waits for a CPU does so in any line: a few samples are in one that costs nothing.
     waited = traced_shares(job.ranks).waited.mean() if execution_of(job).computes_on_host else 0.0
     least = FEWEST_SAMPLES if waited > MOST_SHARE * cost_us / measures.step_us else MIN_SAMPLES
     facts = job.ranks[worst]
-    own = measures.script[worst]
-    where = own.idle
+    script = measures.script[worst]
+    where = script.idle
     lines = [
         line
-        for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, own.stack_ns))
+        for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, script.stack_ns))
         if line.file and _is_seen(job.ranks, worst, line, least)
     ]
     lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
@@ -117,10 +117,10 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
         return
     steps = max(1, len(facts.steps))
     first = lines[0]
-    told = [line for line in lines[:MAX_LINES] if line.time_ns >= first.time_ns / 10]
+    shown = [line for line in lines[:MAX_LINES] if line.time_ns >= first.time_ns / 10]
     kinds = LineKinds(facts)
-    kind = [kinds.of(line.stacks, line.stack_ns) for line in told]
-    left = _left(kinds, told, kind)
+    kind = [kinds.of(line.stacks, line.stack_ns) for line in shown]
+    left = _left(kinds, shown, kind)
     length = where[1] - where[0]
     longest = int(np.argmax(length))
     start, end = int(where[0][longest]), int(where[1][longest])
@@ -129,17 +129,17 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
         summary=f"Python code of the script delays {execution_of(job).work_noun}, mostly {first.words}",
         ranks=(),
         lost_us=cost_us,
-        changes=(Change("no_script", values=(1.0 - mine * (1.0 - left),)),),
+        changes=(Change("no_script", values=(1.0 - needed * (1.0 - left),)),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence("; ".join(_of_step(line, steps, measures.step_us) for line in told), job.rank_ids[worst]),
+            Evidence("; ".join(_of_step(line, steps, measures.step_us) for line in shown), job.rank_ids[worst]),
             Evidence(
                 f"total {format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}) on a typical rank"
             ),
             *_basis(facts, job.rank_ids[worst]),
             at(measures, worst, start, end, f"longest wait: {format_us((end - start) / 1e3)}", first.words),
         ),
-        fixes=tuple(_fix(line, what, steps) for line, what in zip(told, kind, strict=True)),
+        fixes=tuple(_fix(line, what, steps) for line, what in zip(shown, kind, strict=True)),
         ceiling_us=(1 - left) * cost_us,
         band=0.25,
         times_us=tuple(every_us.tolist()),
@@ -166,8 +166,8 @@ def _runs_us(measures: Measures) -> Array:
     spent = zip(measures.script, measures.job.ranks, strict=True)
     return np.array(
         [
-            own.share * float(overlap(own.every, *facts.marks).sum()) / 1e3 / max(1, len(facts.steps))
-            for own, facts in spent
+            script.share * float(overlap(script.every, *facts.marks).sum()) / 1e3 / max(1, len(facts.steps))
+            for script, facts in spent
         ]
     )
 
@@ -213,11 +213,11 @@ def _waited_for_us(measures: Measures, all_run_us: Array) -> float:
     return waited_ns / 1e3 / max(1, measures.steps) / len(measures.job.ranks)
 
 
-def _left(kinds: LineKinds, told: list[ScriptLine], kind: list[LineKind]) -> float:
+def _left(kinds: LineKinds, lines: list[ScriptLine], kind: list[LineKind]) -> float:
     """Share of the lines' time that remains after their fixes."""
-    total = sum(line.time_ns for line in told)
+    total = sum(line.time_ns for line in lines)
     kept = sum(
-        line.time_ns * kinds.left(what, line.stacks, line.time_ns) for line, what in zip(told, kind, strict=True)
+        line.time_ns * kinds.left(what, line.stacks, line.time_ns) for line, what in zip(lines, kind, strict=True)
     )
     return float(kept / total) if total else 0.0
 

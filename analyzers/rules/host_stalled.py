@@ -185,8 +185,8 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     yield Evidence(f"inside {names}" + (f" and {others} other calls" if others else ""), measures.job.rank_ids[worst])
     lines = lines_in(facts, intervals.union(*stalls.bounds))[:3]
     if lines:
-        told = ", ".join(f"{line.words} ({format_us(line.time_ns / 1e3)})" for line in lines)
-        yield Evidence(f"in lines of the script: {told}", measures.job.rank_ids[worst])
+        words = ", ".join(f"{line.words} ({format_us(line.time_ns / 1e3)})" for line in lines)
+        yield Evidence(f"in lines of the script: {words}", measures.job.rank_ids[worst])
     row = int(np.argmax(stalls["end_ns"] - stalls["start_ns"]))
     start, end, name = int(stalls["start_ns"][row]), int(stalls["end_ns"][row]), int(stalls["name"][row])
     usual = format_us(int(stalls["usual_ns"][row]) / 1e3)

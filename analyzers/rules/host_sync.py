@@ -74,10 +74,10 @@ def _patch(lines: list[HostWait]) -> str:
 
 
 def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> Iterator[Evidence]:
-    for found in lines:
-        code = f": {found.source}" if found.source else ""
-        times = f"{found.count} times, {format_us(found.total_ns / 1e3)} in the trace"
-        yield Evidence(f"{found.source_line}{code} ({found.what}, {times})", measures.job.rank_ids[position])
+    for wait in lines:
+        code = f": {wait.source}" if wait.source else ""
+        times = f"{wait.count} times, {format_us(wait.total_ns / 1e3)} in the trace"
+        yield Evidence(f"{wait.source_line}{code} ({wait.what}, {times})", measures.job.rank_ids[position])
 
 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
@@ -106,8 +106,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         words = "no communication between the ranks was recorded: a host that does nothing recorded may wait for them"
         yield Abstention(RULE.id, words)
         return
-    own = np.flatnonzero(idle > OWN_FACTOR * max(typical, MIN_SHARE * measures.step_us))
-    numbers = measures.ranks(own) if 0 < len(own) <= len(idle) / 2 else ()
+    apart = np.flatnonzero(idle > OWN_FACTOR * max(typical, MIN_SHARE * measures.step_us))
+    numbers = measures.ranks(apart) if 0 < len(apart) <= len(idle) / 2 else ()
     callers = common_callers(measures.job.ranks[worst])
     lines = sync_lines(measures.job.ranks[worst])
     practice, after_us = present_in(measures.job), idle_from_calls_us(measures.job.ranks[worst])

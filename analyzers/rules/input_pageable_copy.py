@@ -82,8 +82,8 @@ def _slow_links(measures: Measures) -> Array:
 def _moved_bytes(facts: RankFacts) -> float:
     """Bytes per step from pageable memory; the number of copies where sizes are not recorded."""
     sizes = facts.device_ops["size_bytes"][pageable_copies(facts)]
-    known = len(sizes) and (sizes != NULL).all()
-    return float(sizes.sum() if known else len(sizes)) / max(1, len(facts.steps))
+    has_sizes = len(sizes) and (sizes != NULL).all()
+    return float(sizes.sum() if has_sizes else len(sizes)) / max(1, len(facts.steps))
 
 
 def _look(numbers: tuple[int, ...]) -> Fix:

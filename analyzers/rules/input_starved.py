@@ -123,10 +123,14 @@ def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
     function = None if line is None else function_of(measures.job.ranks[late], line)
     if function is None:
         return False
-    mine = share_within(measures.job.ranks[late], function)
+    own_share = share_within(measures.job.ranks[late], function)
     theirs = [share_within(measures.job.ranks[position], function) for position in others]
-    known = [share for share in theirs if share is not None]
-    return mine is not None and len(known) == len(theirs) and LATE_FACTOR * float(np.median(known)) >= mine > 0
+    sampled = [share for share in theirs if share is not None]
+    return (
+        own_share is not None
+        and len(sampled) == len(theirs)
+        and LATE_FACTOR * float(np.median(sampled)) >= own_share > 0
+    )
 
 
 def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float) -> bool:
@@ -215,8 +219,8 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
 
 def _cores_each(measures: Measures) -> int:
     """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
-    known = measures.settings.processors
-    return max(1, known.usable // max(1, known.local_ranks or 1)) if known.usable else 1 << 30
+    processors = measures.settings.processors
+    return max(1, processors.usable // max(1, processors.local_ranks or 1)) if processors.usable else 1 << 30
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -242,8 +246,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Some loaders are far behind, the others now and then: their queues fill while all wait for the slowest.
     in_turn = len(behind) > 0 and not len(late)
     if (typical < floor * measures.step_us and not in_turn) or (len(late) and _others_are_fed(measures, late)):
-        found = None if len(late) else taking(measures, RULE.id, alone=False)
-        yield from () if found is None else (found,)
+        taken = None if len(late) else taking(measures, RULE.id, alone=False)
+        yield from () if taken is None else (taken,)
         return
     ledger = measures.cause_us("dataloader")
     worst, ranks = int(np.argmax(loader_us)), len(measures.job.ranks)

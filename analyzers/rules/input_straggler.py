@@ -41,8 +41,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not len(late):
         if len(slow):
             yield Abstention(RULE.id, f"{format_ranks(measures.ranks(slow))} loads batches to evaluate, not to train")
-        elif (found := taking(measures, RULE.id, alone=True)) is not None:
-            yield found
+        elif (taken := taking(measures, RULE.id, alone=True)) is not None:
+            yield taken
         return
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])
@@ -52,7 +52,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if maker is not None:
         is_late = f"{format_ranks(numbers)} {'waits' if len(numbers) == 1 else 'wait'} for batches that "
         is_late += f"{made_beside(maker)},"
-    found = Candidate(
+    candidate = Candidate(
         id=RULE.id,
         summary=f"{is_late} and the other ranks wait for it",
         ranks=numbers,
@@ -67,7 +67,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=_fixes(measures, worst, numbers) if maker is None else (thread_fix(maker),),
     )
-    yield with_line(measures, found) if fetch_themselves(measures) else found
+    yield with_line(measures, candidate) if fetch_themselves(measures) else candidate
 
 
 def _waited_us(measures: Measures, late: Array) -> float:

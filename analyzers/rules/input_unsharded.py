@@ -45,21 +45,21 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Iterator[Candidate | Abstention]:
     """Candidates for samples read twice: by indices, by contents of iterable data sets, or by the sampler's class."""
-    found = overlap(measures.job.ranks)
+    shared = overlap(measures.job.ranks)
     whole = tuple(rank for rank, sampler in samplers.items() if sampler.sharded is False)
     name = next(iter(samplers.values())).name or "the loader"
-    if found is not None:
-        if found.is_real and found.contents_equal is False:
+    if shared is not None:
+        if shared.is_real and shared.contents_equal is False:
             yield Abstention(
                 RULE.id,
                 "the ranks ask for the same indices but get different values: a data set of their own, or random "
                 "augmentation of the labels too",
             )
-        elif found.is_real:
-            numbers = measures.ranks(list(found.positions))
+        elif shared.is_real:
+            numbers = measures.ranks(list(shared.positions))
             # Where the indices overlap only in part, the ranks' data sets may still be different ones.
-            basis = Basis.RECORDED if found.contents_equal or found.in_step else Basis.DEDUCED
-            yield _candidate(_words(name, found), _evidence(found, numbers), name, basis)
+            basis = Basis.RECORDED if shared.contents_equal or shared.in_step else Basis.DEDUCED
+            yield _candidate(_words(name, shared), _evidence(shared, numbers), name, basis)
     elif not any(sampler.name for sampler in samplers.values()) or name == "_InfiniteConstantSampler":
         if same_contents(list(measures.job.ranks)):
             text = "the first batch holds the same values on every rank"
@@ -70,18 +70,18 @@ def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Itera
         yield _candidate(f"{name} gives every rank the same samples", evidence, name, Basis.RECORDED)
 
 
-def _words(name: str, found: Overlap) -> str:
-    if found.in_step:
+def _words(name: str, shared: Overlap) -> str:
+    if shared.in_step:
         return f"{name} gives every rank the same samples"
-    return f"{name} draws from the whole data set on every rank: {format_share(found.share)} were read twice"
+    return f"{name} draws from the whole data set on every rank: {format_share(shared.share)} were read twice"
 
 
-def _evidence(found: Overlap, numbers: tuple[int, ...]) -> tuple[Evidence, ...]:
-    how = "the same samples in the same order" if found.in_step else "samples that other ranks asked for too"
+def _evidence(shared: Overlap, numbers: tuple[int, ...]) -> tuple[Evidence, ...]:
+    how = "the same samples in the same order" if shared.in_step else "samples that other ranks asked for too"
     lines = [
-        f"{format_ranks(numbers)}: of the first {found.samples} indices each, {format_share(found.share)} are {how}"
+        f"{format_ranks(numbers)}: of the first {shared.samples} indices each, {format_share(shared.share)} are {how}"
     ]
-    if found.contents_equal:
+    if shared.contents_equal:
         lines.append("the first batches hold the same values")
     return tuple(Evidence(line) for line in lines)
 

@@ -31,16 +31,16 @@ MIN_SHARE = 0.05  # of the step
 
 def best_microbatches(measures: Measures, pipeline: Pipeline) -> list[tuple[int, float]]:
     """Microbatches with their gain (us): doubled once if that helps, then while a warning's worth is gained."""
-    found: list[tuple[int, float]] = []
+    counts: list[tuple[int, float]] = []
     most = _samples(measures)
     count, gained = 2 * pipeline.microbatches, 0.0
     while most is None or count <= most:
         gain = schedule_gain_us(measures, count, pipeline.interleave)
-        if gain - gained < (WARNING_SHARE * measures.step_us if found else 0.0):
+        if gain - gained < (WARNING_SHARE * measures.step_us if counts else 0.0):
             break
-        found.append((count, gain))
+        counts.append((count, gain))
         count, gained = 2 * count, gain
-    return found
+    return counts
 
 
 def _samples(measures: Measures) -> int | None:

@@ -34,8 +34,8 @@ def stage_work_us(measures: Measures, pipeline: Pipeline) -> Array:
     The typical replica's where the stage has several.
     """
     slow = slow_devices(measures)
-    own = [us / slow.get(p, 1.0) for p, us in enumerate(measures.stage_work_us.tolist())]
-    return np.array([averages.typical(own[p] for p in stage) for stage in pipeline.stages])
+    work_us = [us / slow.get(p, 1.0) for p, us in enumerate(measures.stage_work_us.tolist())]
+    return np.array([averages.typical(work_us[p] for p in stage) for stage in pipeline.stages])
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

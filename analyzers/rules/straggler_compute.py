@@ -87,8 +87,8 @@ def slowed_down(measures: Measures) -> dict[int, Onset]:
     if usable.sum() < 2:
         return {}
     excess = slowdown.per_step - averages.typical_row(slowdown.per_step[usable])
-    found = {p: onset(excess[p], least) for p in np.flatnonzero(usable & ~slowdown.has_more).tolist()}
-    rose = {p: since for p, since in found.items() if since is not None}
+    onsets = {p: onset(excess[p], least) for p in np.flatnonzero(usable & ~slowdown.has_more).tolist()}
+    rose = {p: since for p, since in onsets.items() if since is not None}
     return rose if len(rose) <= MAX_CULPRIT_SHARE * usable.sum() else {}
 
 
@@ -99,7 +99,7 @@ def slow_devices(measures: Measures) -> dict[int, float]:
     stage and, as a whole stage may be slow or have one rank, the other stages.
     """
     job, limits = measures.job, execution_of(measures.job).limits
-    found: dict[int, float] = {}
+    slow: dict[int, float] = {}
     other = [*not_slow(measures), *(shard.position for shard in measures.hot)]
     for slowdown in (measures.compute, measures.pace):
         chosen = slow_positions(slowdown, limits.min_compute_excess, limits.sure_compute_excess)
@@ -107,12 +107,12 @@ def slow_devices(measures: Measures) -> dict[int, float]:
         chosen = np.setdiff1d(chosen, other)
         typical = averages.typical(slowdown.factor[np.isfinite(slowdown.factor)]) if len(chosen) else 1.0
         for p in chosen.tolist():
-            found[p] = max(found.get(p, 1.0), float(slowdown.factor[p] / typical))
+            slow[p] = max(slow.get(p, 1.0), float(slowdown.factor[p] / typical))
     fed = is_fed_more(job.ranks, measures.compute.factor)
     for p, since in slowed_down(measures).items():
         if p not in other and not fed[p]:
-            found.setdefault(p, 1.0 + since.excess)
-    return found
+            slow.setdefault(p, 1.0 + since.excess)
+    return slow
 
 
 def not_slow(measures: Measures) -> list[int]:
@@ -183,8 +183,8 @@ def _when(measures: Measures, position: int) -> str:
 
 
 def _finite(values: Array) -> Array:
-    known = values[np.isfinite(values)]
-    return known if len(known) else np.ones(1)
+    finite = values[np.isfinite(values)]
+    return finite if len(finite) else np.ones(1)
 
 
 def _looks(measures: Measures, numbers: tuple[int, ...]) -> tuple[Fix, ...]:

@@ -200,41 +200,41 @@ def _late(measures: Measures, sure_share: float) -> list[Candidate]:
 
     `sure_share`: share of all waiting that must be charged to such a rank.
     """
-    found = latest_ranks(measures.job, HOST_CAUSES)
-    return [late for each in found if (late := _latest(measures, each, sure_share)) is not None]
+    latest = latest_ranks(measures.job, HOST_CAUSES)
+    return [late for each in latest if (late := _latest(measures, each, sure_share)) is not None]
 
 
-def _latest(measures: Measures, found: LatestRank, sure_share: float) -> Candidate | None:
+def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candidate | None:
     """The finding on a late rank, None where it is not late enough to be named. Of a recording of communication alone
     nothing else names it: there it is told by its share of the waiting, if that is more than each rank's.
     """
-    job, sure = measures.job, found.is_sure
+    job, sure = measures.job, latest.is_sure
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     least = sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)
-    if found.charged_ns < (1 / len(job.ranks) if sure and unseen else least) * found.total_ns:
+    if latest.charged_ns < (1 / len(job.ranks) if sure and unseen else least) * latest.total_ns:
         return None
-    cost_us = found.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
-    recurring_us = measures.step_us - found.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
+    cost_us = latest.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
+    recurring_us = measures.step_us - latest.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * recurring_us and not (sure and unseen):
         return None
-    if not sure and (found.waits >= FEW_WAITS or found.last < found.waits):
+    if not sure and (latest.waits >= FEW_WAITS or latest.last < latest.waits):
         return None  # enough operations to judge, and chance explains them; or not even all of a few
-    if fed_longer(measures, measures.own_us)[found.position] or measures.compute.has_more[found.position]:
+    if fed_longer(measures, measures.own_us)[latest.position] or measures.compute.has_more[latest.position]:
         return None
-    if not unseen and _in_one_step(measures, found.position):
+    if not unseen and _in_one_step(measures, latest.position):
         return None  # its collectives are all late for one reason, so that they are no repeated draws
-    rank = job.rank_ids[found.position]
+    rank = job.rank_ids[latest.position]
     return Candidate(
         id=RULE.id,
-        summary=f"rank {rank} is the last to enter {found.last} of {format_count(found.waits, 'collective')}",
+        summary=f"rank {rank} is the last to enter {latest.last} of {format_count(latest.waits, 'collective')}",
         ranks=(rank,),
         lost_us=cost_us,
         changes=() if unseen else (Change("on_time", (rank,)),),
         basis=Basis.TESTED if sure else Basis.UNTESTED,
         evidence=(
-            Evidence(_charged_words(found), rank),
-            *longer_phase(measures, found.position, MOST_SHARE * lateness_us(job.ranks, job.blame, found.position)),
-            *largest_wait(measures, found.position),
+            Evidence(_charged_words(latest), rank),
+            *longer_phase(measures, latest.position, MOST_SHARE * lateness_us(job.ranks, job.blame, latest.position)),
+            *largest_wait(measures, latest.position),
         ),
         fixes=(
             Fix(
@@ -257,11 +257,11 @@ def _in_one_step(measures: Measures, position: int) -> bool:
     return measures.steps > FEW_STEPS and bool(2 * waited_ns.max(initial=0) > waited_ns.sum())
 
 
-def _charged_words(found: LatestRank) -> str:
-    text = f"{format_share(found.charged_ns / found.total_ns)} of all waiting is for this rank"
-    if not found.once_ns:
+def _charged_words(latest: LatestRank) -> str:
+    text = f"{format_share(latest.charged_ns / latest.total_ns)} of all waiting is for this rank"
+    if not latest.once_ns:
         return text
-    return f"{text}, except {format_us(found.once_ns / 1e3)} of waits at the start or once, over all ranks"
+    return f"{text}, except {format_us(latest.once_ns / 1e3)} of waits at the start or once, over all ranks"
 
 
 RULE = Rule(

@@ -174,11 +174,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
     extra = np.flatnonzero(slowdown.has_more)
     if turns < 2 or _are_waited_for(measures, np.union1d(extra, overfed(measures, least))):
-        found = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
+        candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
-        found = [_in_turns(measures, spread, turns)] if spread >= least else []
+        candidates = [_in_turns(measures, spread, turns)] if spread >= least else []
     timed = turns_in_forward(measures, RULE.id)
-    yield from found or ([] if timed is None else [timed])
+    yield from candidates or ([] if timed is None else [timed])
 
 
 def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:

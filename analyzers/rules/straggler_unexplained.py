@@ -48,8 +48,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield from detect_rest(measures, ())
 
 
-def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Candidate | Abstention]:
-    """Find waiting that `found` does not explain."""
+def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator[Candidate | Abstention]:
+    """Find waiting that no other rule's candidates explain."""
     job = measures.job
     if len(job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so no rank can be called late")
@@ -62,15 +62,15 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
             f"{format_us(_waited_us(measures, blame.take(nobody)))} of waiting per step cannot be charged to any rank"
         )
         yield Abstention(RULE.id, words)
-    left = blame.take(~nobody & ~_explained(measures, blame, found))
+    left = blame.take(~nobody & ~_explained(measures, blame, candidates))
     waited_us = _waited_us(measures, left)
-    timed = _timed(measures, found)
+    timed = _timed(measures, candidates)
     charged = charged_by_step_ns(job, left)
     if waited_us >= floor and timed is None and (once := _late_once(measures, charged)):
         yield Abstention(RULE.id, once)
         return
     if waited_us >= floor:
-        named = tuple(sorted({rank for one in found for rank in one.ranks}))
+        named = tuple(sorted({rank for one in candidates for rank in one.ranks}))
         said = _late(measures, left, charged, waited_us, named)
         of_the_run = timed is not None and any(line.of_the_run for line in measures.alone.values())
         if timed is None or (said.ranks == timed.ranks and said.ceiling_us and not of_the_run):
@@ -80,7 +80,7 @@ def detect_rest(measures: Measures, found: Sequence[Candidate]) -> Iterator[Cand
         yield timed
 
 
-def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
+def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | None:
     """Candidate for the rank that whole-run timers show late, whatever the traced steps show. None without one, where a
     finding names it or explains that time on all ranks, or where the others wait longer for another rank.
     """
@@ -89,7 +89,7 @@ def _timed(measures: Measures, found: Sequence[Candidate]) -> Candidate | None:
     if not late_us or int(np.argmax(measures.late_us)) != worst:
         return None
     line = measures.alone.get(worst)
-    if any(rank in one.ranks or (line is None and not one.ranks and one.lost_us >= late_us) for one in found):
+    if any(rank in one.ranks or (line is None and not one.ranks and one.lost_us >= late_us) for one in candidates):
         return None
     share = late_us / measures.step_us
     if line is None and share < UNKNOWN_SHARE:
@@ -126,7 +126,7 @@ def _waited_us(measures: Measures, blame: Table) -> float:
     return float(blame["dur_ns"].sum()) / 1e3 / max(1, measures.steps) / len(measures.job.ranks)
 
 
-def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> Array:
+def _explained(measures: Measures, blame: Table, candidates: Sequence[Candidate]) -> Array:
     """Mask of rows that a finding explains: it names the culprit, or is of the whole job and covers the cause of the
     delay.
 
@@ -134,7 +134,7 @@ def _explained(measures: Measures, blame: Table, found: Sequence[Candidate]) -> 
     stay apart, and all that the last one does while others wait is charged to it.
     """
     explained = np.zeros(len(blame), bool)
-    for candidate in found:
+    for candidate in candidates:
         named = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
         covered = [cause for cause, row in CAUSES.items() if candidate.id.startswith(row.explained_by)]
         explained |= np.isin(blame["culprit"], named) if named else _covered(measures, blame, covered)
@@ -145,14 +145,14 @@ def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
     """Mask of rows with these causes, and of all rows of culprits whose devices idle longer than their peers' for these
     causes, by most of the others' wait.
     """
-    own, ranks = np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes]), len(measures.job.ranks)
-    known = blame["culprit"] != NULL
-    culprit = np.where(known, blame["culprit"], 0)
-    charged_ns = np.bincount(culprit, weights=blame["dur_ns"] * known, minlength=ranks)
+    is_covered, ranks = np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes]), len(measures.job.ranks)
+    is_charged = blame["culprit"] != NULL
+    culprit = np.where(is_charged, blame["culprit"], 0)
+    charged_ns = np.bincount(culprit, weights=blame["dur_ns"] * is_charged, minlength=ranks)
     lateness_us = charged_ns / 1e3 / max(1, measures.steps) / max(1, ranks - 1)
     idle_us = sum((measures.cause_us(cause) for cause in causes), np.zeros(ranks))
     apart = idle_us - np.median(idle_us) >= MOST_SHARE * lateness_us
-    return np.asarray(own | (apart[culprit] & known))
+    return np.asarray(is_covered | (apart[culprit] & is_charged))
 
 
 def _late(measures: Measures, left: Table, charged: Array, waited_us: float, named: tuple[int, ...]) -> Candidate:
@@ -240,8 +240,8 @@ def _floor_us(measures: Measures) -> float:
 
 def _held_by(left: Table, position: int) -> str:
     """The two largest parts of a rank's charged time, in words."""
-    mine = left.take(left["culprit"] == position)
-    spent = np.bincount(mine["cause"], weights=mine["dur_ns"], minlength=len(CAUSE_IDS))
+    charged = left.take(left["culprit"] == position)
+    spent = np.bincount(charged["cause"], weights=charged["dur_ns"], minlength=len(CAUSE_IDS))
     order = np.argsort(-spent, kind="stable")[:2]
     return ", ".join(
         f"{CAUSES[CAUSE_IDS[cause]].words} ({format_share(float(spent[cause] / spent.sum()))})"

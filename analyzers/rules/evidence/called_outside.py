@@ -18,29 +18,29 @@ def calls_outside(
     measures: Measures, rule_id: str, is_meeting: bool, fix: Callable[[set[str]], Fix]
 ) -> Iterator[Candidate]:
     """The candidate of a rule on meetings (barriers, objects) or on other collectives; none where they cost little."""
-    found = called_outside(measures.job.ranks)
-    if found is None or found.cost < LEAST or (found.lines[0][0].op in MEETING_CALLS) != is_meeting:
+    outside = called_outside(measures.job.ranks)
+    if outside is None or outside.cost < LEAST or (outside.lines[0][0].op in MEETING_CALLS) != is_meeting:
         return
-    first, per_step = found.lines[0]
-    cost_us = found.cost * measures.step_us
+    first, per_step = outside.lines[0]
+    cost_us = outside.cost * measures.step_us
     yield Candidate(
         id=rule_id,
-        summary=f"{per_step:.0f} {first.op} calls per step outside the trace take {format_share(found.cost)} of it, "
+        summary=f"{per_step:.0f} {first.op} calls per step outside the trace take {format_share(outside.cost)} of it, "
         f"called at {caller_words(first)}",
         ranks=(),
         lost_us=cost_us,
         changes=(),
         basis=Basis.TIMED,
         evidence=(
-            Evidence(f"in {found.often} of {found.steps} steps outside the trace, in no traced step"),
+            Evidence(f"in {outside.often} of {outside.steps} steps outside the trace, in no traced step"),
             *(
                 Evidence(
                     f"{calls:.1f} {line.op} calls per step{_of_size(line.size, line.dtype)} at {caller_words(line)}"
                 )
-                for line, calls in found.lines[:3]
+                for line, calls in outside.lines[:3]
             ),
         ),
-        fixes=(fix({line.op for line, _ in found.lines}),),
+        fixes=(fix({line.op for line, _ in outside.lines}),),
         ceiling_us=cost_us,
         band=0.25,
     )

@@ -33,13 +33,13 @@ def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Eviden
     throttled.
     """
     states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
-    known = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
-    peers = [state for p, state in known.items() if p not in slow]
+    sampled = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
+    peers = [state for p, state in sampled.items() if p not in slow]
     evidence: list[Evidence] = []
     for position in slow:
-        if position not in known:
+        if position not in sampled:
             continue
-        rank, state = measures.job.rank_ids[position], known[position]
+        rank, state = measures.job.rank_ids[position], sampled[position]
         evidence = [Evidence(text, rank) for text in _observations(state, peers)]
         reason = _reason(state, peers)
         if reason is not None or _limit_gap(state, peers) is not None:
@@ -48,26 +48,26 @@ def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Eviden
 
 
 def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
-    found = []
+    texts = []
     reason = _reason(state, peers)
     typical_mhz = _typical(peers, lambda peer: peer.clock_mhz)
     if reason is not None:
         beside = f", the typical peer's in {format_share(_typical_share(peers, reason))}" if peers else ""
         held, of = format_share(state.throttled[reason]), state.busy_samples
-        found.append(f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
+        texts.append(f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
     if state.clock_mhz and typical_mhz and state.clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
-        found.append(
+        texts.append(
             f"its GPU ran at {state.clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
         )
     elif reason is None and state.clock_mhz and typical_mhz:
-        found.append(
+        texts.append(
             f"its GPU runs at its peers' clock ({state.clock_mhz:.0f} MHz), throttled no more than they are in "
             f"{state.busy_samples} busy seconds; another process on the device, or memory errors, may slow it"
         )
     limit = _limit_gap(state, peers)
     if limit is not None:
-        found.append(f"its power limit is {state.power_limit_w:.0f} W, the typical peer's {limit:.0f} W")
-    return found
+        texts.append(f"its power limit is {state.power_limit_w:.0f} W, the typical peer's {limit:.0f} W")
+    return texts
 
 
 def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
@@ -121,5 +121,5 @@ def _typical_share(peers: Sequence[GpuState], reason: str) -> float:
 
 
 def _typical(peers: Sequence[GpuState], value: Callable[[GpuState], float | None]) -> float | None:
-    known = [found for peer in peers if (found := value(peer)) is not None]
-    return median(known) if known else None
+    values = [one for peer in peers if (one := value(peer)) is not None]
+    return median(values) if values else None

@@ -31,8 +31,8 @@ def exposed_transfer(measures: Measures, traffic: Traffic) -> list[Evidence]:
     code = COLLECTIVE_OPS.index(traffic.op)
     of_kind = (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == traffic.role)
     for position, facts in enumerate(job.ranks):
-        mine = members_of(job.members, position)
-        comms = job.members["comm"][mine[of_kind[job.members["instance"][mine]]]]
+        rows = members_of(job.members, position)
+        comms = job.members["comm"][rows[of_kind[job.members["instance"][rows]]]]
         comms = comms[_inside(facts, facts.comms["start_ns"][comms])]
         if not len(comms):
             continue
@@ -89,8 +89,8 @@ def longest_stage_wait(measures: Measures) -> list[Evidence]:
     job, members = measures.job, measures.job.members
     wait = np.where(job.instances["is_message"][members["instance"]], members["ready_ns"] - members["start_ns"], 0)
     for position, facts in enumerate(job.ranks):
-        mine = members_of(members, position)
-        wait[mine] *= _inside(facts, members["start_ns"][mine])
+        rows = members_of(members, position)
+        wait[rows] *= _inside(facts, members["start_ns"][rows])
     if not len(wait) or wait.max() <= 0:
         return []
     row = int(wait.argmax())
@@ -122,12 +122,12 @@ def optimizer_step(measures: Measures) -> list[Evidence]:
         ops = facts.device_ops
         if not len(ops) or not len(facts.steps):
             continue
-        mine = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
-        mine &= _inside(facts, ops["start_ns"])
-        step = np.searchsorted(facts.steps["start_ns"], ops["start_ns"][mine], side="right") - 1
+        is_update = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
+        is_update &= _inside(facts, ops["start_ns"])
+        step = np.searchsorted(facts.steps["start_ns"], ops["start_ns"][is_update], side="right") - 1
         spans = []
         for number in np.unique(step).tolist():
-            start, end = ops["start_ns"][mine][step == number], ops["end_ns"][mine][step == number]
+            start, end = ops["start_ns"][is_update][step == number], ops["end_ns"][is_update][step == number]
             spans.append((int(end.max() - start.min()), int(start.min()), int(end.max()), len(start)))
         if spans:
             length, first, last, count = max(spans)

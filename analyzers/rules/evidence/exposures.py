@@ -63,7 +63,7 @@ class Exposure:
 
 def exposures(measures: Measures) -> list[Exposure]:
     """Every kind of clearly exposed traffic with its reason, largest first."""
-    found = []
+    exposed = []
     limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
         if traffic.role == "unmatched":  # only one member was traced, and waiting is not told from moving data
@@ -83,8 +83,8 @@ def exposures(measures: Measures) -> list[Exposure]:
         if reason != "latency" and not _is_volume(traffic, measures.step_us, limits):
             continue
         doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures, traffic)
-        found.append(Exposure(traffic, model, reason, doubt))
-    return found
+        exposed.append(Exposure(traffic, model, reason, doubt))
+    return exposed
 
 
 def _is_volume(traffic: Traffic, step_us: float, limits: Limits) -> bool:
@@ -185,8 +185,8 @@ def doubtful(measures: Measures, rule_id: str, reason: str) -> list[Abstention]:
 
 def stands_on(*exposures: Exposure) -> Basis:
     """The basis of a finding on exposures: deduced where members of the groups, or sizes, are missing."""
-    known = all(e.traffic.is_whole and e.traffic.total_bytes for e in exposures)
-    return Basis.RECORDED if known else Basis.DEDUCED
+    is_complete = all(e.traffic.is_whole and e.traffic.total_bytes for e in exposures)
+    return Basis.RECORDED if is_complete else Basis.DEDUCED
 
 
 def _doubt(measures: Measures, traffic: Traffic) -> str | None:
@@ -226,10 +226,10 @@ def is_slow_for_size(traffic: Traffic, comm: CommStats) -> bool:
     faster, or that joins devices of one host, has a known least bandwidth; time beyond the bytes at that rate is
     latency.
     """
-    known = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
-    if not known.any():
+    is_sized = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+    if not is_sized.any():
         return False
-    size, took_us = float(np.median(traffic.sizes_bytes[known])), float(np.median(traffic.times_us[known]))
+    size, took_us = float(np.median(traffic.sizes_bytes[is_sized])), float(np.median(traffic.times_us[is_sized]))
     if size / took_us < LATENCY_BOUND_RATE * 1e3:
         return True
     factor = bus_factor(traffic.op, traffic.group_size)
@@ -257,7 +257,7 @@ def _latency_us(bus_bytes: float, took_us: float, bytes_per_us: float) -> float:
 def _rate(traffic: Traffic) -> float:
     """Best rate of the traffic's links, bytes per us; 0 where sizes or factors are unknown."""
     factor = bus_factor(traffic.op, traffic.group_size)
-    known: Array = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
-    if factor is None or not known.any():
+    is_sized: Array = (traffic.sizes_bytes > 0) & (traffic.times_us > 0)
+    if factor is None or not is_sized.any():
         return 0.0
-    return factor * float(np.quantile(traffic.sizes_bytes[known] / traffic.times_us[known], FASTEST))
+    return factor * float(np.quantile(traffic.sizes_bytes[is_sized] / traffic.times_us[is_sized], FASTEST))

@@ -114,11 +114,11 @@ def own_line(ranks: Sequence[RankFacts]) -> tuple[str, int] | None:
 def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tuple[Evidence, ...]:
     """Script line and call that make a batch of `rank`, and how long they take, in one sentence. `ranks`: those that
     make theirs alike, whose samples count together."""
-    line, own = line_of(cost), own_line(ranks)
-    if line is None and own is not None:
+    line, sampled = line_of(cost), own_line(ranks)
+    if line is None and sampled is not None:
         alone = len(ranks) == 1
         threads = "the training thread is" if alone else "the training threads are"
-        words = f"{threads} in {own[0]} ({own[1]} samples of {'its' if alone else 'their'} fetches)"
+        words = f"{threads} in {sampled[0]} ({sampled[1]} samples of {'its' if alone else 'their'} fetches)"
         return (Evidence(words, rank if alone else None),)
     if line is None:
         return ()

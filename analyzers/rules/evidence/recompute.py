@@ -27,18 +27,18 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
     cost_us = float(spent.mean())
     if cost_us < WARNING_SHARE * measures.step_us:
         return
-    known = [f.memory for f in measures.job.ranks if f.memory.get("total_bytes") and _peak(f.memory)]
-    if len(known) < len(measures.job.ranks):
+    memories = [f.memory for f in measures.job.ranks if f.memory.get("total_bytes") and _peak(f.memory)]
+    if len(memories) < len(measures.job.ranks):
         yield memory_unknown(measures, "memory is not known of every rank")
         return
-    kept = [memory.get("kept_bytes") for memory in known]
-    fullest = max(known, key=lambda memory: _peak(memory) / memory["total_bytes"])
+    kept = [memory.get("kept_bytes") for memory in memories]
+    fullest = max(memories, key=lambda memory: _peak(memory) / memory["total_bytes"])
     share = _peak(fullest) / fullest["total_bytes"]
     if None in kept:
         fits, needs = float(share <= HALF_FULL), None
     else:
-        fits = min(_fitting(memory) for memory in known)
-        needs = max(memory["kept_bytes"] for memory in known)
+        fits = min(_fitting(memory) for memory in memories)
+        needs = max(memory["kept_bytes"] for memory in memories)
     if fits < FEWEST or (fits < 1 and share > HALF_FULL):
         return
     used = f"memory is {format_share(share)} used"
@@ -72,12 +72,12 @@ def memory_unknown(measures: Measures, why: str) -> Abstention:
 
 def recompute_us(measures: Measures) -> Array:
     """Device time per step in recomputed forward kernels, us, shape (ranks,)."""
-    found = []
+    times_us = []
     for facts in measures.job.ranks:
         marked = recomputed(facts.device_ops, facts.strings)
         spent = intervals.overlap(recompute_time(facts.device_ops, marked), *facts.steps.bounds)
-        found.append(float(spent.sum()) / max(1, len(facts.steps)) / 1e3)
-    return np.array(found)
+        times_us.append(float(spent.sum()) / max(1, len(facts.steps)) / 1e3)
+    return np.array(times_us)
 
 
 def _peak(memory: Mapping[str, Any]) -> int:

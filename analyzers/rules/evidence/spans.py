@@ -139,8 +139,8 @@ def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) ->
 def charged_us(measures: Measures, culprits: list[int]) -> float:
     """Waiting charged to these ranks, us per step, mean over the ranks of the job."""
     job = measures.job
-    mine = np.isin(job.blame["culprit"], culprits)
-    return float(job.blame["dur_ns"][mine].sum()) / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
+    is_charged = np.isin(job.blame["culprit"], culprits)
+    return float(job.blame["dur_ns"][is_charged].sum()) / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
 
 
 def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:

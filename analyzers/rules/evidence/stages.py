@@ -29,13 +29,13 @@ def ranks_of_stage(measures: Measures, positions: Sequence[int]) -> tuple[int, .
     """Rank numbers of a stage: those at the positions, and untraced ranks that reduce their gradients with them."""
     traced = measures.ranks(list(positions))
     others = {rank for rank in measures.job.rank_ids if rank not in traced}
-    found = set(traced)
+    numbers = set(traced)
     groups = measures.job.groups
     for ranks, role in zip(groups["ranks"], groups["role"], strict=True):
         members = {int(rank) for rank in str(ranks).split(",") if rank}
         if role != "pp" and members & set(traced) and not members & others:
-            found |= members & set(measures.job.missing_ranks)
-    return tuple(sorted(found))
+            numbers |= members & set(measures.job.missing_ranks)
+    return tuple(sorted(numbers))
 
 
 def unknown_peers(measures: Measures) -> str:

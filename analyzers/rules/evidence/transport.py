@@ -72,11 +72,11 @@ def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
     peers = [facts for n, facts in zip(job.rank_ids, job.ranks, strict=True) if n not in culprits]
     if not peers:
         return []
-    found: dict[str, int] = {}  # text -> the first rank it is true of: ranks of a host share its ports
+    texts: dict[str, int] = {}  # text -> the first rank it is true of: ranks of a host share its ports
     for number, facts in slow:
         for text in (*_other_transports(facts, peers), *_other_ports(facts, peers), *_narrow_slot(facts)):
-            found.setdefault(text, number)
-    return [Evidence(text, number) for text, number in found.items()]
+            texts.setdefault(text, number)
+    return [Evidence(text, number) for text, number in texts.items()]
 
 
 def _fixes(measures: Measures) -> list[Fix]:
@@ -134,8 +134,8 @@ def _narrowing(facts: RankFacts) -> list[str]:
 
 def _set_to(ranks: Sequence[tuple[int, RankFacts]], names: tuple[str, ...]) -> str:
     """The first of these settings that restricts any of the ranks, as "NAME=value"; "" for none."""
-    found = {text for _, facts in ranks for text in _narrowing(facts) if text.split("=")[0] in names}
-    return min(found, default="")
+    settings = {text for _, facts in ranks for text in _narrowing(facts) if text.split("=")[0] in names}
+    return min(settings, default="")
 
 
 def _ports(facts: RankFacts) -> Mapping[str, InfinibandPort]:
@@ -149,7 +149,7 @@ def _active_ports(facts: RankFacts) -> dict[str, str]:
 
 def _other_transports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
     use = nccl_use(facts)
-    others = [found for peer in peers if (found := nccl_use(peer)) is not None]
+    others = [peer_use for peer in peers if (peer_use := nccl_use(peer)) is not None]
     if use is None or not others:
         return []
     usual = {kind for other in others for kind in other.transports}
@@ -161,10 +161,10 @@ def _other_ports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
     """Ports that are down or slower than their namesake on every peer's host."""
     texts = []
     for name, port in _ports(facts).items():
-        known = [found for peer in peers if (found := _ports(peer).get(name)) is not None]
-        if not known or any(peer_port.state != ACTIVE for peer_port in known):
+        namesakes = [namesake for peer in peers if (namesake := _ports(peer).get(name)) is not None]
+        if not namesakes or any(peer_port.state != ACTIVE for peer_port in namesakes):
             continue
-        slowest = min(_gigabits(peer_port.rate) for peer_port in known)
+        slowest = min(_gigabits(peer_port.rate) for peer_port in namesakes)
         if port.state != ACTIVE:
             texts.append(f"port {name} of its host is {port.state or 'not active'}, that of its peers' hosts is active")
         elif 0 < _gigabits(port.rate) < slowest:

@@ -36,18 +36,18 @@ class TakenCores:
 
 def taken_cores(measures: Measures) -> TakenCores | None:
     """Cores that workers take from ranks; None where little is taken, or waits were not counted on both sides."""
-    ranks, known = measures.job.ranks, measures.settings.processors
+    ranks, processors = measures.job.ranks, measures.settings.processors
     timed, waited = [facts.sidecar.fetching for facts in ranks], traced_shares(ranks).waited
     shares = np.array([one.waited_share for one in timed if one is not None and one.workers], float)
-    if not known.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
+    if not processors.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
         return None
     cpu_us = np.array([(one.cpu_ns or 0) / 1e3 if one is not None and one.workers else 0.0 for one in timed])
     cores = cpu_us * measures.host_counts["dataloader"] / measures.step_us
-    many = known.local_ranks or len(ranks)
-    part = min(1.0, float(cores.mean()) * many / known.usable)
-    least, most = float(waited.mean()) * part, float(waited.max()) * (1.0 if many <= known.usable else part)
+    many = processors.local_ranks or len(ranks)
+    part = min(1.0, float(cores.mean()) * many / processors.usable)
+    least, most = float(waited.mean()) * part, float(waited.max()) * (1.0 if many <= processors.usable else part)
     is_taken = least >= BUSY_SHARE and float(shares.max()) >= BUSY_SHARE
-    return TakenCores(cores, known.usable, part, float(waited.mean()), least, most) if is_taken else None
+    return TakenCores(cores, processors.usable, part, float(waited.mean()), least, most) if is_taken else None
 
 
 def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:

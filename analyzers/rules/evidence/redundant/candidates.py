@@ -24,7 +24,7 @@ MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
 
 
 @dataclass(frozen=True)
-class Told:
+class Avoidable:
     """One kind of avoidable communication. `where`: the line that calls it, after a comma; "" if unknown."""
 
     traffic: tuple[Traffic, ...]
@@ -72,10 +72,10 @@ def _candidate(
 ) -> Candidate:
     worst = int(np.argmax(held_us))
     lines = called_at(measures, kind, worst)
-    told = Told(traffic, measures.needless[kind].number, f", at {lines[0]}" if lines else "")
+    avoidable = Avoidable(traffic, measures.needless[kind].number, f", at {lines[0]}" if lines else "")
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
     evidence = Evidence(
-        f"{told.calls:.0f} {told.op} calls per step{told.of_bytes(told.calls, ' each')} could go, "
+        f"{avoidable.calls:.0f} {avoidable.op} calls per step{avoidable.of_bytes(avoidable.calls, ' each')} could go, "
         f"{format_us(transfer_us)} of transfer; with waits they hold the ranks for "
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
     )
@@ -90,7 +90,7 @@ def _candidate(
         )
     return Candidate(
         id=rule_id,
-        summary=summary(measures, told),
+        summary=summary(measures, avoidable),
         ranks=(),
         lost_us=cost_us + more_us,
         changes=changes,
@@ -100,7 +100,7 @@ def _candidate(
             *_more(measures, kind),
             *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines),
         ),
-        fixes=(fix(measures, told.number),),
+        fixes=(fix(measures, avoidable.number),),
         ceiling_us=float(held_us.max()) + more_us,
     )
 
@@ -120,24 +120,33 @@ def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
         yield Evidence("each pass searches the graph for parameters without a gradient and reduces a map of them")
 
 
-def _accumulation(measures: Measures, told: Told) -> str:
-    return f"gradients are reduced after each of {told.number} micro-batches, not once per optimizer step{told.where}"
+def _accumulation(measures: Measures, avoidable: Avoidable) -> str:
+    return (
+        f"gradients are reduced after each of {avoidable.number} micro-batches, "
+        f"not once per optimizer step{avoidable.where}"
+    )
 
 
-def _buffers(measures: Measures, told: Told) -> str:
-    return f"rank 0 sends its buffers before each forward pass{told.where}"
+def _buffers(measures: Measures, avoidable: Avoidable) -> str:
+    return f"rank 0 sends its buffers before each forward pass{avoidable.where}"
 
 
-def _unused(measures: Measures, told: Told) -> str:
-    return f"find_unused_parameters=True without need: all {told.number} parameters get a gradient in every traced pass"
+def _unused(measures: Measures, avoidable: Avoidable) -> str:
+    return (
+        f"find_unused_parameters=True without need: all {avoidable.number} parameters get a gradient "
+        "in every traced pass"
+    )
 
 
-def _metrics(measures: Measures, told: Told) -> str:
-    return f"every step gathers values that training does not use{told.where}"
+def _metrics(measures: Measures, avoidable: Avoidable) -> str:
+    return f"every step gathers values that training does not use{avoidable.where}"
 
 
-def _norms(measures: Measures, told: Told) -> str:
-    return f"{told.calls + 1:.0f} small values are reduced one by one between backward pass and optimizer{told.where}"
+def _norms(measures: Measures, avoidable: Avoidable) -> str:
+    return (
+        f"{avoidable.calls + 1:.0f} small values are reduced one by one "
+        f"between backward pass and optimizer{avoidable.where}"
+    )
 
 
 def on_gathered(measures: Measures, position: int) -> Array:
@@ -160,7 +169,7 @@ def share_on_gathered(measures: Measures, position: int) -> float:
     return float(own_ns[on_gathered(measures, position)].sum()) / total if total else 0.0
 
 
-Summary = Callable[[Measures, Told], str]
+Summary = Callable[[Measures, Avoidable], str]
 MakeFix = Callable[[Measures, int], Fix]
 _WORDS: dict[str, tuple[Summary, MakeFix]] = {
     ACCUMULATION: (_accumulation, fixes.accumulation),

@@ -23,14 +23,14 @@ def called_at(measures: Measures, kind: str, position: int) -> list[str]:
     """Lines of one rank's script that call communication of a kind, most calls first; [] where unknown."""
     if kind == UNUSED:
         return []  # a setting of the model, and no line of the loop
-    facts, found = measures.job.ranks[position], measures.needless[kind]
+    facts, needless = measures.job.ranks[position], measures.needless[kind]
     noted: list[ScriptCall | None] = []
-    host = found.host[position]
+    host = needless.host[position]
     if kind in (METRICS, NORMS):
         inside = intervals.contains(host, facts.script_calls["start_ns"])
-        noted = [call for call, mine in zip(noted_of_script(facts), inside, strict=True) if mine]
+        noted = [call for call, is_inside in zip(noted_of_script(facts), inside, strict=True) if is_inside]
     else:  # called by a pass: its line is where the host is while they move
-        comms = facts.comms.take(found.comms[position])
+        comms = facts.comms.take(needless.comms[position])
         host = intervals.merge(host, intervals.union(*comms.bounds))
     found_lines = [caller.words for caller in callers(facts, noted, host)[:MOST_LINES]]
     return found_lines or line_of_pass(facts, _PASSES.get(kind, ""))
@@ -56,11 +56,11 @@ def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
     """Lines of a rank's script that call a collective themselves, most calls first; [] where most of the `per_step`
     calls are DDP's buckets or others'.
     """
-    mine = called_by_script(facts, op, per_step)
-    if not mine.any():
+    is_call = called_by_script(facts, op, per_step)
+    if not is_call.any():
         return []
-    noted = [call for call, own in zip(noted_of_script(facts), mine.tolist(), strict=True) if own]
-    during = intervals.union(*facts.script_calls.take(mine).bounds)
+    noted = [call for call, is_called in zip(noted_of_script(facts), is_call.tolist(), strict=True) if is_called]
+    during = intervals.union(*facts.script_calls.take(is_call).bounds)
     return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []
 
 
@@ -69,6 +69,6 @@ def meeting_lines(facts: RankFacts) -> list[str]:
     calls, noted = facts.meetings, list[ScriptCall | None]()
     names = [called_name(facts.strings[int(name)]) for name in calls["name"]]
     for name in dict.fromkeys(names):
-        mine = [row for row, other in enumerate(names) if other == name]
-        noted += noted_calls(facts, name, calls["start_ns"][mine])
+        rows = [row for row, other in enumerate(names) if other == name]
+        noted += noted_calls(facts, name, calls["start_ns"][rows])
     return [caller.words for caller in callers(facts, noted, intervals.union(*calls.bounds))[:MOST_LINES]]

@@ -33,6 +33,6 @@ def called_beside(measures: Measures) -> CalledBeside | None:
     called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
     if called.sum() < FEWEST_SAMPLES or not called.all():
         return None
-    found = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
-    is_large = found.lost_us >= LARGE_SHARE * measures.step_us
-    return found if is_large and not measures.theirs(found.times_us) else None
+    beside = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
+    is_large = beside.lost_us >= LARGE_SHARE * measures.step_us
+    return beside if is_large and not measures.theirs(beside.times_us) else None

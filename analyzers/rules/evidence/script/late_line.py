@@ -16,10 +16,10 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     """The candidate with the line in which one of its ranks alone spends the time: in the summary, with its cost as the
     first evidence, and as the first fix. Unchanged where frames show none.
     """
-    found = _longest(measures, candidate.ranks)
-    if found is None:
+    longest = _longest(measures, candidate.ranks)
+    if longest is None:
         return _with_thread(measures, candidate)
-    position, line = found
+    position, line = longest
     beside = threads_alone(measures.job.ranks).get(position)
     if beside is not None and beside.share >= MOST_SHARE:  # beside a thread that has the interpreter all lines are long
         return _with_thread(measures, candidate)
@@ -49,10 +49,10 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
 def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
     """The candidate with a thread that computes beside training on one of its ranks and on no other."""
     threads = {measures.job.rank_ids[at]: thread for at, thread in threads_alone(measures.job.ranks).items()}
-    mine = [(rank, thread) for rank, thread in threads.items() if rank in candidate.ranks]
-    if not mine:
+    of_ranks = [(rank, thread) for rank, thread in threads.items() if rank in candidate.ranks]
+    if not of_ranks:
         return candidate
-    rank, thread = max(mine, key=lambda pair: pair[1].share)
+    rank, thread = max(of_ranks, key=lambda pair: pair[1].share)
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
     seen = Evidence(
         f"rank {rank}: a thread in {thread.line} is on a CPU for {format_share(thread.share)} of the traced time; "
@@ -83,8 +83,8 @@ def _others(candidate: Candidate, rank: int) -> tuple[Fix, ...]:
 
 def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:
     """The rank with the longest line that it runs alone, and that line."""
-    found = [(at, line) for at, line in measures.alone.items() if measures.job.rank_ids[at] in numbers]
-    return max(found, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
+    lines = [(at, line) for at, line in measures.alone.items() if measures.job.rank_ids[at] in numbers]
+    return max(lines, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
 
 
 def _fix(line: Alone, rank: int) -> Fix:

@@ -109,17 +109,17 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
     """Samples of the run in lines of the script, on all ranks and in a phase. Of a model's call the line
     that makes it counts; none of torch's own code where samples of libraries are asked for."""
-    found, called = dict[str, float](), dict[str, tuple[float, str]]()
+    by_words, called = dict[str, float](), dict[str, tuple[float, str]]()
     for facts in filter(has_frames, ranks):
         tree = call_tree(facts)
-        own = own_stacks(facts, tree) & ~tree.is_loss
-        own &= ((tree.folded != np.arange(len(tree))) & ~tree.in_torch) | (not of_libraries)
+        is_own = own_stacks(facts, tree) & ~tree.is_loss
+        is_own &= ((tree.folded != np.arange(len(tree))) & ~tree.in_torch) | (not of_libraries)
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             caller = stack
             while tree.in_phase[caller] and tree.outer[caller] >= 0 and not of_libraries:
                 caller = int(tree.outer[caller])
-            seen[caller] += samples * own[stack]
+            seen[caller] += samples * is_own[stack]
         if phase == REST:  # what an optimizer's closure calls between the passes is beside them, too
             at = np.maximum(tree.folded, 0)
             inside = (tree.folded >= 0) & tree.is_optimizer[at] & ~(tree.is_forward | tree.is_backward)[at]
@@ -127,6 +127,6 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
                 seen[at[stack]] += samples * (inside & ~tree.in_torch)[stack]
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             words = written(line.file, line.line, line.function)
-            found[words] = found.get(words, 0.0) + line.time_ns
+            by_words[words] = by_words.get(words, 0.0) + line.time_ns
             called[words] = max(called.get(words, (0.0, "")), (line.time_ns, line.call))
-    return {f"{words}, in {called[words][1]}" if called[words][1] else words: n for words, n in found.items()}
+    return {f"{words}, in {called[words][1]}" if called[words][1] else words: n for words, n in by_words.items()}

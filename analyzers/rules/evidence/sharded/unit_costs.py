@@ -54,7 +54,7 @@ def unit_costs(measures: Measures) -> UnitCosts | None:
     """Costs of the units; None where no parameters are gathered, or the trace does not show for which units."""
     job = measures.job
     of_ranks = [unit_passes(job, p) for p in range(min(RANKS, len(job.ranks)))]
-    passes = [units for found in of_ranks for units in found]
+    passes = [units for of_rank in of_ranks for units in of_rank]
     forward = typical(passes, is_backward=False)
     if forward is None:
         return None

@@ -121,7 +121,7 @@ def analyze(paths: Sequence[str | os.PathLike[str]], options: Options | None = N
 
 
 def _failure(result: RankResult) -> str:
-    """Why a file gives no facts; the defect where it is known."""
+    """Reason why a file gives no facts; the defect where it is known."""
     notes = result.facts.health if result.facts is not None else ()
     why = next((note.issue for note in notes if note.severity == "error"), "")
     return result.error or why or f"{result.source.label}: no events with a duration"

@@ -26,7 +26,7 @@ class FailureAnswer:
 
 
 def failure_of(manifests: Iterable[str]) -> Failure | None:
-    """Why the run of these manifests failed or hung; None where it did not, or nothing can be read."""
+    """Reason why the run of these manifests failed or hung; None where it did not, or nothing can be read."""
     for folder in dict.fromkeys(os.path.dirname(path) for path in manifests):
         end = run_end(folder)
         if end is None or not (end.exit_code or end.hang):
@@ -42,7 +42,7 @@ def failure_of(manifests: Iterable[str]) -> Failure | None:
 
 
 def why(paths: Sequence[str]) -> Failure:
-    """Why the job that left these paths hangs or has failed. Raises NoUsableInput where no slice can tell."""
+    """Reason why the job that left these paths hangs or has failed. Raises NoUsableInput where no slice can tell."""
     refused = None
     for answer in _answers():
         try:

@@ -11,7 +11,7 @@ FEW_NAMED = 8  # missing ranks that a sentence names; beyond it their number say
 
 
 def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
-    """Why a rule without findings has not judged the whole job; [] where it has."""
+    """Reasons why a rule without findings has not judged the whole job; [] where it has."""
     reason = unmatched_words(measures) if rule.reads_traffic else ""
     if rule.compares_ranks:
         reason = reason or _missing_words(measures)
@@ -26,7 +26,7 @@ def unmatched_us(measures: Measures) -> float:
 
 
 def unmatched_words(measures: Measures) -> str:
-    """Why traffic without a traced partner is not judged; "" without any."""
+    """Reason why traffic without a traced partner is not judged; "" without any."""
     lost_us = unmatched_us(measures)
     if not lost_us:
         return ""

@@ -40,7 +40,7 @@ def takes_longer(measures: Measures, numbers: tuple[int, ...], in_loader: bool =
 
 
 def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
-    """Why a finding on late ranks is withdrawn (they take no longer than others); None where it stands."""
+    """Reason to withdraw a finding on late ranks (they take no longer than others); None where it stands."""
     if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks, candidate.id == INPUT_STRAGGLER):
         return None
     late = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]

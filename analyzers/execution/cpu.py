@@ -122,7 +122,7 @@ class CpuExecution:
         return max(1.0, 2 * share) / max(1.0, share) - 1.0
 
     def sees_waits(self, job: JobFacts) -> bool:
-        """Only where communication was recorded: `Work.wait` leaves no event, so waiting looks like Python."""
+        """True where communication was recorded: `Work.wait` leaves no event, so waiting looks like Python."""
         return len(job.instances) > 0
 
 
@@ -147,7 +147,7 @@ def host_waits(facts: RankFacts, arrived_ns: Array) -> Intervals:
 
 
 def latest_release_ns(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-    """For each wait the latest stamp that the communication it was for may carry."""
+    """The latest stamp that the communication of each wait may carry."""
     return np.asarray(np.maximum(end + _wake_ns(start, end), _late_stamps(facts, start, end, arrived_ns)))
 
 
@@ -156,7 +156,7 @@ def _wake_ns(start: Array, end: Array) -> Array:
 
 
 def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-    """For each wait the recorded end of its communication, where that was stamped after the wait had ended; else NEVER.
+    """Recorded end of the communication of each wait, where that was stamped after the wait had ended; else NEVER.
 
     The communication of a wait is the next one to end, if it was launched before the wait, its last member arrived
     during the wait, and its end was stamped soon after. A wait that ended before the last member arrived was for

@@ -163,8 +163,8 @@ def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Tab
 
 
 def _own_kernels(trace: RankTrace, calls: Array, p2p: Array, kernels: Array) -> Array:
-    """For each call the communication that it launched; LOST where its kernel was not recorded, COALESCED where it
-    launched none. `calls`, `kernels`: event rows; `kernels` of the communications `p2p`.
+    """The communication that each call launched; LOST where its kernel was not recorded, COALESCED where it launched
+    none. `calls`, `kernels`: event rows; `kernels` of the communications `p2p`.
     """
     external = trace.events["external_id"]
     launches = np.flatnonzero(

@@ -81,8 +81,8 @@ def _work(trace: RankTrace, rows: Array) -> Array:
 
 @remembered
 def launch_rows(trace: RankTrace) -> Array:
-    """For each event of a device the row of the runtime call that has the same correlation id; -1 where there is none,
-    and for all other events.
+    """Row of the runtime call with the correlation id of each event of a device; -1 where there is none, and for all
+    other events.
     """
     events = trace.events
     kind, correlation = events["kind"], events["correlation"]
@@ -94,7 +94,7 @@ def launch_rows(trace: RankTrace) -> Array:
 
 
 def lookup(keys: Array, values: Array, wanted: Array) -> Array:
-    """For each of `wanted` the value of the first equal key; -1 where there is none or `wanted` is NULL."""
+    """The value of the first key equal to each of `wanted`; -1 where there is none or `wanted` is NULL."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")

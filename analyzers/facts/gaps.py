@@ -19,7 +19,7 @@ MAX_LAUNCH_LATENCY_NS = 200_000
 
 
 def busy(ops: Table, work: Work) -> Intervals:
-    """When any operation of this kind runs on the device (union over streams)."""
+    """Intervals in which any operation of this kind runs on the device (union over streams)."""
     is_of_kind = ops["work"] == work
     return intervals.union(ops["start_ns"][is_of_kind], ops["end_ns"][is_of_kind])
 

@@ -164,7 +164,7 @@ class JobFacts:
 
     @cached_property
     def shifts_ns(self) -> Array:
-        """By position: shift to subtract from the rank's times for the run's clock, whose zero is `origin_ns`."""
+        """Shift of each rank, subtracted from its times for the run's clock, whose zero is `origin_ns`; by position."""
         return np.array([self.clock.offset_ns(position) + self.origin_ns for position in range(len(self.ranks))])
 
     def shift_ns(self, position: int) -> int:

@@ -24,7 +24,7 @@ ONE_STEP_LEFT = "one step is left of a damaged recording; it may be one-off work
 
 @remembered
 def out_of_scope(job: JobFacts) -> str | None:
-    """Why only communication can be judged, in words; None where the job's steps were recorded whole."""
+    """Reason why only communication can be judged, in words; None where the job's steps were recorded whole."""
     recorded_ns = max((int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks), default=0)
     if recorded_ns < LEAST_NS:
         return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one kernel launch"
@@ -38,7 +38,7 @@ def out_of_scope(job: JobFacts) -> str | None:
 
 
 def _hardly_computed(job: JobFacts) -> str | None:
-    """Why a window without steps, of few operations and next to no device time, is no pace; None for others."""
+    """Reason why a window without steps, of few operations and next to no device time, is no pace; None for others."""
     if any(f.step_source != "inferred" or len(f.steps) != 1 or not len(f.device_ops) for f in job.ranks):
         return None
     operations = max(int((f.device_ops["work"] == Work.COMPUTE).sum()) for f in job.ranks)
@@ -52,7 +52,7 @@ def _hardly_computed(job: JobFacts) -> str | None:
 
 @remembered
 def start_up_only(job: JobFacts) -> str | None:
-    """Why no part of the job is known to recur (one-off work, or mostly start-up); None where some is."""
+    """Reason why no part of the job is known to recur (one-off work, or mostly start-up); None where some is."""
     if none_is_steady(job.ranks, job.left_out):
         reasons = "; ".join(f"step {step.number}: {step.why}" for step in job.left_out)
         return f"all that the ranks recorded in common occurred once ({reasons}); record later steps"

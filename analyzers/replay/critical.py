@@ -136,7 +136,7 @@ class _Lane:
         self._comms(rank, job, shift)
 
     def _comms(self, rank: RankGraph, job: JobFacts, shift: int) -> None:
-        """For each operation the instance it completed last with, when that was ready, and back from comm to op."""
+        """Set the instance that each operation completed last with, its ready time, and the way from comm to op."""
         members = job.members
         rows = members_of(members, rank.position)
         rows = rows[np.argsort(members["ready_ns"][rows], kind="stable")]

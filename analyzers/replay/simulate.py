@@ -112,7 +112,7 @@ class _State:
         return self.host[self._section[at] : self._section[at + 1]]
 
     def nodes(self, at: int) -> array[int]:
-        """When each node of a rank ended."""
+        """End of each node of a rank."""
         return array("q", self.ends[self._node[at] : self._node[at + 1]])
 
     def streams(self, at: int) -> list[int]:

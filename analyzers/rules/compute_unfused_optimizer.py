@@ -75,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _classes(job: JobFacts) -> list[str]:
     """Classes of the optimizers, by PyTorch's ranges around their steps."""
     ranges = {facts.strings[name] for facts in job.ranks for name in np.unique(facts.phases["name"]).tolist()}
-    return sorted(found[1] for name in ranges if (found := _CLASS.match(name)))
+    return sorted(match[1] for name in ranges if (match := _CLASS.match(name)))
 
 
 RULE = Rule(COMPUTE_UNFUSED_OPTIMIZER, "The optimizer is not fused", detect, bound="compute")

@@ -207,8 +207,8 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
 
 
 def _late_once(measures: Measures, charged: Array) -> str:
-    """Why nobody is named who is waited for in one of at most FEW_STEPS steps, "" for others: somebody is the latest in
-    it, and only what a rank alone runs says that it will be again. Without step marks a step may hold many.
+    """Reason to name nobody who is waited for in one of at most FEW_STEPS steps; "" for others. Somebody is the latest
+    in it, and only what a rank alone runs says that it will be again. Without step marks a step may hold many.
     """
     job = measures.job
     worst = int(np.argmax(charged.sum(axis=1)))

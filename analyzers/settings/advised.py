@@ -27,7 +27,7 @@ def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
 
 
 def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
-    """Why no setting reaches the gain of a finding; None where one may.
+    """Reason why no setting reaches the gain of a finding; None where one may.
 
     DDP hides gradients as far as bucket sizes allow: where no size makes the step clearly shorter, the gain of an
     earlier reduction is out of reach.

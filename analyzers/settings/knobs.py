@@ -100,7 +100,7 @@ class Knob:
         return self.make(setting, measures, now)
 
     def lacking(self, measures: Measures, now: Present) -> str:
-        """Why the setting cannot be changed in the run, or would have no effect; "" where it can."""
+        """Reason why the setting cannot be changed in the run, or would have no effect; "" where it can."""
         reasons = (recorded.has_peers if self.needs_ranks else None, self.lacks)
         for reason in reasons:
             if reason is not None and (words := reason(measures)):

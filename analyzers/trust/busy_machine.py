@@ -41,7 +41,7 @@ NEEDLESS = ("drop_needless", "drop_meetings")  # kinds of changes
 
 
 def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str | None:
-    """Why a finding on late ranks, or on CPU ranks' transfers, is withdrawn; None where it stands.
+    """Reason to withdraw a finding on late ranks, or on CPU ranks' transfers; None where it stands.
 
     A busy machine explains a rank that lacked a CPU for most of its lateness and does not compute longer than its
     peers: by CPU time in the traced steps, or over the whole run, which outvotes them. A rank that alone waits for a
@@ -101,8 +101,8 @@ def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
 
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
-    """Why it is withdrawn by stops of CPU ranks; None where it stands. A rank late by no more than its excess of stops
-    is late by chance; a rank that alone is stopped stands.
+    """Reason to withdraw a finding by the stops of CPU ranks; None where it stands. A rank late by no more than its
+    excess of stops is late by chance; a rank that alone is stopped stands.
     """
     stops, job = measures.cpu_stops, measures.job
     if stops is None or candidate.id.startswith("comm."):  # operators do not tell when the threads that send wait

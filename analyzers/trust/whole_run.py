@@ -20,7 +20,7 @@ SURE = 2.0  # standard errors: chance exceeds them once in 44 times
 
 
 def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | None:
-    """Why a finding on late ranks is withdrawn; None where it stands.
+    """Reason to withdraw a finding on late ranks; None where it stands.
 
     Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
     timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a

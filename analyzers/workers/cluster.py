@@ -30,7 +30,7 @@ class Mapped(Protocol):
 
     @property
     def error(self) -> str | None:
-        """Why there are no facts, in one line; None with facts."""
+        """Reason why there are no facts, in one line; None with facts."""
 
     @property
     def was_unreachable(self) -> bool:

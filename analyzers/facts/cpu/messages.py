@@ -108,7 +108,7 @@ def _last_before(instants: Array, at_ns: Array) -> Array:
 
 
 def _idle_since(work: Intervals, at_ns: Array) -> Array:
-    """For each instant, the time since when no `work` has run; the instant itself during work."""
+    """The time since when no `work` has run, for each instant; the instant itself during work."""
     since = _last_before(work[1], at_ns)
     begun = _last_before(work[0], at_ns - 1)
     return np.where(begun > since, at_ns, since)

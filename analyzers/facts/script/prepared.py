@@ -114,8 +114,8 @@ def _training_track(trace: RankTrace, threads: Array) -> int | None:
 
 
 def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPhases) -> tuple[Intervals, Intervals]:
-    """From the first batch-making operator to the forward pass, and from it to the end of the last such operator, in
-    each step; both from the end of the previous step where tensors are made from Python values.
+    """Time from the first batch-making operator to the forward pass, and to the end of the last such operator, in each
+    step; both from the end of the previous step where tensors are made from Python values.
     """
     if not len(feeding[0]):
         return intervals.EMPTY, intervals.EMPTY

@@ -51,7 +51,7 @@ def first_runs(trace: RankTrace, threads: Array, host_spans: Table) -> Table:
 
 
 def captures(trace: RankTrace) -> Intervals:
-    """When a graph is captured, ns: launches are noted then, and nothing runs (CUDA programming guide, "CUDA Graphs").
+    """Intervals in which a graph is captured: launches are noted, and nothing runs (CUDA programming guide).
     The last capture lasts to the end of the trace where that does not hold its end.
     """
     events = trace.events
@@ -63,7 +63,7 @@ def captures(trace: RankTrace) -> Intervals:
 
 
 def capturing(trace: RankTrace) -> Intervals:
-    """When graphs are captured and made ready to run, ns."""
+    """Intervals in which graphs are captured and made ready to run."""
     return intervals.merge(captures(trace), _union(trace.events, np.flatnonzero(_runtime(trace, _INSTANTIATES))))
 
 

@@ -102,8 +102,9 @@ def _loads(ops: Table, held: Intervals) -> Table:
 
 
 def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
-    """From the first mark to the first work and from the last work to the last mark, where the profiler starts and
-    stops. Work is any event of the training threads, except step marks and device synchronisation, and of the device.
+    """Time from the first mark to the first work and from the last work to the last mark, in which the profiler starts
+    and stops. Work is any event of the device, and of the training threads except step marks and device
+    synchronisation.
     """
     events, ops, spans = trace.events, tables["device_ops"], tables["host_spans"]
     idle = matches(_DEVICE_SYNC, trace.strings) | matches(_STEP_MARK, trace.strings)

@@ -130,8 +130,8 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
 
 
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
-    """By the samples of the whole run outside the backward passes, the loader and collectives of the script, where the
-    timers say that the rank is late there: they need only say in which line."""
+    """The code by the samples of the whole run outside the backward passes, the loader and collectives of the script.
+    The timers say that the rank is late there; the samples need only say in which line."""
     samples, *peers = (
         {**rank.samples, **{stack: 0 for phase in _WAITING for stack in run_samples(rank.facts, phase)}}
         for rank in (late, *others)

@@ -148,7 +148,7 @@ def _messages(job: JobFacts) -> _Messages:
 
 
 def _payloads(rank: Array, comm: Array) -> Array:
-    """For each membership, how many of them its kernel has."""
+    """Number of messages that the kernel of each membership carries."""
     _, kernel = distinct(rank, comm)
     payloads: Array = np.bincount(kernel)[kernel]
     return payloads

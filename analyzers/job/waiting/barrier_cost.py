@@ -12,7 +12,7 @@ from ddprof.intervals import Intervals
 
 
 def meeting_spans(facts: RankFacts) -> Intervals:
-    """From each call that makes ranks meet to the end of its communication, ns on the rank's clock."""
+    """Time from each call that makes ranks meet to the end of its communication, on the rank's clock."""
     comms = facts.comms.take(is_meeting(facts))
     calls = intervals.union(*facts.meetings.bounds)
     return intervals.merge(calls, intervals.union(comms["start_ns"], comms["end_ns"]))

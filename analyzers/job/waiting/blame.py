@@ -71,7 +71,7 @@ class _Parts:
     ns: Array
 
     def with_mixes(self, mixes: Mapping[int, Mix]) -> _Parts:
-        """These and the parts of other pieces."""
+        """The charges with those of other pieces."""
         piece = np.repeat(np.fromiter(mixes, np.int32), [len(mix) for mix in mixes.values()])
         keys = np.array([key for mix in mixes.values() for key in mix], np.int32)
         ns = np.array([value for mix in mixes.values() for value in mix.values()])

@@ -10,8 +10,8 @@ from ddprof.tables import Array, distinct
 
 
 def unread_wait_ns(job: JobFacts) -> Array:
-    """For each group, by how much its collectives last longer, on the member that waits least, than those of the
-    fastest group that made the same call; float64, shape (groups,). Groups of which all were read count 0."""
+    """Excess of each group's collectives, on the member that waits least, over those of the fastest group that made the
+    same call; float64, shape (groups,). Groups of which all were read count 0."""
     instances, members = job.instances, job.members
     shortest = np.full(len(instances), np.iinfo(np.int64).max)
     np.minimum.at(shortest, members["instance"], members["end_ns"] - members["start_ns"])

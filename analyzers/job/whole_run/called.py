@@ -50,7 +50,7 @@ def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
 def _by_timers(
     ranks: Sequence[RankFacts], outside: Sequence[Sequence[StepTimes]], lines: _Lines, mean_ns: float
 ) -> CalledOutside | None:
-    """By the time that each step spends in all collectives, beyond the traced steps'."""
+    """The calls by the time that each step spends in all collectives, beyond the traced steps'."""
     traced = [[step.collective_ns for step in facts.sidecar.steps if step.profiled] for facts in ranks]
     if not all(traced):
         return None
@@ -68,8 +68,8 @@ def _by_timers(
 def _by_log(
     ranks: Sequence[RankFacts], outside: Sequence[Sequence[StepTimes]], each: Sequence[_Lines], mean_ns: float
 ) -> CalledOutside | None:
-    """By the time that the calls took, on the rank that is held least. Where the log begins with them, they began right
-    after the traced steps."""
+    """The calls by the time that they took, on the rank that is held least. Where the log begins with them, they began
+    right after the traced steps."""
     taken = [[line.taken_ns for line, _ in lines] for lines in each]
     if not all(each) or len({lines[0][0].op for lines in each}) > 1 or any(None in taken_ns for taken_ns in taken):
         return None

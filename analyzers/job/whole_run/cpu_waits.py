@@ -59,17 +59,17 @@ def others_are_stretched(stretch: Array, position: int) -> bool:
 
 
 def traced_shares(ranks: Sequence[RankFacts]) -> CpuShares:
-    """In the trace windows, from the counters that capture read."""
+    """Shares of the time in the trace windows, from the counters that capture read."""
     return _shares(ranks, [facts.sidecar.cpu_waits.windows for facts in ranks])
 
 
 def run_shares(ranks: Sequence[RankFacts]) -> CpuShares:
-    """From the first window to the end of the run."""
+    """Shares of the time from the first window to the end of the run."""
     return _shares(ranks, [(run,) if (run := facts.sidecar.cpu_waits.run) else () for facts in ranks])
 
 
 def waited_share(ranks: Sequence[RankFacts]) -> float | None:
-    """Share of that time in which ranks were ready and had no CPU, mean over ranks; None where it was not recorded."""
+    """Share of the run in which ranks were ready and had no CPU, mean over ranks; None where it was not recorded."""
     waited = run_shares(ranks).waited
     return float(np.nanmean(waited)) if np.isfinite(waited).any() else None
 

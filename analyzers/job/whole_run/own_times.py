@@ -45,7 +45,7 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
 
 
 def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
-    """By how much each rank takes longer than the typical one beside its loader, and what it takes, as shares of the
+    """Excess of each rank over the typical one beside its loader, and the time that it takes there, as shares of the
     step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
     steps were timed or ranks wait for one another outside their backward passes, too."""
     none, common = np.zeros(len(ranks)), common_steps(ranks)
@@ -73,8 +73,8 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
 
 
 def late_loading_shares(ranks: Sequence[RankFacts]) -> Array:
-    """By how much each rank waits longer for its batches than the typical one over the whole run, as a share of the
-    step; 0 where that is little, chance, or too few steps were timed. Floats, shape (ranks,)."""
+    """Excess of each rank's wait for its batches over the typical one's in the whole run, as a share of the step; 0
+    where that is little, chance, or too few steps were timed. Floats, shape (ranks,)."""
     common = common_steps(ranks)
     if len(ranks) < 2 or len(common[0]) < MIN_STEPS:
         return np.zeros(len(ranks))
@@ -112,8 +112,8 @@ def _untimed(facts: RankFacts) -> tuple[int, int]:
 
 
 def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array) -> Array:
-    """By how much the mean of each rank is above the typical rank's, ns; 0 below `least_ns` (ranks,), and where it may
-    be chance. What comes now and then is in the mean alone."""
+    """Excess of each rank's mean over the typical rank's, ns; 0 below `least_ns` (ranks,), and where it may be chance.
+    What comes now and then is in the mean alone."""
     means = times_ns.mean(axis=1)
     usual = int(np.argsort(means, kind="stable")[(len(means) - 1) // 2])
     more = np.where(means - means[usual] >= least_ns, means - means[usual], 0.0)
@@ -124,8 +124,8 @@ def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array) -> 
 
 
 def _excess_of_medians(times_ns: Array, computes_more: Array) -> Array:
-    """By how much the median of each rank is above the typical rank's, ns; 0 where it may be chance. What comes in most
-    steps is in the median, whatever stops some of them."""
+    """Excess of each rank's median over the typical rank's, ns; 0 where it may be chance. What comes in most steps is
+    in the median, whatever stops some of them."""
     medians = np.median(times_ns, axis=1)
     # Standard error of a median, from the median absolute deviation: sqrt(pi / 2) times that of a mean.
     error = (

@@ -45,7 +45,7 @@ def build_graph(job: JobFacts) -> Graph:
 
 
 def measured_span_ns(rank: RankGraph) -> int:
-    """From the first step's start to the later of the last mark and the last device operation launched before it."""
+    """Time from the first step's start to the last mark, or to a later end of a device operation launched before it."""
     last = int(rank.marks_ns[-1]) if rank.has_host else rank.begin_ns
     ends = rank.ops.end_ns[rank.ops.launch_ns < int(rank.marks_ns[-1])]
     return max([last, *([int(ends.max())] if len(ends) else [])]) - rank.begin_ns
@@ -144,9 +144,9 @@ def _shortest(job: JobFacts) -> Array:
 
 
 def _transfers(job: JobFacts, position: int, ops: Operations, anchors: Anchors, shortest_ns: Array) -> Array:
-    """From the last arrival to the end, per operation; its whole duration where it has no partner.
+    """Time from the last arrival to the end, per operation; its whole duration where it has no partner.
 
-    Where all waited for a rank that was not recorded, from the last arrival of those that were.
+    Where all waited for a rank that was not recorded, it runs from the last arrival of those that were.
     """
     members = job.members
     rows = members_of(members, position)

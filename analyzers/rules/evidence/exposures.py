@@ -190,8 +190,8 @@ def stands_on(*exposures: Exposure) -> Basis:
 
 
 def _doubt(measures: Measures, traffic: Traffic) -> str | None:
-    """Why transfer with missing members may be waiting for them; None where their step timers or the bytes refute it,
-    or where few are missing and most bytes move at one rate, as on a busy link.
+    """Reason why transfer with missing members may be waiting for them; None where their step timers or the bytes
+    refute it, or where few are missing and most bytes move at one rate, as on a busy link.
     """
     late = late_missing_rank(measures.job)
     if late is not None:

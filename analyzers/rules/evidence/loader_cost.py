@@ -65,7 +65,7 @@ _WHAT = {
 
 
 def evidence(cost: FetchCost, rank: int) -> Evidence:
-    """Who makes a batch, how long it takes, and on what the time is spent, in one sentence."""
+    """Maker of a batch, time that it takes, and what that is spent on, in one sentence."""
     workers, share = cost.timed.workers, cost.timed.cpu_share
     several = f"each of {workers} workers" if workers > 1 else "the only worker"
     where = several if workers else "the training process itself"

@@ -54,7 +54,7 @@ def _own_files(cost: FetchCost) -> Fix:
 
 
 def made_beside(line: str) -> str:
-    """Who makes the batches that a training thread takes from a queue; `line`: "" where it was not sampled."""
+    """Maker of the batches that a training thread takes from a queue; `line`: "" where it was not sampled."""
     return f"a thread makes, in {line}" if line else "another thread or process makes"
 
 

@@ -39,7 +39,7 @@ def ranks_of_stage(measures: Measures, positions: Sequence[int]) -> tuple[int, .
 
 
 def unknown_peers(measures: Measures) -> str:
-    """Why ranks cannot be compared, "" where they can.
+    """Reason why ranks cannot be compared; "" where they can.
 
     Kernels of devices are compared by name and shape across stages; CPU ranks by all that they do.
     """

@@ -120,7 +120,7 @@ def make_server(
 
 def compress(server: Flask) -> None:
     """Compress text answers: people use SSH tunnels, and plotly.js alone is 1.5 MB (0.5 compressed)."""
-    known: dict[bytes, bytes] = {}
+    kept: dict[bytes, bytes] = {}
 
     def squeeze(response: Response) -> Response:
         """The response, gzipped where the browser accepts it and the body is text worth packing."""
@@ -133,11 +133,11 @@ def compress(server: Flask) -> None:
             return response
         # By content, not by address: Dash answers to any version in the name of a script with the one it has.
         fixed = hashlib.sha256(data).digest() if request.path.startswith((PACKAGES_PATH, PLOTLY_PATH)) else None
-        packed = known.get(fixed) if fixed else None
+        packed = kept.get(fixed) if fixed else None
         if packed is None:
             packed = gzip.compress(data, 6 if fixed else 1)
             if fixed:
-                known[fixed] = packed
+                kept[fixed] = packed
         response.set_data(packed)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"

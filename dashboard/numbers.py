@@ -35,9 +35,9 @@ class Numbers:
 
 def parse_numbers(text: str) -> Numbers | None:
     """Numbers from "0-3, 7"; None for "". Raises UsageError, in one line, for anything else."""
-    found = sorted(_range(part) for part in text.replace(" ", "").split(",") if part)
+    ranges = sorted(_range(part) for part in text.replace(" ", "").split(",") if part)
     merged: list[tuple[int, int]] = []
-    for first, last in found:
+    for first, last in ranges:
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
         else:

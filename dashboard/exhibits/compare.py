@@ -106,15 +106,15 @@ def _words(delta: Delta) -> str:
 
 def kernel_deltas(before: Series, after: Series, step_us: float) -> list[tuple[Kernel, Delta]]:
     """Kernels of either run, the largest change first; changes too small to matter get no interval."""
-    found = []
+    deltas = []
     for kernel in {**before, **after}:
         first, second = _side(before, kernel), _side(after, kernel)
         was, now = (float(np.mean(values)) if len(values) else 0.0 for values in (first, second))
         if abs(now - was) < LEAST_SHARE * step_us:
-            found.append((kernel, Delta(kernel[0], was, now, None, None, "same")))
+            deltas.append((kernel, Delta(kernel[0], was, now, None, None, "same")))
         else:
-            found.append((kernel, delta_of(kernel[0], was, now, first, second, step_us)))
-    return sorted(found, key=lambda item: (-abs(item[1].change_us), item[0]))
+            deltas.append((kernel, delta_of(kernel[0], was, now, first, second, step_us)))
+    return sorted(deltas, key=lambda item: (-abs(item[1].change_us), item[0]))
 
 
 def _side(run: Series, kernel: Kernel) -> Sequence[float]:

@@ -15,12 +15,12 @@ from ddprof.report.model import Report
 def exhibits(view: View) -> list[Exhibit]:
     """The findings by their price."""
     report = view.opened.report
-    found = report.ranked_findings()
+    findings = report.ranked_findings()
     columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
-    rows = [_row(report, f) for f in found]
+    rows = [_row(report, f) for f in findings]
     if not rows:
         return [Exhibit("findings", "What do I fix first?", phrases.nothing_found_words(report), sheet(columns, rows))]
-    reading = f"{rows[0][0]} comes first: {phrases.gain_words(report, found[0])}. Gains overlap; never add them."
+    reading = f"{rows[0][0]} comes first: {phrases.gain_words(report, findings[0])}. Gains overlap; never add them."
     low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
     chart = Ranges([f"{i}. {r[0]} · {r[2]}" for i, r in enumerate(rows, 1)], low, value, high, "ms per step")
     return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows), chart)]

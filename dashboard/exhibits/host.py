@@ -100,20 +100,20 @@ def _host_spans(view: View) -> Exhibit:
 
 def _gaps(view: View) -> Exhibit:
     job = view.opened.job
-    found = gap_histogram([job.ranks[p] for p in numbers.positions(view)])
-    found = {c: v for c, v in found.items() if v.any()}
+    by_cause = gap_histogram([job.ranks[p] for p in numbers.positions(view)])
+    by_cause = {c: v for c, v in by_cause.items() if v.any()}
     words = decade_words()
-    columns = ("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in found))
-    table = sheet(columns, [(w, *(float(v[i]) / 1e3 for v in found.values())) for i, w in enumerate(words)])
+    columns = ("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in by_cause))
+    table = sheet(columns, [(w, *(float(v[i]) / 1e3 for v in by_cause.values())) for i, w in enumerate(words)])
     question = "How is the device's idle time made up: many small gaps or a few long ones?"
-    if not found:
+    if not by_cause:
         return Exhibit("gaps", question, "The device was never idle.", table)
-    total = np.sum(list(found.values()), axis=0)
+    total = np.sum(list(by_cause.values()), axis=0)
     reading = (
         f"Most idle time lies in gaps {words[int(total.argmax())]}: {format_us(total.max())} of "
         f"{format_us(total.sum())} per step and rank."
     )
-    parts = cause_parts({c: (v / 1e3).tolist() for c, v in found.items()})
+    parts = cause_parts({c: (v / 1e3).tolist() for c, v in by_cause.items()})
     chart = Stacked(words, parts, "ms per step", horizontal=False, axis="length of the gap")
     return Exhibit("gaps", question, reading, table, chart)
 

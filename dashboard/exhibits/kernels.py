@@ -116,7 +116,7 @@ def _commands(view: View, rows: Sequence[Merged]) -> tuple[str, ...]:
 def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
     """Busy time by operator, by module and by line, each with the share that is known."""
     around = "the outermost around" if table.runs_operators else "the innermost above the launch"
-    for part, question, missing, known in (
+    for part, question, missing, clause in (
         (
             "operator",
             "Which operators call them?",
@@ -143,7 +143,7 @@ def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
         if not any(r.key[0] for r in rows):
             yield Exhibit(f"{part}s", question, f"Not recorded: {missing}", Sheet((), ()))
             continue
-        reading = f"{format_share(named_us / max(sum(r.busy_us for r in rows), 1e-9))} of the busy time {known}"
+        reading = f"{format_share(named_us / max(sum(r.busy_us for r in rows), 1e-9))} of the busy time {clause}"
         kind = Named if part == "operator" else Nested
         names = [(kind(r.key[0] or "not recorded"),) for r in rows]
         yield Exhibit(
@@ -154,16 +154,16 @@ def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
 def _module_sheet(rows: Sequence[Merged]) -> Sheet:
     """Modules with their own time and the time of all modules inside, so that a layer is one row."""
     inside = inclusive_us(rows)
-    own = {r.key[0]: r for r in rows}
+    by_path = {r.key[0]: r for r in rows}
     paths = sorted(inside, key=lambda path: (-inside[path], path))
     columns = ("module", "with its modules (ms/step)", "its own (ms/step)", "calls/step", "% of the step")
     lines = [
         (
             Nested(path or "not recorded"),
             inside[path] / 1e3,
-            own[path].busy_us / 1e3 if path in own else 0.0,
-            own[path].calls if path in own else 0.0,
-            100 * own[path].step_share if path in own else 0.0,
+            by_path[path].busy_us / 1e3 if path in by_path else 0.0,
+            by_path[path].calls if path in by_path else 0.0,
+            100 * by_path[path].step_share if path in by_path else 0.0,
         )
         for path in paths
     ]

@@ -65,13 +65,13 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 
 def _peaks(view: View) -> list[Peak]:
-    job, found = view.opened.job, []
+    job, peaks = view.opened.job, []
     for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
         allocated = facts.memory.get("peak_allocated_bytes")
         if allocated and view.shows(rank):
             total = facts.memory.get("total_bytes") or facts.device.total_memory_bytes
-            found.append(Peak(rank, allocated, facts.memory.get("peak_reserved_bytes"), total))
-    return found
+            peaks.append(Peak(rank, allocated, facts.memory.get("peak_reserved_bytes"), total))
+    return peaks
 
 
 def _reading(worst: Peak) -> str:
@@ -102,20 +102,20 @@ def _curve(view: View, worst: Peak) -> Exhibit:
     question = "When is it fullest, and does the cache hold more than tensors need?"
     job, columns = view.opened.job, ("time (ms)", "allocated (bytes)", "reserved (bytes)")
     position = job.rank_ids.index(worst.rank)
-    known = job.ranks[position].memory.get("curve") or {}
-    if not known.get("at_ns"):
+    curve = job.ranks[position].memory.get("curve") or {}
+    if not curve.get("at_ns"):
         return Exhibit("memory-curve", question, "The traces say how much, but not when.", sheet(columns, []))
     shift = job.shift_ns(position)
-    at = [(ns - shift) / 1e6 for ns in known["at_ns"]]
-    rows = list(zip(at, known["allocated_bytes"], known["reserved_bytes"], strict=True))
+    at = [(ns - shift) / 1e6 for ns in curve["at_ns"]]
+    rows = list(zip(at, curve["allocated_bytes"], curve["reserved_bytes"], strict=True))
     fullest, least = max(rows, key=lambda r: r[1] or 0), min((r[1] for r in rows if r[1] is not None), default=0)
     reading = (
         f"Rank {worst.rank} is fullest {format_us(fullest[0] * 1e3)} after the first step mark, "
         f"{format_bytes(fullest[1] or 0)}; at its emptiest tensors hold {format_bytes(least)}."
     )
-    drawn = [Curve("held by tensors", at, _gib(known["allocated_bytes"]))]
-    if any(v is not None for v in known["reserved_bytes"]):
-        drawn.append(Curve("reserved by the allocator", at, _gib(known["reserved_bytes"]), dotted=True))
+    drawn = [Curve("held by tensors", at, _gib(curve["allocated_bytes"]))]
+    if any(v is not None for v in curve["reserved_bytes"]):
+        drawn.append(Curve("reserved by the allocator", at, _gib(curve["reserved_bytes"]), dotted=True))
     # A limit far above would press the curve flat; the picture above it shows the size.
     near = worst.total is not None and worst.allocated > NEAR_SHARE * worst.total
     limit = worst.total / GIB if worst.total and near else None
@@ -131,16 +131,16 @@ def memory_peak(view: View) -> Exhibit:
     """Peaks of the filtered ranks; a sentence where totals over time or phases were not recorded."""
     job = view.opened.job
     parts = {rank: peak_parts(facts) for rank, facts in zip(job.rank_ids, job.ranks, strict=True) if view.shows(rank)}
-    known = {rank: part for rank, part in parts.items() if part is not None}
-    if not known:
+    measured = {rank: part for rank, part in parts.items() if part is not None}
+    if not measured:
         reading = f"Not known: the traces hold no totals over time beside phases of the step. {_TOTALS_ALONE}"
         return Exhibit("memory-peak", _PEAK_QUESTION, reading, sheet(_PEAK_COLUMNS, []), follows=("ranks",))
-    rows = [(r, p.step, p.phase, p.peak, p.before, *p.grown) for r, p in known.items()]
-    worst = max(known, key=lambda rank: known[rank].peak)
-    drawn = sorted(sorted(known, key=lambda rank: -known[rank].peak)[:MAX_LINES])
-    some = {rank: known[rank] for rank in drawn}
+    rows = [(r, p.step, p.phase, p.peak, p.before, *p.grown) for r, p in measured.items()]
+    worst = max(measured, key=lambda rank: measured[rank].peak)
+    drawn = sorted(sorted(measured, key=lambda rank: -measured[rank].peak)[:MAX_LINES])
+    some = {rank: measured[rank] for rank in drawn}
     chart = _peak_chart(some) if all(min(part.grown) >= 0 for part in some.values()) else None
-    reading = f"{_peak_reading(worst, known[worst])} {_TOTALS_ALONE}"
+    reading = f"{_peak_reading(worst, measured[worst])} {_TOTALS_ALONE}"
     return Exhibit("memory-peak", _PEAK_QUESTION, reading, sheet(_PEAK_COLUMNS, rows), chart, ("ranks",))
 
 
@@ -162,9 +162,9 @@ def _when(phase: str) -> str:
 
 
 def _peak_chart(parts: dict[int, PeakParts]) -> Stacked:
-    known = list(parts.values())
+    peaks = list(parts.values())
     colors = ("accent", "good", "heat-less", "line")  # no phase is a cause of the ledger
-    shown = [Part("before", "held before the step", "quiet", [part.before / GIB for part in known])]
+    shown = [Part("before", "held before the step", "quiet", [part.before / GIB for part in peaks])]
     for number, (phase, color) in enumerate(zip(PHASES, colors, strict=True)):
-        shown.append(Part(phase, f"{phase}, until the peak", color, [part.grown[number] / GIB for part in known]))
+        shown.append(Part(phase, f"{phase}, until the peak", color, [part.grown[number] / GIB for part in peaks]))
     return Stacked([f"rank {rank}" for rank in parts], shown, "GiB")

@@ -39,38 +39,40 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step, coloured by the distance to the typical peer."""
-    found = _deviation(view.opened.report, shows=view.shows)
-    if found is None:
+    deviation = _deviation(view.opened.report, shows=view.shows)
+    if deviation is None:
         return None
-    heads = [CAUSES[c].label for c in found.causes]
-    names = [f"rank {r}" + (NAMED_MARK if r in found.named else "") for r in found.ranks]
-    percent, points = np.array(found.percent), np.array(found.points)
-    if len(names) < found.of:
-        names.append(f"{found.of - len(names)} other ranks (median)")
+    heads = [CAUSES[c].label for c in deviation.causes]
+    names = [f"rank {r}" + (NAMED_MARK if r in deviation.named else "") for r in deviation.ranks]
+    percent, points = np.array(deviation.percent), np.array(deviation.points)
+    if len(names) < deviation.of:
+        names.append(f"{deviation.of - len(names)} other ranks (median)")
         percent = np.vstack([percent, percent[0] - points[0]])
         points = np.vstack([points, np.zeros(len(heads))])
     chart = Heat(percent, heads, names, "%", 100.0 * CRITICAL_SHARE, diverging=True, shade=points)
     rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
     table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
-    ways = _ways(view, found)
-    return Exhibit("rank-causes", "Which rank differs?", _difference(found, heads), table, chart, ("ranks",), ways=ways)
+    ways = _ways(view, deviation)
+    return Exhibit(
+        "rank-causes", "Which rank differs?", _difference(deviation, heads), table, chart, ("ranks",), ways=ways
+    )
 
 
-def _ways(view: View, found: _Deviation) -> tuple[Way, ...]:
+def _ways(view: View, deviation: _Deviation) -> tuple[Way, ...]:
     """Links to the rank that deviates most, and to the rank that is late."""
-    if not view.opened.has_traces or found.of == 1:
+    if not view.opened.has_traces or deviation.of == 1:
         return ()
-    line, _ = _farthest(found)
-    rank = next((r for r in found.ranks if r in found.culprits), found.ranks[line])
+    line, _ = _farthest(deviation)
+    rank = next((r for r in deviation.ranks if r in deviation.culprits), deviation.ranks[line])
     return (
         Way(f"Rank {rank} in the timeline", "/timeline", (("open", str(rank)),)),
         Way("Who comes late, and why", "/ranks"),
     )
 
 
-def _farthest(found: _Deviation) -> tuple[int, int]:
+def _farthest(deviation: _Deviation) -> tuple[int, int]:
     """Row and column of the cell that deviates most, of the culprits where they deviate (others only wait)."""
-    points, is_culprit = np.array(found.points), np.array([rank in found.culprits for rank in found.ranks])
+    points, is_culprit = np.array(deviation.points), np.array([rank in deviation.culprits for rank in deviation.ranks])
     of_culprits = np.where(is_culprit[:, None], points, -np.inf)
     off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)
     line, column = np.unravel_index(int(off.argmax()), off.shape)
@@ -81,21 +83,21 @@ def _percent(row: Mapping[str, float]) -> list[float]:
     return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
 
 
-def _difference(found: _Deviation, heads: list[str]) -> str:
-    if found.of == 1:
+def _difference(deviation: _Deviation, heads: list[str]) -> str:
+    if deviation.of == 1:
         return "One rank was traced."
-    points, percent = np.array(found.points), np.array(found.percent)
-    line, column = _farthest(found)
+    points, percent = np.array(deviation.points), np.array(deviation.percent)
+    line, column = _farthest(deviation)
     if abs(points[line, column]) < ALIKE_POINTS:
         return "All ranks are alike, within 1 % of the step."
     typical = percent[line, column] - points[line, column]
-    whose = "the other" if found.of == 2 else "the median rank"
+    whose = "the other" if deviation.of == 2 else "the median rank"
     words = (
-        f"Percent of the step. Rank {found.ranks[line]} differs most, in {heads[column]}: "
+        f"Percent of the step. Rank {deviation.ranks[line]} differs most, in {heads[column]}: "
         f"{percent[line, column]:.0f} % against {typical:.0f} % on {whose}."
     )
-    words += f"{NAMED_MARK} is named by a finding." if found.named & set(found.ranks) else ""
-    return words + found.beside(found.ranks[line])
+    words += f"{NAMED_MARK} is named by a finding." if deviation.named & set(deviation.ranks) else ""
+    return words + deviation.beside(deviation.ranks[line])
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,9 @@ def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bo
     named = frozenset(r for f in report.findings for r in f.ranks)
     ranks = _most_different(points, named, limit)
     percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
-    found = report.culprit()
+    culprits = report.culprit()
     off = tuple(points[r] for r in ranks)
-    return _Deviation(tuple(ranks), tuple(causes), percent, off, named, found, len(by_rank))
+    return _Deviation(tuple(ranks), tuple(causes), percent, off, named, culprits, len(by_rank))
 
 
 def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
@@ -206,8 +208,10 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     if len(drawn) < len(values):
         reading += f" Drawn: {len(drawn)} of {len(values)} dots, those farthest off among them; the table has all."
     places = np.flatnonzero(np.isin(drawn, outliers)).tolist()
-    known = [ms for ms in of_job if ms is not None and math.isfinite(ms)]
-    median_ms = statistics.median(known) if known else float(np.median(values))  # of the job, as in the words
+    measured_ms = [ms for ms in of_job if ms is not None and math.isfinite(ms)]
+    median_ms = (
+        statistics.median(measured_ms) if measured_ms else float(np.median(values))
+    )  # of the job, as in the words
     dots = Dots(of_step[drawn].tolist(), values[drawn].tolist(), median_ms, of_rank[drawn].tolist(), places)
     return Exhibit(
         "steps", _QUESTION, reading, table, dots if len(values) > 1 else None, ways=_step_ways(steps, job_us)
@@ -216,10 +220,10 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
 
 def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
     """Link to the longest of the steps."""
-    known = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
-    if len(known) < 2:
+    measured = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
+    if len(measured) < 2:
         return ()
-    longest = max(known, key=lambda step: job_us[step])
+    longest = max(measured, key=lambda step: job_us[step])
     return (
         Way(f"Longest: step {longest}, in the timeline", "/timeline", (("steps", str(longest)),)),
         Way("What makes it long", "/ranks"),
@@ -228,13 +232,13 @@ def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]
 
 def _reading(view: View, job_us: Sequence[float]) -> str:
     """Sentence on the job's own steps, whichever ranks are shown."""
-    known = [value for i, value in enumerate(job_us) if view.shows_step(i) and math.isfinite(value)]
-    if not known:
+    times_us = [value for i, value in enumerate(job_us) if view.shows_step(i) and math.isfinite(value)]
+    if not times_us:
         return "No step of the whole job was measured."
-    if len(known) == 1:
-        return f"Only one step, {format_us(known[0])}: its spread is unknown."
+    if len(times_us) == 1:
+        return f"Only one step, {format_us(times_us[0])}: its spread is unknown."
     spread = phrases.spread_words(view.opened.report)
-    words = f"The median of {len(known)} steps is {format_us(statistics.median(known))}"
+    words = f"The median of {len(times_us)} steps is {format_us(statistics.median(times_us))}"
     return words + (f", spread {spread}." if spread else ".")
 
 

@@ -31,10 +31,10 @@ def picture(view: View, name: str) -> go.Figure:
     """One chart with its question, its answer and its legend above it. Raises UsageError for an unknown name."""
     import plotly.graph_objects as go
 
-    exhibit = next((found for found in _drawn(view) if found.id == name), None)
+    exhibit = next((candidate for candidate in _drawn(view) if candidate.id == name), None)
     if exhibit is None or exhibit.chart is None:
-        known = questions(view)
-        raise UsageError(f"no picture {name!r} of this run{meant(name, known)}; there are {', '.join(known)}")
+        offered = questions(view)
+        raise UsageError(f"no picture {name!r} of this run{meant(name, offered)}; there are {', '.join(offered)}")
     drawn, theme = draw(exhibit.chart), DARK if view.dark else LIGHT
     figure = go.Figure(themed(drawn.figure, theme))
     answer = textwrap.wrap(exhibit.reading, _LINE_CHARS)

@@ -72,12 +72,12 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
     measures = view.opened.measures
     bubble, wait = measures.cause_us("pipeline_bubble"), measures.cause_us("comm_wait")
-    found = []
+    stages = []
     for number, stage in enumerate(pipeline.stages):
         at = list(stage)
         means = [float(values[at].mean()) for values in (measures.stage_work_us, bubble, wait)]
-        found.append(Stage(number, format_ranks(measures.ranks(at)), *means))
-    return found
+        stages.append(Stage(number, format_ranks(measures.ranks(at)), *means))
+    return stages
 
 
 def _reading(view: View, pipeline: Pipeline, stages: list[Stage]) -> str:

@@ -83,8 +83,8 @@ def side_by_side(view: View, after: int) -> dict[str, Any]:
     return {**configuration(view), **nothing, "open": opened, "legend": [], "beside": view.ids[after]}
 
 
-def _one_of(text: str, known: Sequence[str]) -> str | None:
-    return text if text in known else None
+def _one_of(text: str, choices: Sequence[str]) -> str | None:
+    return text if text in choices else None
 
 
 def _range(view: View) -> dict[str, float | None]:

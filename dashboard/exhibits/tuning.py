@@ -36,9 +36,9 @@ def has_data(view: View) -> bool:
 
 def shown(view: View) -> Tuning | None:
     """The tuning that the address names, else the run's own one, else the latest."""
-    found = view.opened.tunings
-    named = [tuning for tuning in found if tuning.name == view.query.get("tuning")]
-    return next(iter(named or found), None)
+    tunings = view.opened.tunings
+    named = [tuning for tuning in tunings if tuning.name == view.query.get("tuning")]
+    return next(iter(named or tunings), None)
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:
@@ -113,19 +113,19 @@ def _sentence(words: str) -> str:
 
 def _outcomes(answer: TuningAnswer) -> Exhibit:
     """The chart of trials."""
-    found = by_gain(answer.tried)
-    timed = [tried for tried in found if tried.measured is not None]
+    trials = by_gain(answer.tried)
+    timed = [tried for tried in trials if tried.measured is not None]
     best = timed[0] if timed else None  # what is kept: of values alike another one may be ahead by chance
-    sentences = [f"{len(timed)} of {len(found)} were timed against the command as it is, in pairs of runs"]
+    sentences = [f"{len(timed)} of {len(trials)} were timed against the command as it is, in pairs of runs"]
     if best is not None and best.measured is not None:
         word = "Kept" if best.state == KEPT else "Largest gain"
         sentences.append(f"{word}: {settings_words(best)}, {phrases.measured_words(best.measured, best.predicted)}")
-    for name, known in answer.calibration.items():
-        if words := calibration_words(known).removeprefix("; "):
+    for name, calibration in answer.calibration.items():
+        if words := calibration_words(calibration).removeprefix("; "):
             sentences.append(f"So far, {clean(name)}: {words}")
     question = "What did each setting gain, and was it predicted?"
-    table, reading = trial_sheet(found), ". ".join(sentences) + "."
-    return Exhibit("tuning-trials", question, reading, table, forecast_chart(found))
+    table, reading = trial_sheet(trials), ". ".join(sentences) + "."
+    return Exhibit("tuning-trials", question, reading, table, forecast_chart(trials))
 
 
 _ALSO = {WON: "also won"}
@@ -148,21 +148,21 @@ def _memory(answer: TuningAnswer) -> Iterator[Exhibit]:
     held = [tried for tried in answer.tried if tried.memory is not None]
     before = answer.baseline_memory
     rows = [("as it is", before), *zip(short_names(held), (tried.memory for tried in held), strict=True)]
-    known = [(name, memory) for name, memory in rows if memory is not None]
-    if not known:
+    measured = [(name, memory) for name, memory in rows if memory is not None]
+    if not measured:
         return
     kept = [tried.memory for tried in held if tried.state == KEPT and tried.memory is not None]
-    fullest = min((memory for _, memory in known), key=_spare)
+    fullest = min((memory for _, memory in measured), key=_spare)
     words = phrases.memory_words(kept[-1], before) if kept else phrases.memory_words(fullest, None)
     parts = [
-        Part("reserved", "reserved at most", "compute", [memory.peak_bytes / GIB for _, memory in known]),
-        Part("free", "free", "line", [max(0, _spare(memory)) / GIB for _, memory in known]),
+        Part("reserved", "reserved at most", "compute", [memory.peak_bytes / GIB for _, memory in measured]),
+        Part("free", "free", "line", [max(0, _spare(memory)) / GIB for _, memory in measured]),
     ]
     table = sheet(
         ("settings", "reserved at most (bytes)", "device (bytes)", "free (bytes)"),
-        [(name, memory.peak_bytes, memory.device_bytes, _spare(memory)) for name, memory in known],
+        [(name, memory.peak_bytes, memory.device_bytes, _spare(memory)) for name, memory in measured],
     )
-    chart = Stacked([name for name, _ in known], parts, "GiB")
+    chart = Stacked([name for name, _ in measured], parts, "GiB")
     yield Exhibit("tuning-memory", "How much memory of the device is left?", f"{words}.", table, chart)
 
 

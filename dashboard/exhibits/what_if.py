@@ -26,12 +26,12 @@ def exhibits(view: View) -> list[Exhibit]:
 
 
 def _tried(opened: OpenRun) -> list[Exhibit]:
-    found = by_gain([tried for _, tried in tried_of(opened)])
-    if not found:
+    trials = by_gain([tried for _, tried in tried_of(opened)])
+    if not trials:
         return []
     names = list(dict.fromkeys(name for name, _ in tried_of(opened)))
     reading = f"What ddprof tune measured on this run's command, in {', '.join(names)}; the page Tuning has more."
-    return [Exhibit("what-if-tried", "What was tried already?", reading, trial_sheet(found), forecast_chart(found))]
+    return [Exhibit("what-if-tried", "What was tried already?", reading, trial_sheet(trials), forecast_chart(trials))]
 
 
 def _predictions(opened: OpenRun) -> Exhibit:
@@ -51,15 +51,17 @@ def _predictions(opened: OpenRun) -> Exhibit:
 
 def settings_alone(opened: OpenRun) -> Exhibit:
     """Every setting of the page replayed alone, for a file that cannot replay."""
-    found = [(setting, knob, _alone(opened, setting)) for knob, setting in _each_alone(opened)]
-    known = [(_words(knob, setting), p, knob.assumption) for setting, knob, p in found if p is not None]
-    rows = [(words, p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, assumption) for words, p, assumption in known]
+    replays = [(setting, knob, _alone(opened, setting)) for knob, setting in _each_alone(opened)]
+    predictions = [(_words(knob, setting), p, knob.assumption) for setting, knob, p in replays if p is not None]
+    rows = [
+        (words, p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, assumption) for words, p, assumption in predictions
+    ]
     question = "What would each change alone save?"
     table = sheet(("change", "step after (ms)", "low (ms)", "high (ms)", "assumes"), rows)
     if not rows:
         return Exhibit("what-if-alone", question, "This run could not be replayed: no prediction is possible.", table)
     before_us = opened.pricer.step_us(())
-    best, prediction, _ = min(known, key=lambda one: one[1].after_us)
+    best, prediction, _ = min(predictions, key=lambda one: one[1].after_us)
     gain_us = before_us - prediction.after_us
     reading = "None of these changes makes the step shorter."
     if gain_us > phrases.LEAST_SHARE * before_us:

@@ -21,11 +21,11 @@ def forecast_range(chart: Forecasts) -> tuple[float, float]:
     """Ends of the axis: zero, all values and predictions, and measured intervals as long as these keep half of the
     axis. Longer intervals, of few pairs that differ much, are cut: they would press all else flat.
     """
-    known = [estimate for estimate in (*chart.predicted, *chart.measured) if estimate is not None]
-    sure = [0.0, *(e.value for e in known), *(end for e in chart.predicted if e is not None for end in e.ends)]
+    estimates = [estimate for estimate in (*chart.predicted, *chart.measured) if estimate is not None]
+    sure = [0.0, *(e.value for e in estimates), *(end for e in chart.predicted if e is not None for end in e.ends)]
     low, high = min(sure), max(sure)
     span = (high - low) or 1.0
-    ends = [end for e in known for end in e.ends]
+    ends = [end for e in estimates for end in e.ends]
     low, high = max(min((low, *ends)), low - span / 2), min(max((high, *ends)), high + span / 2)
     return low - span * 0.04, high + span * 0.04
 
@@ -52,8 +52,8 @@ def cell_digits(values: Array) -> int:
 
 
 def _largest(values: Array) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.abs(known).max(initial=0.0)) or 1.0
+    finite = values[np.isfinite(values)]
+    return float(np.abs(finite).max(initial=0.0)) or 1.0
 
 
 def short_number(value: float) -> str:

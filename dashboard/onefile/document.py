@@ -155,8 +155,8 @@ def _card(edition: _Edition, number: int, finding: Finding, full: bool) -> Marku
 
 def _first_span(edition: _Edition, number: int) -> int | None:
     """Index of a finding's first span among the timeline's shaded spans (configuration() lists them in this order)."""
-    found = edition.view.opened.report.ranked_findings()
-    counts = [sum(e.start_us is not None for e in f.evidence) for f in found]
+    findings = edition.view.opened.report.ranked_findings()
+    counts = [sum(e.start_us is not None for e in f.evidence) for f in findings]
     return sum(counts[:number]) if counts[number] else None
 
 

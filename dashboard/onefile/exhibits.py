@@ -66,8 +66,8 @@ def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
 
 
 def _cell(value: object, column: str, kind: str | None) -> Markup:
-    words, own = cell(value, column)
-    return tag("td", words, class_=own or kind, title=str(value) if own == NAME and words != value else None)
+    words, own_kind = cell(value, column)
+    return tag("td", words, class_=own_kind or kind, title=str(value) if own_kind == NAME and words != value else None)
 
 
 def _chart_block(chart: Chart, name: str, words: str) -> Markup:

@@ -34,13 +34,13 @@ def further_names(opened: OpenRun) -> dict[str, str]:
     """Hosts, trace files and process groups: name -> kind; {} for a saved report."""
     if not opened.has_traces:
         return {}
-    job, found = opened.job, {}
+    job, kinds = opened.job, {}
     for facts in job.ranks:
-        found[facts.identity.host or ""] = "host"
-        found[facts.path] = found[PurePath(facts.path).name] = "path"
-    found.update({str(name): "group" for name in job.groups["name"] if not _is_public_group(str(name))})
-    found.pop("", None)
-    return found
+        kinds[facts.identity.host or ""] = "host"
+        kinds[facts.path] = kinds[PurePath(facts.path).name] = "path"
+    kinds.update({str(name): "group" for name in job.groups["name"] if not _is_public_group(str(name))})
+    kinds.pop("", None)
+    return kinds
 
 
 def redaction_of(opened: OpenRun, key: bytes) -> Redaction:

@@ -74,8 +74,8 @@ def _embedded_lanes(timeline: Timeline, culprits: Collection[int]) -> list[int]:
     """Lanes in the file: time by cause for every rank, then lanes of ranks that a finding names, then the rest."""
 
     def place(lane: int) -> tuple[bool, bool, int]:
-        known = timeline.lanes[lane]
-        return known.kind != "causes", known.rank not in culprits, lane
+        entry = timeline.lanes[lane]
+        return entry.kind != "causes", entry.rank not in culprits, lane
 
     return sorted(sorted(range(len(timeline.lanes)), key=place)[:MAX_LANES])
 

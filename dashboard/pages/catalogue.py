@@ -26,9 +26,9 @@ from ddprof.slice import all_slices
 
 def _findings(view: View) -> list[Component]:
     """Findings: what do I fix first? Every finding with its price, evidence and fixes."""
-    found = view.opened.report.ranked_findings()
+    findings = view.opened.report.ranked_findings()
     charts = [exhibit_card(exhibit, "/findings", view) for exhibit in finding_exhibits(view)]
-    cards = [finding_card(view, number, finding, full=True) for number, finding in enumerate(found)]
+    cards = [finding_card(view, number, finding, full=True) for number, finding in enumerate(findings)]
     return [html.H1("Findings"), *whole_run(view, "The findings"), *charts, *cards]
 
 
@@ -40,8 +40,8 @@ def _tuning(view: View) -> list[Component]:
 
 def _tunings(view: View) -> list[Component]:
     """Links to all tunings of this command, where there are several."""
-    found, chosen = view.opened.tunings, shown(view)
-    if len(found) < 2 or chosen is None:
+    tunings, chosen = view.opened.tunings, shown(view)
+    if len(tunings) < 2 or chosen is None:
         return []
     items = [
         html.Li(
@@ -49,7 +49,7 @@ def _tunings(view: View) -> list[Component]:
             if tuning.folder == chosen.folder
             else dcc.Link(clean(tuning.name), href=view.link("/tuning", tuning=tuning.name))
         )
-        for tuning in found
+        for tuning in tunings
     ]
     return [html.Ul(items, className="choices")]
 
@@ -109,7 +109,7 @@ _BY_PATH = {page.path: page for page in PAGES}
 
 def page_at(path: str) -> Page:
     """The page of an address. Raises UsageError where there is none."""
-    found = _BY_PATH.get(path.rstrip("/") or "/")
-    if found is None:
+    page = _BY_PATH.get(path.rstrip("/") or "/")
+    if page is None:
         raise UsageError(f"there is no page {path}")
-    return found
+    return page

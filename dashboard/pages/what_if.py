@@ -130,9 +130,9 @@ def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
     try:
         wanted = wanted_settings(view.opened, values)
         refused = [notice(phrases.clean(why), "error") for why in wanted.refused]
-        found = result(view, predict(view.opened, wanted.settings))
+        prediction = result(view, predict(view.opened, wanted.settings))
         commands = try_it.of_settings(view.opened, wanted.settings) if wanted.settings else ()
-        return [*refused, *found, *map(listing, commands), *_unnamed(view.opened, wanted.settings)]
+        return [*refused, *prediction, *map(listing, commands), *_unnamed(view.opened, wanted.settings)]
     except DdprofError as error:
         return [notice(str(error), "error")]
 
@@ -144,33 +144,36 @@ def _unnamed(opened: OpenRun, settings: Sequence[Setting]) -> list[Component]:
     return [html.P(words, className="quiet")]
 
 
-def result(view: View, found: Prediction) -> list[Component]:
+def result(view: View, prediction: Prediction) -> list[Component]:
     """The prediction as a sentence with its range, and a waterfall."""
-    before, after = found.before_us, found.after_us
-    if not found.levels:
+    before, after = prediction.before_us, prediction.after_us
+    if not prediction.levels:
         words = f"The step takes {format_us(before)} as recorded. Change a setting to replay the run with it."
         return [html.H2(words, className="prediction")]
     ratio = f", {before / after:.2f}× the speed" if after > 0 else ""
-    share, word = format_share(abs(found.gain_us) / before if before else 0.0), "less" if found.gain_us >= 0 else "more"
-    reading = (
-        f"{format_us(before)} → {format_us(after)} per step: {format_us(abs(found.gain_us))} ({share}) {word}{ratio}."
+    share, word = (
+        format_share(abs(prediction.gain_us) / before if before else 0.0),
+        "less" if prediction.gain_us >= 0 else "more",
     )
-    names = [_level_words(level) for level in found.levels]
-    levels = [("as recorded", before), *zip(names, (level.step_us for level in found.levels), strict=True)]
+    gain = format_us(abs(prediction.gain_us))
+    reading = f"{format_us(before)} → {format_us(after)} per step: {gain} ({share}) {word}{ratio}."
+    names = [_level_words(level) for level in prediction.levels]
+    levels = [("as recorded", before), *zip(names, (level.step_us for level in prediction.levels), strict=True)]
     chart = Waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], "ms per step")
     numbers = table(sheet(("change", "step (ms)"), [(w, us / 1e3) for w, us in levels]))
     return [
         html.H2(reading, className="prediction"),
-        html.P(f"{_range_words(view.opened, found)}.", className="reading"),
+        html.P(f"{_range_words(view.opened, prediction)}.", className="reading"),
         picture(chart, "what-if-figure", view, reading),
         html.Details([html.Summary("Numbers"), numbers]),
     ]
 
 
-def _range_words(opened: OpenRun, found: Prediction) -> str:
+def _range_words(opened: OpenRun, prediction: Prediction) -> str:
     """The range, and how often the ranges of earlier predictions of these kinds held."""
-    known = like(opened.records, (), [change.kind for change in found.changes])
-    return f"Range of the step after: {format_us(found.low_us)} to {format_us(found.high_us)}{calibration_words(known)}"
+    records = like(opened.records, (), [change.kind for change in prediction.changes])
+    low, high = format_us(prediction.low_us), format_us(prediction.high_us)
+    return f"Range of the step after: {low} to {high}{calibration_words(records)}"
 
 
 def _level_words(level: Level) -> str:

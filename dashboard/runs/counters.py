@@ -32,11 +32,11 @@ Points = dict[tuple[str, str], list[tuple[int, float]]]  # (name, unit) -> (unix
 def counter_tracks(job: JobFacts, folder: str, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
     """`label`, `unit`, `rank` (None: of a host), `at_us` since the run's start and `values` of each track, within
     [lo, hi] ns since the run's start. [] where nothing was recorded, or nothing can be placed on the run's clock."""
-    found = list(_memory(job))
+    tracks = list(_memory(job))
     if folder and all(facts.has_base_time for facts in job.ranks):
         for path in sorted(Path(folder).glob(f"host.*{COUNTERS_SUFFIX}")):
-            found += _of_host(path, job.origin_ns, lo_ns, hi_ns)
-    return found[:MAX_TRACKS]
+            tracks += _of_host(path, job.origin_ns, lo_ns, hi_ns)
+    return tracks[:MAX_TRACKS]
 
 
 def _memory(job: JobFacts) -> Iterator[dict[str, Any]]:
@@ -85,11 +85,11 @@ def _samples(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _points(samples: list[dict[str, Any]]) -> Points:
-    found: Points = {}
+    points: Points = {}
     for before, sample in zip([None, *samples], samples, strict=False):
         for name, unit, value in (*_levels(sample), *(_rates(before, sample) if before else ())):
-            found.setdefault((name, unit), []).append((sample["at_ns"], value))
-    return found
+            points.setdefault((name, unit), []).append((sample["at_ns"], value))
+    return points
 
 
 def _levels(sample: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
@@ -124,8 +124,8 @@ def _rates(before: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tup
 
 
 def _names(sample: Mapping[str, Any], kind: str) -> Iterable[str]:
-    found = sample.get(kind)
-    return found if isinstance(found, dict) else ()
+    counters = sample.get(kind)
+    return counters if isinstance(counters, dict) else ()
 
 
 def _inner(sample: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:

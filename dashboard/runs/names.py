@@ -23,14 +23,14 @@ def run_ids(reports: Sequence[Report]) -> list[str]:
     that a link holds on every server and while the job still writes. Several readings of one folder are numbered by
     step time.
     """
-    found = [_run_id(report) for report in reports]
-    order = sorted(range(len(found)), key=lambda at: (found[at], reports[at].steps.wall_us, at))
+    stems = [_run_id(report) for report in reports]
+    order = sorted(range(len(stems)), key=lambda at: (stems[at], reports[at].steps.wall_us, at))
     taken: Counter[str] = Counter()
-    ids = list(found)
+    ids = list(stems)
     for at in order:
-        taken[found[at]] += 1
-        if taken[found[at]] > 1:
-            ids[at] = f"{found[at]}-{taken[found[at]]}"
+        taken[stems[at]] += 1
+        if taken[stems[at]] > 1:
+            ids[at] = f"{stems[at]}-{taken[stems[at]]}"
     return ids
 
 

@@ -203,9 +203,9 @@ def _traced(paths: Sequence[str], options: Options) -> list[OpenRun]:
     """Runs with traces; a job without any yet is a run whose steps can be watched."""
     folder = next((path for path in paths if os.path.isdir(path)), "")
     try:
-        known, runs = of_run(paths), list(load_runs(paths, options))
+        records, runs = of_run(paths), list(load_runs(paths, options))
         named = zip(runs, arguments(paths, runs), strict=True)
-        return [OpenRun(calibrated(run.report, known), run, folder, argument) for run, argument in named]
+        return [OpenRun(calibrated(run.report, records), run, folder, argument) for run, argument in named]
     except NoUsableInput:
         ranks = running_ranks(folder)
         if not ranks:
@@ -224,10 +224,10 @@ class KeptTimelines:
     def get(self, key: Key, build: Callable[[], Timeline]) -> Timeline:
         """The timeline of a key, built where it is not kept."""
         with self._lock:
-            found = self._known.get(key)
-            if found is not None:
+            timeline = self._known.get(key)
+            if timeline is not None:
                 self._known.move_to_end(key)
-                return found
+                return timeline
         made = build()  # outside of the lock: other runs go on meanwhile
         with self._lock:
             self._known[key] = made

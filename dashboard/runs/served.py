@@ -73,7 +73,7 @@ class Runs:
 
 def folder_stamp(paths: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
     """Name, size and time of every trace-like file: equal stamps mean nothing to read again."""
-    found: list[tuple[str, int, int]] = []
+    stamps: list[tuple[str, int, int]] = []
     for path in paths:
         if "://" in path:
             continue
@@ -83,8 +83,8 @@ def folder_stamp(paths: Sequence[str]) -> tuple[tuple[str, int, int], ...]:
                 stat = os.stat(file)
             except OSError:
                 continue  # renamed between the listing and now: the next look sees its new name
-            found.append((file, stat.st_size, stat.st_mtime_ns))
-    return tuple(sorted(found))
+            stamps.append((file, stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(stamps))
 
 
 def _walk(path: str) -> list[str]:

@@ -33,15 +33,15 @@ class Tuning:
 
 def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
     """The tunings of a run: the one that it is a trial of first, then the latest. Unreadable folders are skipped."""
-    own = _own(Path(run_folder))
-    found = [tuning for tuning in [_read(own)] if tuning is not None] if own is not None else []
-    for folder in _beside(own or Path(run_folder)):
-        if len(found) == MOST:
+    own_folder = _own(Path(run_folder))
+    tunings = [tuning for tuning in [_read(own_folder)] if tuning is not None] if own_folder is not None else []
+    for folder in _beside(own_folder or Path(run_folder)):
+        if len(tunings) == MOST:
             break
         tuning = _read(folder)
         if tuning is not None and launch is not None and _is_of(tuning.document, launch):
-            found.append(tuning)
-    return found
+            tunings.append(tuning)
+    return tunings
 
 
 def _own(run_folder: Path) -> Path | None:

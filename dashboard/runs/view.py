@@ -53,9 +53,9 @@ class View:
     @cached_property
     def ranks(self) -> Numbers | None:
         """Rank numbers to show. Raises UsageError, also where none of the run's ranks is among them."""
-        chosen, known = parse_numbers(self.query.get("ranks", "")), self.opened.report.run.ranks
-        if chosen is not None and known and not any(rank in chosen for rank in known):
-            raise UsageError(f"none of the chosen ranks is in this run: it has {format_ranks(known)}")
+        chosen, recorded = parse_numbers(self.query.get("ranks", "")), self.opened.report.run.ranks
+        if chosen is not None and recorded and not any(rank in chosen for rank in recorded):
+            raise UsageError(f"none of the chosen ranks is in this run: it has {format_ranks(recorded)}")
         return chosen
 
     @cached_property

@@ -110,5 +110,5 @@ def asked(kind: type[Something], query: Mapping[str, str]) -> Something:
     try:
         return msgspec.convert(dict(query), kind, strict=False)
     except msgspec.ValidationError as error:
-        found = _WHERE.fullmatch(str(error))
-        raise UsageError(f"{found['name']}: {found['what']}" if found else str(error)) from error
+        match = _WHERE.fullmatch(str(error))
+        raise UsageError(f"{match['name']}: {match['what']}" if match else str(error)) from error

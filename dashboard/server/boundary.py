@@ -75,13 +75,13 @@ def _check_call(app: Dash) -> None:
     """Abort with 400 where a body is not a call of one of our callbacks with values that it takes."""
     try:
         call = msgspec.convert(request.get_json(), _Call)  # the very values that Dash gets: they are parsed once
-        known = app.callback_map.get(call.output)
-        if known is None or "callback" not in known:
+        callback = app.callback_map.get(call.output)
+        if callback is None or "callback" not in callback:
             abort(400, "there is no such callback")
-        outputs = [_Output(o.component_id, o.component_property) for o in _listed(known["output"])]
-        if _listed(call.outputs) != outputs or isinstance(call.outputs, list) != isinstance(known["output"], list):
+        outputs = [_Output(o.component_id, o.component_property) for o in _listed(callback["output"])]
+        if _listed(call.outputs) != outputs or isinstance(call.outputs, list) != isinstance(callback["output"], list):
             abort(400, "the outputs are not those of the callback")
-        for sent, wanted in ((call.inputs, known["inputs"]), (call.state, known["state"])):
+        for sent, wanted in ((call.inputs, callback["inputs"]), (call.state, callback["state"])):
             if [(p.id, p.property) for p in sent] != [(w["id"], w["property"]) for w in wanted]:
                 abort(400, "the inputs are not those of the callback")
             for item in sent:

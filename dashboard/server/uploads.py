@@ -77,13 +77,13 @@ class Uploads:
 
 def stored_names(stated: Sequence[str]) -> list[str]:
     """Names to keep uploaded files under: no folder, no hidden file, plain characters, each name once."""
-    found: list[str] = []
+    names: list[str] = []
     for text in stated:
         last = text.replace("\\", "/").rpartition("/")[2]
         name = _OTHER_THAN_NAME.sub("_", last)[-MAX_NAME_CHARS:].lstrip(".") or "file"
         numbered = (f"{number}-{name}" for number in count(1))
-        found.append(name if name not in found else next(free for free in numbered if free not in found))
-    return found
+        names.append(name if name not in names else next(free for free in numbered if free not in names))
+    return names
 
 
 def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:

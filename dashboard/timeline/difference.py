@@ -65,7 +65,7 @@ def difference(before: Timeline, after: Timeline) -> Timeline:
 
 def _parts(run: Timeline, side: int, steps: RankSteps, names: dict[str, int], slot_ns: int, count: int) -> list[_Part]:
     codes = np.array([names[name] for name in run.names] or [0], np.int64)
-    found = []
+    parts = []
     for number, lane in enumerate(run.lanes):
         groups = run.index.groups_of(np.array([number])) if lane.rank == steps.rank else np.empty(0, np.int64)
         if not len(groups):
@@ -84,8 +84,8 @@ def _parts(run: Timeline, side: int, steps: RankSteps, names: dict[str, int], sl
         name = np.full(len(rows), -1) if lane.kind == "steps" else codes[run.index.name[rows]]
         nothing = np.zeros(len(rows), np.int64)
         shown = codes[run.index.name[rows]]
-        found.append(_Part(lane, side, Slices(begin, begin + length, name, shown, nothing), step))
-    return found
+        parts.append(_Part(lane, side, Slices(begin, begin + length, name, shown, nothing), step))
+    return parts
 
 
 def _marked(parts: list[_Part], names: int, length_ns: Array) -> list[Slices]:
@@ -96,14 +96,14 @@ def _marked(parts: list[_Part], names: int, length_ns: Array) -> list[Slices]:
         for p in parts
     ]
     joined = np.concatenate(keys) if keys else np.empty(0, np.int64)
-    known, place = np.unique(joined, return_inverse=True)
+    unique, place = np.unique(joined, return_inverse=True)
     lengths = np.concatenate([p.slices.end_ns - p.slices.start_ns for p in parts] or [joined])
     side = np.repeat([p.side for p in parts], [len(k) for k in keys])
-    total, calls = np.zeros((2, len(known)), np.int64), np.zeros((2, len(known)), np.int64)
+    total, calls = np.zeros((2, len(unique)), np.int64), np.zeros((2, len(unique)), np.int64)
     np.add.at(total, (side, place), lengths)
     np.add.at(calls, (side, place), 1)
     change = total[1] - total[0]
-    share = change / np.maximum(1, length_ns[known % count])
+    share = change / np.maximum(1, length_ns[unique % count])
     edges = (-CRITICAL_SHARE, -UNCHANGED_SHARE, UNCHANGED_SHARE, CRITICAL_SHARE)
     levels = ("shrank_much", "shrank", "unchanged", "grew", "grew_much")
     category = np.array([CATEGORY[level] for level in levels])[np.digitize(share, edges)]

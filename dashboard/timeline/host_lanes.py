@@ -45,21 +45,21 @@ def host_lanes(trace: RankTrace, codes: Array, category: dict[str, int]) -> Iter
 
 
 def _by_busy_time(track: Array, dur_ns: Array) -> list[int]:
-    found, inverse = np.unique(track, return_inverse=True)
+    tracks, inverse = np.unique(track, return_inverse=True)
     busy = np.bincount(inverse, weights=dur_ns)
-    return [int(t) for t in found[np.argsort(-busy, kind="stable")]]
+    return [int(t) for t in tracks[np.argsort(-busy, kind="stable")]]
 
 
 def _thread(
-    trace: RankTrace, mine: Array, track: int, codes: Array, lookup: Array
+    trace: RankTrace, event_rows: Array, track: int, codes: Array, lookup: Array
 ) -> Iterator[tuple[str, str, Slices]]:
     events = trace.events
-    start, end = events["ts_ns"][mine], events["ts_ns"][mine] + events["dur_ns"][mine]
+    start, end = events["ts_ns"][event_rows], events["ts_ns"][event_rows] + events["dur_ns"][event_rows]
     words = _words(trace, track)
     is_worker = words.startswith(WORKER_WORDS)
     rows = disjoint_rows(start, end)
     for depth, row in enumerate(rows[:MAX_DEPTH]):
-        of = mine[row]
+        of = event_rows[row]
         label = words if not depth else f"  depth {depth + 1}"
         if depth == MAX_DEPTH - 1 and len(rows) > MAX_DEPTH:
             label += f" of {len(rows)}"

@@ -199,19 +199,19 @@ def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices
     ops = facts.device_ops
     start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
     category = np.array([CAUSE_CODE["compute"], CAUSE_CODE["comm_transfer"], CAUSE_CODE["memcpy"]])[ops["work"][rows]]
-    known = ops["comm"][rows] != NULL
+    is_comm = ops["comm"][rows] != NULL
     split = (
-        np.where(known, np.clip(ready[np.where(known, ops["comm"][rows], 0)], start, end), start)
+        np.where(is_comm, np.clip(ready[np.where(is_comm, ops["comm"][rows], 0)], start, end), start)
         if len(ready)
         else start
     )
-    waiting = np.full(int(known.sum()), CAUSE_CODE["comm_wait"])
+    waiting = np.full(int(is_comm.sum()), CAUSE_CODE["comm_wait"])
     return _sorted(
-        np.concatenate((split, start[known])),
-        np.concatenate((end, split[known])),
+        np.concatenate((split, start[is_comm])),
+        np.concatenate((end, split[is_comm])),
         np.concatenate((category, waiting)),
-        np.concatenate((name, name[known])),
-        np.concatenate((rows, rows[known])),
+        np.concatenate((name, name[is_comm])),
+        np.concatenate((rows, rows[is_comm])),
     )
 
 

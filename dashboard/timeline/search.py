@@ -69,7 +69,7 @@ def search(
     on = np.unique(np.array([timeline.lanes[n].rank for n in np.unique(lane).tolist()], np.int64))
     counts = {way: int(np.count_nonzero(ways == code)) for code, way in enumerate(_WAYS)}
     is_rank = asked.rank in searched and not asked.words and asked.step is None
-    found = f"{len(rows):,} {'hit' if len(rows) == 1 else 'hits'} on {_of(len(on), len(searched))}"
+    hits = f"{len(rows):,} {'hit' if len(rows) == 1 else 'hits'} on {_of(len(on), len(searched))}"
     by = ", ".join(f"{n:,} by {way}" for way, n in counts.items() if n)
     return {
         "count": len(rows),
@@ -81,7 +81,7 @@ def search(
         "hits": [_hit(timeline, *of) for of in zip(*listed, strict=True)],
         "bins": WHOLE_BINS,
         "places": spots(starts, ends, index.lo_ns, index.hi_ns, WHOLE_BINS),
-        "said": f"{found}, {format_us(total_us)} in all ({by})" if len(rows) else _none(timeline, job, asked, searched),
+        "said": f"{hits}, {format_us(total_us)} in all ({by})" if len(rows) else _none(timeline, job, asked, searched),
     }
 
 
@@ -107,7 +107,7 @@ def places(
     inside = (start < hi_ns) & (end > lo_ns)
     rows, start, end = rows[inside], start[inside], end[inside]
     lane = index.group(rows) // index.categories
-    rank = np.array([known.rank for known in timeline.lanes], np.int64)[lane]
+    rank = np.array([each.rank for each in timeline.lanes], np.int64)[lane]
     wanted = np.isin(lane, np.array(sorted(lanes), np.int64))
 
     def within(chosen: Array) -> list[int]:
@@ -163,8 +163,8 @@ def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) ->
         return way
     ops = facts.device_ops
     operator = ops["operator"][ref]
-    known = _named(facts.strings, words)[np.where(operator == NO_STRING, 0, operator)] & (operator != NO_STRING)
-    way = np.where((way < 0) & known, 1, way)
+    is_named = _named(facts.strings, words)[np.where(operator == NO_STRING, 0, operator)] & (operator != NO_STRING)
+    way = np.where((way < 0) & is_named, 1, way)
     if len(facts.module_spans):
         calls = _CALLS.table({"thread": ops["thread"][ref], "called_ns": ops["launch_ns"][ref]})
         number, texts = modules(facts, calls)

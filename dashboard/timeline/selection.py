@@ -60,8 +60,8 @@ def _windows(timeline: Timeline, lo_ns: int, hi_ns: int, step: int | None) -> Ar
         return np.tile(np.array([lo_ns, hi_ns], np.int64), (len(timeline.lanes), 1))
     bounds = {of.rank: (of.start_ns[step], of.end_ns[step]) for of in timeline.steps if step < len(of.marked)}
     nowhere = timeline.index.hi_ns + 1, timeline.index.hi_ns + 1
-    found = np.array([bounds.get(lane.rank, nowhere) for lane in timeline.lanes], np.int64).reshape(-1, 2)
-    return np.asarray(np.clip(found[:, :1] + np.array([lo_ns, hi_ns]), found[:, :1], found[:, 1:]))
+    windows = np.array([bounds.get(lane.rank, nowhere) for lane in timeline.lanes], np.int64).reshape(-1, 2)
+    return np.asarray(np.clip(windows[:, :1] + np.array([lo_ns, hi_ns]), windows[:, :1], windows[:, 1:]))
 
 
 def _by_name(timeline: Timeline, lanes: Array, window: Array, selected_ns: Array) -> tuple[list[dict[str, Any]], Array]:
@@ -87,23 +87,23 @@ def _by_name(timeline: Timeline, lanes: Array, window: Array, selected_ns: Array
     least, most = np.minimum.reduceat(inside, begins), np.maximum.reduceat(inside, begins)
     group, name = np.divmod(key[order][begins], width)
     listed = np.lexsort((-total, _PLACE[group // index.categories]))
-    found = []
+    entries = []
     for i in listed[:MAX_NAMES].tolist():
         number, category = divmod(int(group[i]), index.categories)
         amounts = _Amounts(int(calls[i]), int(total[i]), int(least[i]), int(most[i]), int(cuts[i]))
         words = timeline.names[int(name[i])], CATEGORY_WORDS[CATEGORIES[category]]
-        found.append(_row(KINDS[number], *words, amounts, int(selected_ns[number])))
-    return found + _others(group // index.categories, calls, total, cuts, listed[MAX_NAMES:], selected_ns), busy
+        entries.append(_row(KINDS[number], *words, amounts, int(selected_ns[number])))
+    return entries + _others(group // index.categories, calls, total, cuts, listed[MAX_NAMES:], selected_ns), busy
 
 
 def _others(kind: Array, calls: Array, total: Array, cuts: Array, left: Array, selected: Array) -> list[dict[str, Any]]:
     """Selected work not listed by name, one row per kind of lane."""
-    found = []
+    entries = []
     for number in np.unique(kind[left]).tolist():
         of_kind = left[kind[left] == number]
         amounts = _Amounts(int(calls[of_kind].sum()), int(total[of_kind].sum()), cut=int(cuts[of_kind].sum()))
-        found.append(_row(KINDS[number], f"{len(of_kind):,} other names", "", amounts, int(selected[number])))
-    return found
+        entries.append(_row(KINDS[number], f"{len(of_kind):,} other names", "", amounts, int(selected[number])))
+    return entries
 
 
 class _Amounts(NamedTuple):
@@ -130,9 +130,9 @@ def _by_cause(timeline: Timeline, ranks: Sequence[int], window: Array) -> list[d
     np.add.at(total, groups % index.categories, busy)
     first_of = {lane.rank: n for n, lane in reversed(list(enumerate(timeline.lanes)))}
     whole = int(np.diff(window[[first_of[rank] for rank in ranks]], axis=1).sum())
-    found = [(CATEGORY_WORDS[CATEGORIES[n]], int(total[n])) for n in np.argsort(-total, kind="stable") if total[n]]
+    causes = [(CATEGORY_WORDS[CATEGORIES[n]], int(total[n])) for n in np.argsort(-total, kind="stable") if total[n]]
     outside = [("outside of the steps", whole - int(total.sum()))] if whole > total.sum() else []
-    return [{"cause": words, "total_ns": ns, "share": ns / max(1, whole)} for words, ns in found + outside]
+    return [{"cause": words, "total_ns": ns, "share": ns / max(1, whole)} for words, ns in causes + outside]
 
 
 def _idle_words(ranks: Sequence[int], causes: Sequence[dict[str, Any]]) -> str:

@@ -22,12 +22,12 @@ class RankSteps:
 
 def steps_of(job: JobFacts) -> tuple[RankSteps, ...]:
     """The steps of every rank."""
-    found = []
+    by_rank = []
     for position, (rank, facts) in enumerate(zip(job.rank_ids, job.ranks, strict=True)):
         shift = job.shift_ns(position)
         steps = facts.steps
-        found.append(RankSteps(rank, steps["index"], steps["start_ns"] - shift, steps["end_ns"] - shift))
-    return tuple(found)
+        by_rank.append(RankSteps(rank, steps["index"], steps["start_ns"] - shift, steps["end_ns"] - shift))
+    return tuple(by_rank)
 
 
 def step_count(steps: Sequence[RankSteps]) -> int:

@@ -24,8 +24,8 @@ def arrangement(job: JobFacts) -> dict[str, Any]:
     `groupings`: for each role the groups as [label, ranks], or the reason why there are none.
     """
     late = typical_us(lateness_us(job))
-    known = [[rank, float(us)] for rank, us in zip(job.rank_ids, late, strict=True) if np.isfinite(us)]
-    return {"lateness_us": known, "groupings": [_by_role(job, "tp"), _by_stage(job), _by_role(job, "dp")]}
+    rows = [[rank, float(us)] for rank, us in zip(job.rank_ids, late, strict=True) if np.isfinite(us)]
+    return {"lateness_us": rows, "groupings": [_by_role(job, "tp"), _by_stage(job), _by_role(job, "dp")]}
 
 
 def _grouping(name: str, words: str, groups: Sequence[tuple[str, Sequence[int]]], why: str = "") -> Grouping:
@@ -34,15 +34,15 @@ def _grouping(name: str, words: str, groups: Sequence[tuple[str, Sequence[int]]]
 
 def _by_role(job: JobFacts, name: str) -> Grouping:
     roles, called = _ROLES[name]
-    words, known = f"{called} group", set(job.rank_ids)
+    words, traced = f"{called} group", set(job.rank_ids)
     for role in roles:
         listed = (ranks for ranks, of in zip(job.groups["ranks"], job.groups["role"], strict=True) if of == role)
-        members = {tuple(sorted(known & set(map(int, str(ranks).split(","))))) for ranks in listed if ranks}
-        found = sorted(ranks for ranks in members if ranks)
-        if not found:
+        members = {tuple(sorted(traced & set(map(int, str(ranks).split(","))))) for ranks in listed if ranks}
+        rank_groups = sorted(ranks for ranks in members if ranks)
+        if not rank_groups:
             continue
-        why = _unusable(found, len(job.rank_ids), called)
-        groups = [(f"{called} group: {format_ranks(ranks)}", ranks) for ranks in found]
+        why = _unusable(rank_groups, len(job.rank_ids), called)
+        groups = [(f"{called} group: {format_ranks(ranks)}", ranks) for ranks in rank_groups]
         return _grouping(name, words, () if why else groups, why)
     return _grouping(name, words, (), f"no group of this run is known to be {called}")
 

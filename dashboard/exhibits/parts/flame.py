@@ -22,26 +22,26 @@ _Step = tuple[str, str, str]  # level, name, words
 
 def flame(view: View, table: KernelTable) -> Exhibit | None:
     """The exhibit; None where nothing ran."""
-    found = frames(merged(table, BY, view.shows))
-    if not found:
+    tree = frames(merged(table, BY, view.shows))
+    if not tree:
         return None
-    whole = found[0]
-    has_modules = any(frame.level == "module" for frame in found)
-    levels = [level for level in ("module", "operator") if any(frame.level == level for frame in found)]
+    whole = tree[0]
+    has_modules = any(frame.level == "module" for frame in tree)
+    levels = [level for level in ("module", "operator") if any(frame.level == level for frame in tree)]
     what = " → ".join([*levels, "operator inside" if table.runs_operators else "kernel"])
     reading = f"{what[0].upper()}{what[1:]}, as wide as the busy time: {format_us(whole.busy_us)} per step in all."
     if has_modules:
-        known = sum(f.busy_us for f in found if f.depth == 1 and f.name)
-        reading += f" {format_share(known / whole.busy_us if whole.busy_us else 0.0)} of it lies in a module."
+        in_module_us = sum(f.busy_us for f in tree if f.depth == 1 and f.name)
+        reading += f" {format_share(in_module_us / whole.busy_us if whole.busy_us else 0.0)} of it lies in a module."
     else:
         reading += " Modules: not recorded (torch.profiler's with_stack=True records them)."
     reading += " A click on a part filters the table that lists it."
     columns = ("level", "name", "busy (ms/step)", "% of the step", "calls/step", "total (ms/step)")
     rows = tuple(
         (f.level, Named(f.name) if f.name else f.words, f.busy_us / 1e3, 100 * f.step_share, f.calls, f.total_us / 1e3)
-        for f in found
+        for f in tree
     )
-    chart = Flame([_drawn(frame) for frame in found], "ms/step")
+    chart = Flame([_drawn(frame) for frame in tree], "ms/step")
     return Exhibit("flame", "From where in the model is it called?", reading, Sheet(columns, rows), chart)
 
 
@@ -112,7 +112,7 @@ def _below(
     step: _Step, placed: list[tuple[list[_Step], Merged]], depth: int, start_us: float, least_us: float
 ) -> list[TreeFrame]:
     """The frame of a step, and all below it; `placed`: the remaining path of each row."""
-    found = [_frame(step, [row for _, row in placed], depth, start_us)]
+    tree = [_frame(step, [row for _, row in placed], depth, start_us)]
     groups: dict[_Step, list[tuple[list[_Step], Merged]]] = {}
     for path, row in placed:
         if path:
@@ -120,12 +120,12 @@ def _below(
     wide = {child: sum(row.busy_us for _, row in of) for child, of in groups.items()}
     drawn = sorted((c for c in groups if wide[c] >= least_us), key=lambda child: (-wide[child], child))
     for child in drawn:
-        found += _below(child, groups[child], depth + 1, start_us, least_us)
+        tree += _below(child, groups[child], depth + 1, start_us, least_us)
         start_us += wide[child]
     rest = [row for child in groups if child not in drawn for _, row in groups[child]]
     if rest and (count := len(groups) - len(drawn)):
-        found.append(_frame(("more", "", f"{count} more"), rest, depth + 1, start_us))
-    return found
+        tree.append(_frame(("more", "", f"{count} more"), rest, depth + 1, start_us))
+    return tree
 
 
 def _frame(step: _Step, rows: Sequence[Merged], depth: int, start_us: float) -> TreeFrame:

@@ -32,9 +32,9 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
     """Up to `limit` rows of (rows, columns), in order: those farthest from the median row; NaN is no difference."""
     if len(values) <= limit:
         return list(range(len(values)))
-    known = np.isfinite(values)
-    median = np.array([np.median(c[k]) if k.any() else 0.0 for c, k in zip(values.T, known.T, strict=True)])
-    distance = np.where(known, np.abs(values - median), 0.0).max(axis=1)
+    is_finite = np.isfinite(values)
+    median = np.array([np.median(c[k]) if k.any() else 0.0 for c, k in zip(values.T, is_finite.T, strict=True)])
+    distance = np.where(is_finite, np.abs(values - median), 0.0).max(axis=1)
     return sorted(np.argsort(-distance, kind="stable")[:limit].tolist())
 
 
@@ -42,12 +42,12 @@ def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[
     """Named rows of (rows, columns) for a chart: the conspicuous and, above `FEW_LINES`, a median row for the rest."""
     if len(values) <= FEW_LINES:
         return values, names
-    known = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
-    distance = np.abs(known - np.median(known, axis=0)).max(axis=1)
+    filled = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
+    distance = np.abs(filled - np.median(filled, axis=0)).max(axis=1)
     apart = [i for i in most_different(values, limit) if distance[i] > APART * float(np.median(distance))]
     others = np.setdiff1d(np.arange(len(values)), apart)
     rest = f"{len(others)} other ranks (median)"
-    return np.vstack([values[apart], np.median(known[others], axis=0)]), [*(names[i] for i in apart), rest]
+    return np.vstack([values[apart], np.median(filled[others], axis=0)]), [*(names[i] for i in apart), rest]
 
 
 def shown_words(shown: int, of: int) -> str:
@@ -57,8 +57,8 @@ def shown_words(shown: int, of: int) -> str:
 
 def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
     """Times in a chart's unit (µs where none reaches 0.1 ms, else ms), and the critical time in such a step."""
-    known = np.abs(times_ms[np.isfinite(times_ms)])
-    scale, unit = (1e3, "µs") if known.max(initial=0.0) < LEAST_MS else (1.0, "ms")
+    finite = np.abs(times_ms[np.isfinite(times_ms)])
+    scale, unit = (1e3, "µs") if finite.max(initial=0.0) < LEAST_MS else (1.0, "ms")
     return times_ms * scale, unit, CRITICAL_SHARE * step_ms * scale
 
 
@@ -101,8 +101,8 @@ def lateness_us(job: JobFacts) -> Array:
 def typical_us(by_step: Array) -> Array:
     """Median over the known steps of each rank, from (ranks, steps); NaN where none is known."""
     # nanmedian warns on rows without any value; those are ranks that took part in nothing.
-    known = (row[np.isfinite(row)] for row in by_step)
-    return np.array([np.median(row) if len(row) else np.nan for row in known])
+    finite = (row[np.isfinite(row)] for row in by_step)
+    return np.array([np.median(row) if len(row) else np.nan for row in finite])
 
 
 def step_causes_us(job: JobFacts, wanted: Array) -> Array:
@@ -145,7 +145,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
     instances, steps = job.instances, max(1, step_count(job))
     members = job.members.take(np.flatnonzero(_inside_steps(job)))
     group = instances["group"][members["instance"]] if len(members) else np.empty(0, np.int64)
-    found = []
+    times = []
     for row in np.unique(group).tolist():
         is_member = group == row
         ranks = max(1, len(np.unique(members["rank"][is_member])))
@@ -155,7 +155,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
         name = str(job.groups["name"][row]) or str(row)
         name = f"group {name}" if name.isdigit() else name  # torch numbers its groups
         role = str(job.groups["role"][row])
-        found.append(
+        times.append(
             GroupTime(
                 f"{name} ({role})" if role else name,
                 int(job.groups["size"][row]),
@@ -165,7 +165,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
                 float(size[size != NULL].sum()) / steps if (size != NULL).any() else None,
             )
         )
-    return sorted(found, key=lambda g: -(g.wait_us + g.transfer_us))
+    return sorted(times, key=lambda g: -(g.wait_us + g.transfer_us))
 
 
 def _inside_steps(job: JobFacts) -> Array:
@@ -191,7 +191,7 @@ def bandwidths(traffic: Traffic) -> tuple[Array, Array]:
 
 def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
     """Idle time by length of the gap: cause -> us per step and rank in each decade, shape (decades + 1,)."""
-    found: dict[str, Array] = {}
+    by_cause: dict[str, Array] = {}
     edges = np.array(DECADES_US) * 1e3
     for facts in ranks:
         gaps = facts.gaps
@@ -201,8 +201,8 @@ def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
             of_cause = gaps["cause"] == cause
             bins = np.searchsorted(edges, length[of_cause], side="right")
             time = np.bincount(bins, weights=length[of_cause], minlength=len(edges) + 1) / scale
-            found[CAUSE_IDS[cause]] = found.get(CAUSE_IDS[cause], np.zeros(len(edges) + 1)) + time
-    return found
+            by_cause[CAUSE_IDS[cause]] = by_cause.get(CAUSE_IDS[cause], np.zeros(len(edges) + 1)) + time
+    return by_cause
 
 
 def launch_delays(ranks: list[RankFacts]) -> Array:
@@ -211,8 +211,8 @@ def launch_delays(ranks: list[RankFacts]) -> Array:
     counts = np.zeros(len(edges) + 1, np.int64)
     for facts in ranks:
         ops = facts.device_ops
-        known = ops["launch_ns"] != NULL
-        delay = (ops["start_ns"] - ops["launch_ns"])[known]
+        has_launch = ops["launch_ns"] != NULL
+        delay = (ops["start_ns"] - ops["launch_ns"])[has_launch]
         counts += np.bincount(np.searchsorted(edges, delay, side="right"), minlength=len(counts))
     return counts
 

@@ -45,11 +45,11 @@ def forecast_chart(rows: Sequence[Tried]) -> Forecasts | None:
     return Forecasts(short_names(timed), predicted, measured, "% of the step saved")
 
 
-def _estimate(found: Predicted | MeasuredGain | None) -> Amount | None:
-    if found is None:
+def _estimate(gain: Predicted | MeasuredGain | None) -> Amount | None:
+    if gain is None:
         return None
-    low, high = (None if end is None else 100 * end for end in (found.low, found.high))
-    return Amount(100 * found.share, low, high)
+    low, high = (None if end is None else 100 * end for end in (gain.low, gain.high))
+    return Amount(100 * gain.share, low, high)
 
 
 def by_gain(rows: Sequence[Tried]) -> list[Tried]:
@@ -80,7 +80,7 @@ def trial_sheet(rows: list[Tried]) -> Sheet:
 def _row(tried: Tried) -> tuple[object, ...]:
     predicted, measured = tried.predicted, tried.measured
     foretold = (None,) * 3 if predicted is None else (predicted.share, predicted.low, predicted.high)
-    found = (None,) * 3 if measured is None else (measured.share, measured.low, measured.high)
-    shares = [None if share is None else share * 100 for share in (*foretold, *found)]
+    gained = (None,) * 3 if measured is None else (measured.share, measured.low, measured.high)
+    shares = [None if share is None else share * 100 for share in (*foretold, *gained)]
     pairs = None if measured is None else measured.pairs
     return (settings_words(tried), clean(tried.finding) or "several", tried.state, *shares, pairs)

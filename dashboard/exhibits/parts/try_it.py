@@ -47,17 +47,17 @@ def of_run(opened: OpenRun) -> tuple[Listing, ...]:
 
 def of_settings(opened: OpenRun, settings: Sequence[Setting]) -> tuple[Listing, ...]:
     """Commands that replay the run with these settings, and that run the job with those `ddprof run` can apply."""
-    found: tuple[Listing, ...] = ()
+    listings: tuple[Listing, ...] = ()
     if opened.argument:
         command = ["ddprof", "whatif", opened.argument, *_each("--set", [text_of(setting) for setting in settings])]
         if clean(line := shlex.join(command)) == line:
-            found = (Listing("The same replay in a terminal:", line),)
+            listings = (Listing("The same replay in a terminal:", line),)
     fixes = [fix for setting in settings for fix in _as_fix(setting)]
     if not fixes:
-        return found
+        return listings
     stated = [f"{name}={shown(value)}" for fix in fixes for name, value in _set(fix)]
     words = f"One run of the job with {', '.join(stated)}, the script unedited"
-    return (*found, *_listings(opened, (words, ["ddprof", "run", *_each("--set", stated), *_allowed(fixes)])))
+    return (*listings, *_listings(opened, (words, ["ddprof", "run", *_each("--set", stated), *_allowed(fixes)])))
 
 
 def _as_fix(setting: Setting) -> Iterator[WantedFix]:

@@ -20,12 +20,12 @@ _QUESTION = "Which host makes the others wait?"
 
 def hosts_of(opened: OpenRun) -> dict[str, list[int]]:
     """Hosts that were recorded, each with the positions of its ranks."""
-    found: dict[str, list[int]] = {}
+    hosts: dict[str, list[int]] = {}
     for position, rank in enumerate(opened.job.rank_ids):
         host = opened.report.run.hosts.get(rank, "")
         if host:
-            found.setdefault(clean(host), []).append(position)
-    return found
+            hosts.setdefault(clean(host), []).append(position)
+    return hosts
 
 
 def by_host(view: View) -> Exhibit | None:

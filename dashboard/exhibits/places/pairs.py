@@ -50,10 +50,10 @@ def pair_exhibits(view: View) -> Iterator[Exhibit]:
         yield Exhibit("waits", _WAITS, reading, sheet(("waits",), []), follows=("ranks",))
         return
     pairs = pairs_of(job, units.unit_of, len(units.names))
-    found = [_waits(view, units, pairs), _shared(units, pairs), _rate(job, units, pairs)]
+    exhibits = [_waits(view, units, pairs), _shared(units, pairs), _rate(job, units, pairs)]
     if np.isfinite(pairs.sent_bytes).any():
-        found.insert(2, _sent(units, pairs))
-    yield from (following(exhibit, "ranks") for exhibit in found)
+        exhibits.insert(2, _sent(units, pairs))
+    yield from (following(exhibit, "ranks") for exhibit in exhibits)
 
 
 def _units(view: View) -> MatrixLines | None:
@@ -144,7 +144,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     if not np.isfinite(values).any():
         reading = "Message sizes were not recorded, so their speed is unknown."
         return Exhibit("rates", question, reading, sheet(table.columns, []))
-    known = np.isfinite(values) & ~np.eye(len(values), dtype=bool)
+    is_measured = np.isfinite(values) & ~np.eye(len(values), dtype=bool)
     stated = _stated_gbps(job)
     reference = stated or float(np.nanmax(values))
     line, column = np.unravel_index(int(np.nanargmin(values)), values.shape)
@@ -160,7 +160,8 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     )
     if slow > (1 - ALIKE) * reference:  # nothing to tell apart
         least_most = sheet(
-            ("pairs", "slowest (GB/s)", "fastest (GB/s)"), [(len(values[known]) // 2, slow, float(values[known].max()))]
+            ("pairs", "slowest (GB/s)", "fastest (GB/s)"),
+            [(len(values[is_measured]) // 2, slow, float(values[is_measured].max()))],
         )
         return Exhibit("rates", question, reading, least_most)
     below = np.maximum(0.0, 100 * (1 - values / reference))

@@ -73,8 +73,8 @@ def themed(figure: Any, theme: Mapping[str, str]) -> Any:
         return {key: themed(value, theme) for key, value in figure.items()}
     if isinstance(figure, list):
         return [themed(value, theme) for value in figure] if _has_text(figure) else figure
-    if isinstance(figure, str) and (found := _NAME.fullmatch(figure)):
-        return theme[found[1]]
+    if isinstance(figure, str) and (match := _NAME.fullmatch(figure)):
+        return theme[match[1]]
     return figure
 
 

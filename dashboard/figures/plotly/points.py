@@ -166,20 +166,20 @@ def forecasts(chart: Forecasts) -> Drawn:
         ("measured", chart.measured, "diamond", "accent", _BESIDE),
     )
     for words, estimates, symbol, color, beside in kinds:
-        known = [(place, estimate) for place, estimate in enumerate(estimates) if estimate is not None]
+        placed = [(place, estimate) for place, estimate in enumerate(estimates) if estimate is not None]
         data.append(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "x": [estimate.value for _, estimate in known],
-                "y": [place + beside for place, _ in known],
-                "customdata": [[names[place], *estimate.ends] for place, estimate in known],
+                "x": [estimate.value for _, estimate in placed],
+                "y": [place + beside for place, _ in placed],
+                "customdata": [[names[place], *estimate.ends] for place, estimate in placed],
                 "marker": {"size": 9, "symbol": symbol, "color": var(color), "line": {"width": 2, "color": var(color)}},
                 "error_x": {
                     "type": "data",
                     "symmetric": False,
-                    "array": [estimate.ends[1] - estimate.value for _, estimate in known],
-                    "arrayminus": [estimate.value - estimate.ends[0] for _, estimate in known],
+                    "array": [estimate.ends[1] - estimate.value for _, estimate in placed],
+                    "arrayminus": [estimate.value - estimate.ends[0] for _, estimate in placed],
                     "color": var(color),
                     "thickness": 1.6,
                     "width": 4,

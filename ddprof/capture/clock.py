@@ -160,7 +160,7 @@ def _default_route() -> str:
 
 def _addresses(name: str) -> list[str]:
     with contextlib.suppress(OSError, UnicodeError):
-        return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(name, 0) if name))
+        return list(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(name, 0) if name))
     return []
 
 

@@ -73,23 +73,23 @@ class Journal:
     def calling_lines(self, calls: Iterable[dict[str, Any]], starts_ns: Sequence[int]) -> list[dict[str, Any]]:
         """Lines that called collectives, with how often, how long, from when to when and in how many of the steps that
         began at `starts_ns`, of calls as their log has them."""
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        lines: dict[tuple[Any, ...], dict[str, Any]] = {}
         step_of: dict[tuple[Any, ...], int] = {}
         for call in calls:
             line, size = call["line"], call["size"]
             place = (call["op"], tuple(size or ()), call["dtype"], line["file"], line["line"])
-            if place not in found:
+            if place not in lines:
                 through = self.through.get((line["file"], line["line"], call["op"]), "")
                 about = {"op": call["op"], "size": size, "dtype": call["dtype"], **line, "through": through}
                 span = {"from_ns": call["entered_ns"], "to_ns": call["entered_ns"]}
-                found[place] = {**about, "calls": 0, "steps": 0, "taken_ns": 0, **span}
+                lines[place] = {**about, "calls": 0, "steps": 0, "taken_ns": 0, **span}
             step = bisect_right(starts_ns, call["entered_ns"])
-            found[place]["steps"] += step_of.get(place) != step
+            lines[place]["steps"] += step_of.get(place) != step
             step_of[place] = step
-            found[place]["taken_ns"] += max(0, (call["left_ns"] or call["entered_ns"]) - call["entered_ns"])
-            found[place]["calls"] += 1
-            found[place]["to_ns"] = call["left_ns"] or call["entered_ns"]
-        return list(found.values())
+            lines[place]["taken_ns"] += max(0, (call["left_ns"] or call["entered_ns"]) - call["entered_ns"])
+            lines[place]["calls"] += 1
+            lines[place]["to_ns"] = call["left_ns"] or call["entered_ns"]
+        return list(lines.values())
 
     def note(self, text: str) -> None:
         """Add a sentence to the sidecar's `notes`, once."""

@@ -172,19 +172,19 @@ class Session:
 
     def _identify(self) -> None:
         """Determine the identity once a process group exists, or at the first optimizer step."""
-        found = identify()
-        if self.identity is not None and (self.identity.source == "c10d" or found.source != "c10d"):
+        identity = identify()
+        if self.identity is not None and (self.identity.source == "c10d" or identity.source != "c10d"):
             return
-        if self.identity is not None and self.identity.rank != found.rank:
+        if self.identity is not None and self.identity.rank != identity.rank:
             self._remove_early_files()
-        self.identity = found
-        self._windows_allowed = rank_selected(self.config.ranks, found.rank, found.world_size)
-        about = sidecar.ring_identity(found)
+        self.identity = identity
+        self._windows_allowed = rank_selected(self.config.ranks, identity.rank, identity.world_size)
+        about = sidecar.ring_identity(identity)
         self.ring = self.guard.attempt("step ring", lambda: StepRing(self.path(layout.RING_SUFFIX), about))
         self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
         self.calls = self.guard.attempt("log of calls", lambda: CallLog(self.path(layout.CALLS_SUFFIX)))
-        self.guard.attempt("clock", lambda: self.clock.announce(found))
-        self.guard.attempt("stacks", lambda: self._sample_stacks(found))
+        self.guard.attempt("clock", lambda: self.clock.announce(identity))
+        self.guard.attempt("stacks", lambda: self._sample_stacks(identity))
         self.control.start()
         self.watchdog.arm(self.path(layout.FAULT_SUFFIX))
         self.write_sidecar("running")

@@ -195,7 +195,7 @@ class _Sent(pickle.Pickler):
 
 def _shared_memory_bytes() -> int | None:
     try:
-        found = os.statvfs("/dev/shm")
+        volume = os.statvfs("/dev/shm")
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize
+    return volume.f_bavail * volume.f_frsize

@@ -125,11 +125,11 @@ class _UnderAutocast(ChangedCall):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         torch = self._torch
-        own = torch.is_autocast_enabled(self._device)
+        is_autocast = torch.is_autocast_enabled(self._device)
         if not self._told and not torch.compiler.is_compiling():
             self._told = True
-            self._tell("the script calls the model under autocast itself" if own else "")
-        if own:
+            self._tell("the script calls the model under autocast itself" if is_autocast else "")
+        if is_autocast:
             return self._call(*args, **kwargs)
         with torch.autocast(self._device, dtype=torch.bfloat16):
             result = self._call(*args, **kwargs)

@@ -22,8 +22,8 @@ class OptimizerSettingsApplier(Applier):
 
     def _install(self, module: ModuleType) -> None:
         for cls in {value for value in vars(module.optim).values() if isinstance(value, type)}:
-            own = vars(cls).get("__init__")
-            if own is not None and set(_IMPLEMENTATIONS) & set(inspect.signature(own).parameters):
+            init = vars(cls).get("__init__")
+            if init is not None and set(_IMPLEMENTATIONS) & set(inspect.signature(init).parameters):
                 self.watch(cls, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:

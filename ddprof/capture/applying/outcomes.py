@@ -37,8 +37,8 @@ class Outcomes:
         where = self._places.setdefault(target, [])
         if words(place) not in where and len(where) < _MAX_PLACES:
             where.append(words(place))
-        found = [fix for fix in self.fixes if target in fix.targets and fix.is_made_at(file, line)]
-        return sorted(found, key=lambda fix: bool(fix.at))
+        fixes = [fix for fix in self.fixes if target in fix.targets and fix.is_made_at(file, line)]
+        return sorted(fixes, key=lambda fix: bool(fix.at))
 
     def applied(
         self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, before: Mapping[str, object]

@@ -55,8 +55,8 @@ class ProcessSettings(Instrumentor):
 
     def recorded(self) -> dict[str, Any]:
         """`applied`: the outcome of every setting so far."""
-        own = [row_of(name, value, "", PROCESS, self._why_not(name, value)) for name, value in self._wanted.items()]
-        return {"applied": [*self._outcomes.recorded(), *own]}
+        rows = [row_of(name, value, "", PROCESS, self._why_not(name, value)) for name, value in self._wanted.items()]
+        return {"applied": [*self._outcomes.recorded(), *rows]}
 
     def _why_not(self, name: str, value: Value) -> str:
         torch = sys.modules["torch"]

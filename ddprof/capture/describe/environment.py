@@ -125,10 +125,10 @@ def process_groups() -> list[dict[str, Any]]:
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is None or not c10d.is_initialized():
         return []
-    found = []
+    groups = []
     for group, names in list(c10d._world.pg_map.items()):
         ranks = c10d._world.pg_group_ranks.get(group) or {}
-        found.append(
+        groups.append(
             {
                 "name": c10d._world.pg_names.get(group, getattr(group, "group_name", None)),
                 "desc": getattr(group, "group_desc", None),
@@ -136,7 +136,7 @@ def process_groups() -> list[dict[str, Any]]:
                 "backend": names[0] if names else None,
             }
         )
-    return found
+    return groups
 
 
 def communication_environment() -> dict[str, str]:

@@ -103,14 +103,14 @@ def _sharded(sampler: Any, innermost: Any, replicas: int) -> dict[str, Any]:
 
 def _chain(loader: Any) -> list[Any]:
     """The loader's samplers, outermost first; [] for an iterable data set, which draws its samples itself."""
-    found: list[Any] = []
+    samplers: list[Any] = []
     if getattr(loader, "_dataset_kind", _MAP_STYLE) != _MAP_STYLE:
-        return found
+        return samplers
     current = _inner_sampler(loader)
-    while current is not None and current not in found and len(found) < _MAX_NESTING:
-        found.append(current)
+    while current is not None and current not in samplers and len(samplers) < _MAX_NESTING:
+        samplers.append(current)
         current = _inner_sampler(current)
-    return found
+    return samplers
 
 
 def _inner_sampler(holder: Any) -> Any:

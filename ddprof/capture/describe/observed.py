@@ -189,8 +189,8 @@ class Observed:
 
 
 def _numbered(described: dict[str, Any], prefix: str) -> list[Any]:
-    found = [(int(key.removeprefix(prefix + ".")), key) for key in described if key.startswith(prefix + ".")]
-    return [described[key] for _, key in sorted(found)]
+    numbered = [(int(key.removeprefix(prefix + ".")), key) for key in described if key.startswith(prefix + ".")]
+    return [described[key] for _, key in sorted(numbered)]
 
 
 def _described_optimizer(optimizer: Any) -> dict[str, Any]:

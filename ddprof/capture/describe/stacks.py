@@ -81,12 +81,12 @@ def uncollected() -> Iterator[None]:
 
 def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
     """The frames from one outwards."""
-    found: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = []
     with uncollected():
-        while frame is not None and len(found) < _MAX_FRAMES:
-            found.append(_frame(frame, frame.f_lineno))
+        while frame is not None and len(frames) < _MAX_FRAMES:
+            frames.append(_frame(frame, frame.f_lineno))
             frame = frame.f_back
-    return found
+    return frames
 
 
 def last_error() -> dict[str, Any] | None:
@@ -111,10 +111,10 @@ def _raised(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 def _frame(frame: FrameType, line: int | None) -> dict[str, Any]:
     file = frame.f_code.co_filename
-    found: dict[str, Any] = {"file": file, "line": line or 0, "function": frame.f_code.co_name}
+    described: dict[str, Any] = {"file": file, "line": line or 0, "function": frame.f_code.co_name}
     if not is_library(file):
-        found["source"] = linecache.getline(file, line or 0).strip()[:_MAX_SOURCE_CHARACTERS]
-    return found
+        described["source"] = linecache.getline(file, line or 0).strip()[:_MAX_SOURCE_CHARACTERS]
+    return described
 
 
 def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int) -> dict[str, Any]:

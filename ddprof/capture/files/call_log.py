@@ -75,13 +75,13 @@ def read_calls(path: Path) -> list[dict[str, Any]]:
 
 
 def _calls(data: bytes) -> list[dict[str, Any]]:
-    found = []
+    numbered = []
     for at in range(_HEADER_BYTES, _HEADER_BYTES + CAPACITY * _RECORD_BYTES, _RECORD_BYTES):
         written, number, entered_ns, left_ns, peer, line, length, text = _RECORD.unpack_from(data, at)
         parts = text[: min(max(length, 0), _TEXT_BYTES)].decode("utf-8", "replace").split(_SEPARATOR)
         if written > 0 and len(parts) == len(Place.__args__):  # type: ignore[attr-defined]
-            found.append((written, _call(parts, number, entered_ns, left_ns, peer, line)))
-    return [call for _, call in sorted(found, key=lambda pair: pair[0])]
+            numbered.append((written, _call(parts, number, entered_ns, left_ns, peer, line)))
+    return [call for _, call in sorted(numbered, key=lambda pair: pair[0])]
 
 
 def _call(parts: list[str], number: int, entered_ns: int, left_ns: int, peer: int, line: int) -> dict[str, Any]:

@@ -45,11 +45,11 @@ class CaptureConfig:
     @classmethod
     def from_path(cls, text: str) -> CaptureConfig:
         """The configuration in a path made by `as_path`. Raises ValueError."""
-        head, found, run_dir = text.partition("/run_dir=")
+        head, marker, run_dir = text.partition("/run_dir=")
         pairs = dict(pair.partition("=")[::2] for pair in head.split("/"))
         names = {field.name for field in dataclasses.fields(cls)} - {"run_dir", *_OPTIONAL}
         whole = _WHOLE | ({"end_after"} & set(pairs))
-        if not found or set(pairs) - set(_OPTIONAL) != names or not all(pairs[key].isdigit() for key in whole):
+        if not marker or set(pairs) - set(_OPTIONAL) != names or not all(pairs[key].isdigit() for key in whole):
             raise ValueError(f"the settings of ddprof run are damaged: {text[:200]}")
         values: dict[str, Any] = {key: _unquoted(value) for key, value in pairs.items()}
         values.update({key: int(pairs[key]) for key in whole})

@@ -75,14 +75,16 @@ class Listeners:
     """Callbacks by occasion, only of instrumentors that override them, so that unused occasions cost nothing."""
 
     def __init__(self, instrumentors: Sequence[Instrumentor] = ()) -> None:
-        told, base = instrumentors, Instrumentor
-        self.window_opened = [i.window_opened for i in told if type(i).window_opened is not base.window_opened]
-        self.window_closed = [i.window_closed for i in told if type(i).window_closed is not base.window_closed]
-        self.window_written = [i.window_written for i in told if type(i).window_written is not base.window_written]
-        self.step_ended = [i.step_ended for i in told if type(i).step_ended is not base.step_ended]
-        self.step_begins = [i.step_begins for i in told if type(i).step_begins is not base.step_begins]
+        base = Instrumentor
+        self.window_opened = [i.window_opened for i in instrumentors if type(i).window_opened is not base.window_opened]
+        self.window_closed = [i.window_closed for i in instrumentors if type(i).window_closed is not base.window_closed]
+        self.window_written = [
+            i.window_written for i in instrumentors if type(i).window_written is not base.window_written
+        ]
+        self.step_ended = [i.step_ended for i in instrumentors if type(i).step_ended is not base.step_ended]
+        self.step_begins = [i.step_begins for i in instrumentors if type(i).step_begins is not base.step_begins]
         self.optimizer_stepped = [
-            i.optimizer_stepped for i in told if type(i).optimizer_stepped is not base.optimizer_stepped
+            i.optimizer_stepped for i in instrumentors if type(i).optimizer_stepped is not base.optimizer_stepped
         ]
 
 

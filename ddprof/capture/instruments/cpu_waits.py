@@ -53,15 +53,15 @@ class CpuContention(Instrumentor):
 
 def _now() -> tuple[int, Counters]:
     """The time, and the counters of this process's threads; none where the kernel does not count."""
-    found: Counters = {}
+    counters: Counters = {}
     try:
         for name in os.listdir(_TASKS)[:_MAX_THREADS]:
             with open(f"{_TASKS}/{name}/schedstat", "rb") as file:
                 on_cpu, waited, *_ = file.read().split()
-            found[int(name)] = int(on_cpu), int(waited)
+            counters[int(name)] = int(on_cpu), int(waited)
     except (OSError, ValueError):  # a thread has ended meanwhile, or there are no such counters
         pass
-    return time.monotonic_ns(), found
+    return time.monotonic_ns(), counters
 
 
 def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:
         thread: (on_cpu - before[1].get(thread, (0, 0))[0], waited - before[1].get(thread, (0, 0))[1])
         for thread, (on_cpu, waited) in later.items()
     }
-    own = spent.get(trains, (0, 0))
+    training = spent.get(trains, (0, 0))
     names = {number: name for number, name in _of_script() if number != trains}
-    busy = {thread: times for thread, times in spent.items() if times[0] >= _AS_BUSY * own[0] > 0}
+    busy = {thread: times for thread, times in spent.items() if times[0] >= _AS_BUSY * training[0] > 0}
     waits = [waited for thread, (_, waited) in busy.items() if thread not in names]
     beside = [{"name": names[thread], "cpu_ns": on_cpu} for thread, (on_cpu, _) in busy.items() if thread in names]
-    return {"dur_ns": now - before[0], "cpu_ns": own[0], "waited_ns": max([own[1], *waits]), "beside": beside}
+    return {"dur_ns": now - before[0], "cpu_ns": training[0], "waited_ns": max([training[1], *waits]), "beside": beside}
 
 
 def _of_script() -> Iterator[tuple[int, str]]:

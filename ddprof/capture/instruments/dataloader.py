@@ -156,9 +156,9 @@ class DataLoading(Instrumentor):
     def _describe(self, batch: Any) -> None:
         """Shapes, types and fingerprints of the first batch."""
         attempt = self.hub.guard.attempt
-        found = [item for item in _items(batch) if isinstance(item, self._tensor)][:_MAX_TENSORS]
-        tensors = [tensor for tensor in found if not tensor.is_nested]
-        if len(tensors) < len(found):
+        all_tensors = [item for item in _items(batch) if isinstance(item, self._tensor)][:_MAX_TENSORS]
+        tensors = [tensor for tensor in all_tensors if not tensor.is_nested]
+        if len(tensors) < len(all_tensors):
             self.hub.journal.note("nested tensors of the first batch are not described: they have no one shape")
         self.hub.journal.batch = {
             "tensors": [

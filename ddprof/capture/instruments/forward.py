@@ -83,8 +83,8 @@ class ForwardPasses(Instrumentor):
         if kind == "compiled":
             inner = module._orig_mod
             self.hub.observed.saw_framework("compiled")
-            known = (name for cls, name in self._watched.items() if isinstance(inner, cls))
-            kind, module = next(known, "module"), inner
+            kinds = (name for cls, name in self._watched.items() if isinstance(inner, cls))
+            kind, module = next(kinds, "module"), inner
         self.hub.observed.saw_root(kind, module)
         self._stop_learning()
 

@@ -156,11 +156,15 @@ class CapturedRun:
 
     def _say_why(self, code: int) -> None:
         """Print why the job failed, or hung until it was ended, where the ranks' files show it."""
-        found = self._explain(self._folder.path)
+        explained = self._explain(self._folder.path)
         hang = self._hangs.found if self._hangs is not None else None
-        if found is not None and found.kind != "none" and (hang is None or found.sentence != hang["sentence"]):
+        if (
+            explained is not None
+            and explained.kind != "none"
+            and (hang is None or explained.sentence != hang["sentence"])
+        ):
             shown = os.path.relpath(self._folder.path)
-            say(f"the job ended with exit code {code}. {found.sentence} More: ddprof hang {shown}")
+            say(f"the job ended with exit code {code}. {explained.sentence} More: ddprof hang {shown}")
 
     def _write(self, content: dict[str, Any], missing: str) -> bool:
         def write() -> bool:

@@ -102,8 +102,8 @@ def _number(text: str | None) -> int | None:
 
 def _listed(text: str) -> int | None:
     with suppress(ValueError):
-        found = json.loads(text)
-        return len(found) if isinstance(found, list) else None
+        listed = json.loads(text)
+        return len(listed) if isinstance(listed, list) else None
     return None
 
 

@@ -44,8 +44,8 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], on_tick: T
         except (OSError, subprocess.SubprocessError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             say(f"{command[0]} was not started: {reason}")
-            found = getattr(error, "errno", None) not in (errno.ENOENT, errno.ENOTDIR)
-            return _NOT_EXECUTABLE if found else _NOT_FOUND
+            exists = getattr(error, "errno", None) not in (errno.ENOENT, errno.ENOTDIR)
+            return _NOT_EXECUTABLE if exists else _NOT_FOUND
         with _ticking(on_tick, child):
             code = _wait(child, watched, witness)
         while signal.sigtimedwait(watched, 0) is not None:

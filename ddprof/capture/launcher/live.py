@@ -55,7 +55,7 @@ class Lateness:
 def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STEPS) -> list[LiveRank]:
     """The running ranks, in rank order. Damaged or unfinished rings are skipped."""
     now_ns = time.time_ns() if now_ns is None else now_ns
-    found = []
+    ranks = []
     for path in names_in(folder, RING_SUFFIX):
         try:
             ring = read_ring(path, recent)
@@ -63,8 +63,8 @@ def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STE
             continue
         since_ns = ring.steps[-1].end_ns if ring.steps else ring.started_ns
         age_ns = 0 if since_ns is None else max(now_ns - since_ns, 0)
-        found.append(LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns))
-    return sorted(found, key=lambda rank: rank.rank)
+        ranks.append(LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns))
+    return sorted(ranks, key=lambda rank: rank.rank)
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
@@ -73,10 +73,10 @@ def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
     """
     if len(ranks) < 2 or not all(rank.steps for rank in ranks):
         return None
-    own = {rank.rank: sum(rank.median_ns(phase) for phase in _OWN_PHASES) for rank in ranks}
-    worst = max(ranks, key=lambda rank: own[rank.rank])
+    own_ns = {rank.rank: sum(rank.median_ns(phase) for phase in _OWN_PHASES) for rank in ranks}
+    worst = max(ranks, key=lambda rank: own_ns[rank.rank])
     others = [rank for rank in ranks if rank is not worst]
-    late_ns = own[worst.rank] - int(median(own[rank.rank] for rank in others))
+    late_ns = own_ns[worst.rank] - int(median(own_ns[rank.rank] for rank in others))
     if late_ns < _LATE_SHARE * max(worst.median_ns(), 1):
         return None
     excess = {phase: worst.median_ns(phase) - int(median(r.median_ns(phase) for r in others)) for phase in _OWN_PHASES}

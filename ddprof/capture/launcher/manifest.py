@@ -79,9 +79,9 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
             "no training process was seen (no optimizer step, no process group, no loop over batches or a model; "
             f"a script can mark its steps by ddprof.step()); settings are in {shown}"
         )
-    own, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
-    own = own if own is None else own + (summary.overhead["stacks_frac"] or 0.0)
-    cost = "" if own is None else f", overhead {100 * own:.2f} % of a step"
+    own_frac, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
+    own_frac = own_frac if own_frac is None else own_frac + (summary.overhead["stacks_frac"] or 0.0)
+    cost = "" if own_frac is None else f", overhead {100 * own_frac:.2f} % of a step"
     cost += "" if window is None else f" ({_of_window(window)})"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
         return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip" + (
@@ -127,9 +127,9 @@ def _checked_out(git: Path) -> str | None:
     name = head.removeprefix("ref:").strip()
     shared = git / _read(git / "commondir").strip()  # of a worktree; else git itself
     for place in (git, shared):
-        found = _read(place / name).strip()
-        if _HASH.fullmatch(found):
-            return found
+        commit = _read(place / name).strip()
+        if _HASH.fullmatch(commit):
+            return commit
     packed = (line.split() for line in _read(shared / "packed-refs").splitlines())
     return next((words[0] for words in packed if words[1:] == [name] and _HASH.fullmatch(words[0])), None)
 

@@ -129,8 +129,8 @@ def _sidecar(path: Path) -> tuple[dict[str, Any] | None, list[str]]:
 def _add_steps(content: dict[str, Any], ring: RingContent) -> int:
     """Append the ring's steps to those of a sidecar. Returns the number of new ones."""
     steps = [step for step in _list(content, "steps") if isinstance(step, dict) and _is_index(step.get("index"))]
-    known = {step["index"] for step in steps}
-    added = [step.record() for step in ring.steps if step.number not in known]
+    numbers = {step["index"] for step in steps}
+    added = [step.record() for step in ring.steps if step.number not in numbers]
     content["steps"] = sorted([*steps, *added], key=lambda step: int(step["index"]))
     content["steps_total"] = max(ring.written, len(content["steps"]))
     return len(added)
@@ -143,11 +143,11 @@ def _is_index(value: object) -> bool:
 def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
     """Windows of a sidecar plus those whose trace was written after it."""
     windows = _list(content, "windows")
-    known = {str(window.get("trace_path")) for window in windows if isinstance(window, dict)}
+    listed = {str(window.get("trace_path")) for window in windows if isinstance(window, dict)}
     stem = path.name.removesuffix(SIDECAR_SUFFIX)
     traces = [*names_in(path.parent, TRACE_SUFFIX), *names_in(path.parent, f"{TRACE_SUFFIX}.gz")]
     for name in sorted(trace.name for trace in traces if trace.name.startswith(f"{stem}.")):
-        if not known & {name, f"{name.removesuffix('.gz')}.gz"}:
+        if not listed & {name, f"{name.removesuffix('.gz')}.gz"}:
             windows.append(
                 {"first_step": None, "last_step": None, "start_ns": None, "end_ns": None, "trace_path": name}
             )

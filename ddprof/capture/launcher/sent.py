@@ -162,15 +162,15 @@ class _Store:
 
 def _files(folder: Path) -> dict[str, Stamp]:
     """The regular files of a folder; links are skipped, as they may lead to files that must not leave this host."""
-    found = {}
+    stamps = {}
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
         if stat.S_ISREG(status.st_mode):
-            found[entry.name] = status.st_size, status.st_mtime_ns
-    return found
+            stamps[entry.name] = status.st_size, status.st_mtime_ns
+    return stamps
 
 
 class LogTo:

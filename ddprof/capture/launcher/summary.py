@@ -145,22 +145,22 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
     lengths = [step.end_ns - step.start_ns for step in unprofiled]
     phases = [step.phases_ns() for step in unprofiled]
     medians = {name: int(median(column)) for name, column in zip(_PHASES, zip(*phases, strict=True), strict=True)}
-    rest = median(max(0, length - sum(known)) for length, known in zip(lengths, phases, strict=True))
+    rest = median(max(0, length - sum(phases_ns)) for length, phases_ns in zip(lengths, phases, strict=True))
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}
 
 
 def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
     """The worst rank's overhead: a job is as slow as its slowest rank."""
-    bare, profiled, own, stacks, stacks_window = (
+    bare, profiled, own_ns, stacks, stacks_window = (
         max((ns for overhead in overheads if (ns := getattr(overhead, key)) is not None), default=None)
         for key in _Overhead.__struct_fields__
     )
     return {
         "bare_step_ns": bare,
         "profiled_step_ns": profiled,
-        "own_ns_per_step": own,
+        "own_ns_per_step": own_ns,
         "window_frac": (profiled - bare) / bare if bare and profiled else None,
-        "own_frac": own / bare if bare and own is not None else None,
+        "own_frac": own_ns / bare if bare and own_ns is not None else None,
         "stacks_frac": stacks,
         "stacks_window_frac": stacks_window,
     }

@@ -69,8 +69,8 @@ def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
     """Run the helper: report pending signals on request, and end with its parent."""
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-        while told := os.read(asked, 1):  # one signal: another may have come since
-            signal.sigtimedwait({told[0]}, 0)
+        while request := os.read(asked, 1):  # one signal: another may have come since
+            signal.sigtimedwait({request[0]}, 0)
             os.write(answer, b".")
     finally:
         os._exit(0)

@@ -74,8 +74,8 @@ def _quietly(work) -> None:  # type: ignore[no-untyped-def]
 def _settings() -> "str | None":
     """The settings of `ddprof run`, from a variable or PYTHONPATH, as some launchers pass on only PYTHON* variables."""
     for place in (os.environ.get("DDPROF_SHIM", ""), *os.environ.get("PYTHONPATH", "").split(os.pathsep)):
-        _, found, settings = place.partition(_SETTINGS)
-        if found:
+        _, marker, settings = place.partition(_SETTINGS)
+        if marker:
             return settings
     return None
 

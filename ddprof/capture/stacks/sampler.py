@@ -330,12 +330,12 @@ class StackSampler:
         """Write every thread's stack as a signal ends the process, which shows where a rank hung."""
         if self._file is None:
             return
-        found = []
+        threads = []
         for ident, frame in current_frames().items():
             thread = TRAINING if ident == self._collector.thread else self._threads.number(ident)
             if thread is not None:
-                found.append([thread, self._table.number(self._collector.stack_of(frame))])
+                threads.append([thread, self._table.number(self._collector.stack_of(frame))])
         self._write_names()
         phase, step = self._tracker.phase, self._tracker.index
         about = {"at_ns": time.time_ns(), "reason": reason, "phase": phase, "step": step}
-        self._file.write({"kind": "last", **about, "threads": found})
+        self._file.write({"kind": "last", **about, "threads": threads})

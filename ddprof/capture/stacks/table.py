@@ -35,12 +35,12 @@ class StackTable:
         for at in range(len(stack) - 2, -2, -2):
             frame = self._frame(stack[at], stack[at + 1])
             key = (outer, frame)
-            known = self._stacks.get(key)
-            if known is None:
+            number = self._stacks.get(key)
+            if number is None:
                 if len(self._stacks) >= MAX_STACKS:
                     return 0
-                known = self._stacks[key] = len(self._stacks)
-            outer = known
+                number = self._stacks[key] = len(self._stacks)
+            outer = number
         return max(outer, 0)
 
     def new_frames(self) -> tuple[int, list[Frame]]:
@@ -60,12 +60,12 @@ class StackTable:
             if len(self._codes) < _MAX_CODES:
                 self._codes[id(code)] = held
         frame = (held[1], held[2], max(line, 0))  # -1: CPython knows no line of some instructions
-        known = self._frames.get(frame)
-        if known is None:
+        number = self._frames.get(frame)
+        if number is None:
             if len(self._frames) >= MAX_FRAMES:
                 return 0
-            known = self._frames[frame] = len(self._frames)
-        return known
+            number = self._frames[frame] = len(self._frames)
+        return number
 
 
 def _from(numbered: dict[Any, int], first: int) -> list[Any]:
@@ -74,9 +74,9 @@ def _from(numbered: dict[Any, int], first: int) -> list[Any]:
     if not count:
         return []
     newest = reversed(numbered)
-    found = [next(newest) for _ in range(count)]
-    found.reverse()
-    return found
+    keys = [next(newest) for _ in range(count)]
+    keys.reverse()
+    return keys
 
 
 def source_lines(frames: Sequence[Frame]) -> list[str | None]:

@@ -96,14 +96,14 @@ class ThreadNames:
 
     def cpu_ns(self) -> list[tuple[int, int]]:
         """(number, CPU time since its start) of each thread that the kernel still knows."""
-        found = []
+        times = []
         for number, kernel_id in enumerate(self._ids):
             try:
                 text = Path(f"/proc/self/task/{kernel_id}/schedstat").read_bytes()
-                found.append((number, int(text.split()[0])))
+                times.append((number, int(text.split()[0])))
             except (OSError, ValueError, IndexError):
                 continue  # it has ended, or this kernel does not say
-        return found
+        return times
 
     def _add(self, ident: int) -> int | None:
         thread = threading._active.get(ident)  # type: ignore[attr-defined] # enumerate() takes a lock a thread may hold

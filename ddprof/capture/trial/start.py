@@ -53,20 +53,20 @@ def start(settings: str, torch: ModuleType) -> Session:
 
 def more(hub: Hub) -> list[Instrumentor]:
     """Instrumentors that the settings require."""
-    found = _appliers(hub) if hub.config.apply else []
-    return [*found, TrialEnd(hub)] if hub.config.end_after else found
+    instrumentors = _appliers(hub) if hub.config.apply else []
+    return [*instrumentors, TrialEnd(hub)] if hub.config.end_after else instrumentors
 
 
 def _appliers(hub: Hub) -> list[Instrumentor]:
     """Appliers for the fixes' kinds of object, and the recorder of all outcomes. Raises ValueError on bad settings."""
     outcomes = Outcomes(unpacked(hub.config.apply))
     wanted = {target for fix in outcomes.fixes for target in fix.targets}
-    found: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]
+    appliers: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]
     if Fsdp2SettingsApplier.target in wanted:
-        found += [Fsdp2SettingsApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+        appliers += [Fsdp2SettingsApplier(hub, outcomes, module) for module in FSDP2_MODULES]
     if PrefetchApplier.target in wanted:
-        found += [PrefetchApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+        appliers += [PrefetchApplier(hub, outcomes, module) for module in FSDP2_MODULES]
     for applier in (CompileApplier, AutocastApplier):  # in this order: what is compiled is called under autocast
         if applier.target in wanted:
-            found += [applier(hub, outcomes, *wrapper) for wrapper in _WRAPPERS]
-    return [*found, ProcessSettings(hub, outcomes)]
+            appliers += [applier(hub, outcomes, *wrapper) for wrapper in _WRAPPERS]
+    return [*appliers, ProcessSettings(hub, outcomes)]

@@ -73,8 +73,8 @@ class CallRecord:
         # all that it holds: several microseconds each. So places are told by the identity of the code.
         shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
         place = (label, shape, dtype, id(caller.f_code), caller.f_lasti)
-        known = self._places.get(place) or self._describe(place, caller, inner)
-        return log.enter(known[0], number, peer, known[1], time_ns())
+        entry = self._places.get(place) or self._describe(place, caller, inner)
+        return log.enter(entry[0], number, peer, entry[1], time_ns())
 
     def _describe(self, place: Place, caller: FrameType, inner: FrameType) -> tuple[bytes, int, CodeType]:
         """Text, line and code object shared by all calls of one place with one shape; the code must live as long as its
@@ -84,13 +84,13 @@ class CallRecord:
         code = caller.f_code
         size = "" if shape is None else ",".join(map(str, shape))
         text = described((self._name, label, "" if dtype is None else str(dtype), size, code.co_filename, code.co_name))
-        known = (text, caller.f_lineno or 0, code)
+        entry = (text, caller.f_lineno or 0, code)
         if len(self._places) < _MAX_PLACES:
-            self._places[place] = known
+            self._places[place] = entry
             through = _called_by(caller, inner)
             if through:
-                self._hub.journal.through[code.co_filename, known[1], self._name] = through
-        return known
+                self._hub.journal.through[code.co_filename, entry[1], self._name] = through
+        return entry
 
     def _first_inside(self) -> bool:
         """True where this thread was not inside a message yet; marks it as inside."""
@@ -126,12 +126,12 @@ def _called_by(caller: FrameType, inner: FrameType) -> str:
     """The library function between the script's line and the collective, as "package function"; "" where the line calls
     the collective itself.
     """
-    found: FrameType | None = inner
+    current: FrameType | None = inner
     outermost = None
     for _ in range(_MAX_DEPTH):
-        if found is None or found is caller:
+        if current is None or current is caller:
             break
-        outermost, found = found, found.f_back
+        outermost, current = current, current.f_back
     if outermost is None:
         return ""
     module = str(outermost.f_globals.get("__name__", ""))

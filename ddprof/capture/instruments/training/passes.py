@@ -47,19 +47,19 @@ class SamplerPasses:
         sampler = distributed_sampler(loader)
         if sampler is None or not _is_shuffled_by_epoch(sampler):
             return
-        found = self._passes.get(id(sampler))
-        if found is None or found.sampler() is not sampler:
+        passes = self._passes.get(id(sampler))
+        if passes is None or passes.sampler() is not sampler:
             if len(self._passes) >= _MAX_SAMPLERS:
                 return
-            found = self._passes[id(sampler)] = _Passes(sampler)
-        found.begins(sampler, id(loader))
+            passes = self._passes[id(sampler)] = _Passes(sampler)
+        passes.begins(sampler, id(loader))
 
     def ends(self, iterator: Any) -> None:
         """Handle a loader's last batch."""
         sampler = distributed_sampler(iterator)
-        found = None if sampler is None else self._passes.get(id(sampler))
-        if found is not None:
-            found.ends()
+        passes = None if sampler is None else self._passes.get(id(sampler))
+        if passes is not None:
+            passes.ends()
 
     def recorded(self, trains: int | None) -> list[dict[str, Any]]:
         """The record for the sidecar; `trains`: id of the loader that feeds the training."""

@@ -61,9 +61,9 @@ class Replicas(Instrumentor):
         lines = {id(model): line for reference, line in self._made if (model := reference()) is not None}
         lines.update({id(optimizer): observed.made_at(optimizer) for optimizer in optimizers})
         models = [*observed.models(), *self._never_called()]
-        found = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
-        if found is not None:
-            self._taken = {"step": last_step, "took_ns": time.perf_counter_ns() - began_ns, "models": found}
+        sums = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
+        if sums is not None:
+            self._taken = {"step": last_step, "took_ns": time.perf_counter_ns() - began_ns, "models": sums}
         self._norms = self.hub.guard.attempt("batch norm", lambda: batch_norms(models))
 
     def _never_called(self) -> list[tuple[str, Any]]:
@@ -85,12 +85,12 @@ def checksums(
     Raises RuntimeError where torch cannot read a tensor.
     """
     wrapped = [model for kind, model in models if kind == "ddp"]
-    found, taken = [], set[int]()
+    entries, taken = [], set[int]()
     room = _MAX_TENSORS
     for model in wrapped:
         tensors = list(_of_ddp(model))
         taken.update(id(tensor) for _, _, tensor in tensors)
-        found.append({**_ddp(model), "line": lines.get(id(model)), **_summed(tensors[:room])})
+        entries.append({**_ddp(model), "line": lines.get(id(model)), **_summed(tensors[:room])})
         room -= len(tensors[:room])
     if not any(kind in _SHARDED for kind, _ in models):
         plain = [model for kind, model in models if kind == "module"]
@@ -98,8 +98,8 @@ def checksums(
         if tensors:
             name = type(plain[0]).__name__ if plain and not wrapped else None
             line = lines.get(id(optimizers[0])) if len(optimizers) == 1 else None
-            found.append({"class": name, "kind": "module", "line": line, **_summed(tensors)})
-    return found
+            entries.append({"class": name, "kind": "module", "line": line, **_summed(tensors)})
+    return entries
 
 
 def _ddp(model: Any) -> dict[str, Any]:
@@ -131,8 +131,8 @@ def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]
                     unnamed = f"{type(optimizer).__name__}[{number}] ({shape})"
                     yield names.get(id(parameter), unnamed), "parameter", parameter
     for model in models:
-        own = [id(p) for p in model.parameters()]
-        if any(i in seen and i not in taken for i in own) and not taken.intersection(own):
+        ids = [id(p) for p in model.parameters()]
+        if any(i in seen and i not in taken for i in ids) and not taken.intersection(ids):
             yield from ((name, "buffer", buffer) for name, buffer in model.named_buffers())
 
 
@@ -208,15 +208,15 @@ def batch_norms(models: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
     """One entry per model, (kind, model) as seen, with such layers in training mode; frozen layers do not count."""
     base = sys.modules["torch"].nn.modules.batchnorm._BatchNorm
     seen: set[int] = set()
-    found = []
+    entries = []
     for kind, model in models:
         inner = getattr(model, "module", model)
         layers = [(name, layer) for name, layer in inner.named_modules() if isinstance(layer, base) and layer.training]
-        own = [name for name, layer in layers if id(layer) not in seen and not _is_synchronised(layer)]
+        names = [name for name, layer in layers if id(layer) not in seen and not _is_synchronised(layer)]
         seen.update(id(layer) for _, layer in layers)
-        if own:
-            found.append({"class": type(inner).__name__, "kind": kind, "layers": len(own), "first": own[0]})
-    return found
+        if names:
+            entries.append({"class": type(inner).__name__, "kind": kind, "layers": len(names), "first": names[0]})
+    return entries
 
 
 def _is_synchronised(layer: Any) -> bool:

@@ -28,7 +28,7 @@ class Answer:
 
 def answers(folder: Path, request: int) -> dict[str, Answer]:
     """The answers to a request, by the name of the rank's files."""
-    found = {}
+    by_name = {}
     for path in names_in(folder, ANSWER_SUFFIX):
         try:
             content = read_object(path)
@@ -36,8 +36,8 @@ def answers(folder: Path, request: int) -> dict[str, Answer]:
             continue
         at_ns, cpu_ns = content.get("at_ns"), content.get("cpu_ns")
         if content.get("request") == request and isinstance(at_ns, int) and isinstance(cpu_ns, int):
-            found[path.name.removesuffix(ANSWER_SUFFIX)] = Answer(at_ns, cpu_ns, _place(content))
-    return found
+            by_name[path.name.removesuffix(ANSWER_SUFFIX)] = Answer(at_ns, cpu_ns, _place(content))
+    return by_name
 
 
 def expected(folder: Path) -> set[str]:

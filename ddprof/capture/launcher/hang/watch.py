@@ -134,11 +134,11 @@ class HangWatch:
         self._next_request = now
 
     def _is_long(self, now: float) -> bool:
-        known = _progress(self._folder)
-        if known is None:
+        progress = _progress(self._folder)
+        if progress is None:
             return False
         first = max(FIRST_LOOK_S * self._look_s / LOOK_S, self._look_s)
-        least_s = first if known.usual_ns is None else max(self._look_s, LOOK_STEPS * known.usual_ns / 1e9)
+        least_s = first if progress.usual_ns is None else max(self._look_s, LOOK_STEPS * progress.usual_ns / 1e9)
         return now - self._still_since > least_s
 
     def _listen(self, now: float) -> int | None:

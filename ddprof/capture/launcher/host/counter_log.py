@@ -59,10 +59,10 @@ def summed_up(samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"from_ns": times[0], "to_ns": times[-1], "samples": len(samples), **_of_mappings(rest, cumulative=False)}
 
 
-def _of_mappings(found: Sequence[dict[str, Any]], cumulative: bool) -> dict[str, Any]:
-    keys = {key: None for mapping in found for key in mapping}  # a set that keeps the order
+def _of_mappings(mappings: Sequence[dict[str, Any]], cumulative: bool) -> dict[str, Any]:
+    keys = {key: None for mapping in mappings for key in mapping}  # a set that keeps the order
     return {
-        key: _of_values([m[key] for m in found if m.get(key) is not None], cumulative or key in _CUMULATIVE, key)
+        key: _of_values([m[key] for m in mappings if m.get(key) is not None], cumulative or key in _CUMULATIVE, key)
         for key in keys
     }
 
@@ -105,8 +105,8 @@ class _Lines:
         Their files go only once their lines are in this one: a kill in between leaves lines twice, which the next
         start takes for one. A last line cut off by a kill is dropped.
         """
-        found = [path for path in self._path.parent.glob(_same_host(self._path.name)) if self._has_ended(path)]
-        ended = {path: kept for path in found if (kept := _read_lines(path)) is not None}
+        files = [path for path in self._path.parent.glob(_same_host(self._path.name)) if self._has_ended(path)]
+        ended = {path: kept for path in files if (kept := _read_lines(path)) is not None}
         if not ended:
             return 0
         lines: dict[bytes, int] = {}  # line -> when, unix ns

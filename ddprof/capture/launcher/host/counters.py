@@ -54,36 +54,36 @@ def _cpu() -> dict[str, Any]:
 
 def _memory() -> dict[str, int]:
     wanted = {"MemTotal": "total_bytes", "MemAvailable": "available_bytes", "Dirty": "dirty_bytes"}
-    found = {}
+    sizes = {}
     for line in _lines("/proc/meminfo"):
         name, _, rest = line.partition(":")
         if name in wanted:
-            found[wanted[name]] = int(rest.split()[0]) * 1024
-    return found
+            sizes[wanted[name]] = int(rest.split()[0]) * 1024
+    return sizes
 
 
 def _network() -> dict[str, dict[str, int]]:
-    found = {}
+    interfaces = {}
     for line in _lines("/proc/net/dev")[2:]:
         name, _, rest = line.partition(":")
         fields = rest.split()
         if name.strip() != _LOOPBACK and len(fields) >= 12:
             received, sent = int(fields[0]), int(fields[8])
-            found[name.strip()] = {
+            interfaces[name.strip()] = {
                 "received_bytes": received,
                 "sent_bytes": sent,
                 "drops": int(fields[3]) + int(fields[11]),
             }
-    return found
+    return interfaces
 
 
 def _infiniband() -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    ports: dict[str, dict[str, int]] = {}
     for counters in Path("/sys/class/infiniband").glob("*/ports/*/counters"):
         values = {}
         for name in _IB_COUNTERS:
             lines = _lines(str(counters / name))
             if lines and lines[0].isdigit():
                 values[name] = int(lines[0]) * (_IB_WORD_BYTES if name.endswith("_data") else 1)
-        found[f"{counters.parents[2].name}/{counters.parent.name}"] = values
-    return found
+        ports[f"{counters.parents[2].name}/{counters.parent.name}"] = values
+    return ports

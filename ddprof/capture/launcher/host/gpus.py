@@ -30,10 +30,10 @@ class GpuWatch:
 
     def sample(self) -> list[dict[str, Any]]:
         """One entry per GPU, as nvml.py gives it, added to the totals; [] without NVIDIA's driver."""
-        found = self._nvml.sample() if self._nvml is not None else []
-        for gpu in found:
+        gpus = self._nvml.sample() if self._nvml is not None else []
+        for gpu in gpus:
             self._tallies.setdefault(gpu["index"], _Tally()).add(gpu)
-        return found
+        return gpus
 
     def tick(self) -> None:
         """Sample, if a second has passed."""

@@ -21,13 +21,13 @@ _GPU_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
 
 def read_topology(sys_root: Path = Path("/sys")) -> dict[str, Any]:
     """`{links, nics, gpus, network, infiniband}` of this host. Never raises on a host that lacks any of them."""
-    found = {
+    parts = {
         **parse_matrix(_matrix()),
         "gpus": _gpus(sys_root),
         "network": _network(sys_root),
         "infiniband": _infiniband(sys_root),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in parts.items() if value}
 
 
 def parse_matrix(text: str) -> dict[str, Any]:

@@ -71,10 +71,10 @@ def notes_by_run(inventory: Inventory) -> list[tuple[HealthNote, ...]]:
     notes: list[list[HealthNote]] = [[] for _ in folders]
     for note in inventory.health:
         near = [_shared(folder, _parts(note.where)[:-1]) if note.where else 0 for folder in folders]
-        for own, length in zip(notes, near, strict=True):
+        for of_run, length in zip(notes, near, strict=True):
             if length == max(near):
-                own.append(note)
-    return [tuple(own) for own in notes]
+                of_run.append(note)
+    return [tuple(of_run) for of_run in notes]
 
 
 def _common(paths: Sequence[str]) -> list[str]:

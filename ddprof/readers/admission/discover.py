@@ -55,18 +55,18 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace: OnlyLogs where
     there are logs of training jobs instead of traces.
     """
-    found: list[Found] = []
+    files: list[Found] = []
     notes: list[HealthNote] = []
     for path in paths:
-        found.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
-    logs = tuple(f.source for f in found if _holds_events(f) is False)
-    sources, ignored = attach([f.source for f in found if _holds_events(f) or f.sniffed.format == "run_file"])
+        files.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
+    logs = tuple(f.source for f in files if _holds_events(f) is False)
+    sources, ignored = attach([f.source for f in files if _holds_events(f) or f.sniffed.format == "run_file"])
     sources, left_out = _split_parts(sources)
-    notes += _ignored_notes(found) + ignored + left_out + (_log_notes(logs) if sources else [])
+    notes += _ignored_notes(files) + ignored + left_out + (_log_notes(logs) if sources else [])
     if not sources and logs:
         raise OnlyLogs(f"{logs[0].label}: a training log, which holds no events: `ddprof analyze` alone reads it", logs)
     if not sources:
-        raise NoUsableInput(_nothing(paths, found, notes))
+        raise NoUsableInput(_nothing(paths, files, notes))
     runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths], window)
     runs, part_notes = together(runs)
     kept = tuple(source for _, members_ in runs for source in members_)
@@ -78,8 +78,8 @@ def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]
     line, where a path does not exist.
     """
     notes: list[HealthNote] = []
-    found = [item for path in paths for item in _looked(walk(os.fspath(path), notes), os.fspath(path), notes)]
-    return [item.source for item in found if item.sniffed.format == form]
+    files = [item for path in paths for item in _looked(walk(os.fspath(path), notes), os.fspath(path), notes)]
+    return [item.source for item in files if item.sniffed.format == form]
 
 
 def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
@@ -92,9 +92,9 @@ def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) ->
 
     if is_url(root):
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for found, of_file in pool.map(look, candidates):
+            for files, of_file in pool.map(look, candidates):
                 notes += of_file
-                yield from found
+                yield from files
     else:
         for candidate in candidates:
             yield from _look(candidate, root, late, notes)
@@ -127,10 +127,10 @@ def _look(candidate: Source, root: str, late: Late, notes: list[HealthNote]) -> 
             packed = is_zip(stored.read(ZIP_MAGIC_BYTES))
             stored.seek(0)
             if not packed:
-                found = late.looked(_sniffed(candidate, stored, root, late.of_one_bytes))
-                packed = found.sniffed.format is None and found.sniffed.what == TAR
+                file = late.looked(_sniffed(candidate, stored, root, late.of_one_bytes))
+                packed = file.sniffed.format is None and file.sniffed.what == TAR
                 if not packed:
-                    yield found
+                    yield file
         if packed:
             yield from _look_inside(candidate, root, late, notes)
     except (DdprofError, OSError) as error:
@@ -147,11 +147,11 @@ def _look_inside(archive: Source, root: str, late: Late, notes: list[HealthNote]
                     continue
                 try:
                     with open_member(opened, member) as (stored, budget):
-                        found = late.looked(_sniffed(inside, stored, root, late.of_one_bytes, budget))
+                        file = late.looked(_sniffed(inside, stored, root, late.of_one_bytes, budget))
                 except (DdprofError, OSError, *ARCHIVE_DAMAGE) as error:
                     notes.append(HealthNote(_named(inside, error), "this file is left out", where=inside.path))
                     continue
-                yield found
+                yield file
     except ARCHIVE_DAMAGE as error:
         raise OSError(f"damaged archive ({one_line(error)})") from error
 
@@ -199,11 +199,11 @@ def _named(source: Source, error: Exception) -> str:
     return str(error) if isinstance(error, DdprofError) else f"{source.label}: {one_line(error)}"
 
 
-def _ignored_notes(found: list[Found]) -> list[HealthNote]:
+def _ignored_notes(files: list[Found]) -> list[HealthNote]:
     """One note per file that looks like a failed trace; one line for all unrelated JSON files."""
     notes = []
     other: Counter[tuple[str, str]] = Counter()
-    for item in found:
+    for item in files:
         where = item.source.path
         if item.source.member and item.sniffed.what in (TAR, ZIP):
             issue = f"{item.source.label}: an archive inside an archive"
@@ -248,18 +248,18 @@ def _absolute(root: str) -> str:
     return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
 
 
-def _nothing(paths: Sequence[str | os.PathLike[str]], found: list[Found], notes: list[HealthNote]) -> str:
-    if found and all(item.sniffed.format == "execution_trace" for item in found):
-        which = "this is an execution trace" if len(found) == 1 else f"{len(found)} files are execution traces"
-        return f"{found[0].source.label}: {which}, not a timeline; capture one with torch.profiler or `ddprof run`"
-    if len(found) == 1 and found[0].sniffed.format is None:
-        return f"{found[0].source.label}: {found[0].sniffed.what}"
+def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes: list[HealthNote]) -> str:
+    if files and all(item.sniffed.format == "execution_trace" for item in files):
+        which = "this is an execution trace" if len(files) == 1 else f"{len(files)} files are execution traces"
+        return f"{files[0].source.label}: {which}, not a timeline; capture one with torch.profiler or `ddprof run`"
+    if len(files) == 1 and files[0].sniffed.format is None:
+        return f"{files[0].source.label}: {files[0].sniffed.what}"
     faults = [note.issue for note in notes if note.severity != "info"]
-    if len(faults) == 1 and len(found) <= 1:
+    if len(faults) == 1 and len(files) <= 1:
         return faults[0]
-    if faults and not found:
+    if faults and not files:
         return f"{faults[0]} ({len(faults) - 1} more files could not be read either)"
-    kinds = Counter(f.sniffed.what for f in found)
+    kinds = Counter(f.sniffed.what for f in files)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file named like one"
     return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})"
 

@@ -41,10 +41,10 @@ def group_runs(
         by_key.setdefault((run_folder(source), _own_run(source)), []).append(source)
     notes: list[HealthNote] = []
     runs = []
-    for (folder, own), members in by_key.items():
+    for (folder, own_run), members in by_key.items():
         kept = _one_window(members, window, notes)
         below = _label(folder, roots)
-        runs.append(("/".join(p for p in (below, own) if p and p != "."), tuple(kept)))
+        runs.append(("/".join(p for p in (below, own_run) if p and p != "."), tuple(kept)))
     named = labels([label for label, _ in runs], [_given(members) for _, members in runs])
     return [(encodable(name), members) for name, (_, members) in zip(named, runs, strict=True)], notes
 
@@ -153,7 +153,7 @@ def _telling(path: str) -> str:
 
 def _tells(name: str) -> bool:
     words = re.findall(r"[^\W\d_]+|\d+", name.lower())
-    return not words or not all(any(_is_form(word, known) for known in _file_words()) for word in words)
+    return not words or not all(any(_is_form(word, file_word) for file_word in _file_words()) for word in words)
 
 
 def _is_form(word: str, other: str) -> bool:

@@ -96,13 +96,13 @@ class ArgumentTables:
 
     def _number_shapes(self, block: Block) -> None:
         """Add the block's new shape texts to the strings."""
-        known = len(self._shape_strings)
-        texts = [*islice(self._shapes, known, None)]
+        numbered = len(self._shape_strings)
+        texts = [*islice(self._shapes, numbered, None)]
         if texts:
             self._shape_strings = np.append(self._shape_strings, np.zeros(len(texts), np.int64))
             for number in dict.fromkeys((*block.dims.tolist(), *block.types.tolist())):  # as if decoded one by one
-                if number >= known:
-                    self._shape_strings[number] = self.strings[texts[number - known]]
+                if number >= numbered:
+                    self._shape_strings[number] = self.strings[texts[number - numbered]]
 
     def _of_devices(self, first_row: int, kind: Array, events: Callable[[Array], Sequence[Event]]) -> None:
         """The arguments of a block's copies and synchronisations."""
@@ -119,8 +119,8 @@ class ArgumentTables:
     def _scanned_collectives(self, first_row: int, block: Block) -> None:
         """The collectives of a block. Decoded are the first of each new statement and what is not remembered."""
         numbers = block.stated_as
-        known = self._places_of(numbers)
-        new = np.flatnonzero((known < 0) & (numbers >= 0))
+        places = self._places_of(numbers)
+        new = np.flatnonzero((places < 0) & (numbers >= 0))
         if len(new):
             firsts = new[np.sort(np.unique(numbers[new], return_index=True)[1])]
             for number, event in zip(numbers[firsts].tolist(), block.events(block.collectives[firsts]), strict=True):
@@ -128,11 +128,11 @@ class ArgumentTables:
                 if given.group_name is None or as_text(given.group_name) is not None:  # each of another name is counted
                     self._stated_as[number] = len(self._statements)
                     self._statements = np.append(self._statements, [self._made(given)], axis=0)
-            known = self._places_of(numbers)
-        for row, event in _with_rows(block.collectives[known < 0], block.events):
+            places = self._places_of(numbers)
+        for row, event in _with_rows(block.collectives[places < 0], block.events):
             self._collective(first_row + row, event.args or NO_ARGS)
-        kept = np.flatnonzero(known >= 0)
-        stated, seq = self._statements[known[kept]], block.seq[kept]
+        kept = np.flatnonzero(places >= 0)
+        stated, seq = self._statements[places[kept]], block.seq[kept]
         ours = block.collectives[kept].astype(np.int64) + first_row
         self._scanned.append(np.column_stack((ours, stated[:, :2], np.where(seq >= 0, seq, NULL), stated[:, 2:])))
 

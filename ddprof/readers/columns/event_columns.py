@@ -182,7 +182,7 @@ class EventColumns:
         track = self.tracks.all(zip(map(_PID, spans), map(_TID, spans), strict=True))
         correlation, external = to_int64(list(map(_CORRELATION, args))), self._external(args)
         named = list(map(_COLLECTIVE, args))
-        collectives = [row for row, found in enumerate(named) if found is not None] if any(named) else []
+        collectives = [row for row, collective in enumerate(named) if collective is not None] if any(named) else []
 
         def events(rows: Array) -> Sequence[Event]:
             return [spans[row] for row in rows.tolist()]

@@ -56,10 +56,10 @@ class TarMembers:
             self._start()
             member = None
         while member is None:
-            found = self._next()
-            if found is None:
+            candidate = self._next()
+            if candidate is None:
                 raise KeyError(f"no file {name} in the archive")
-            member = found if found.name == name else None
+            member = candidate if candidate.name == name else None
         self._untouched = None
         opened = self._tar.extractfile(member)
         assert opened is not None  # regular files have content

@@ -238,7 +238,7 @@ class _Reader:
 
     def _shapes(self, first: int, texts: Sequence[str]) -> None:
         strings = self.columns.strings
-        rows = [(first + at, found[1]) for at, text in enumerate(texts) if (found := _SIZES.search(text))]
+        rows = [(first + at, match[1]) for at, text in enumerate(texts) if (match := _SIZES.search(text))]
         if rows:
             dims = [strings[d] for _, d in rows]
             table = np.array([[r for r, _ in rows], dims, [strings[""]] * len(rows)], np.int64)

@@ -79,15 +79,15 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> TimelineOpera
     return replace(kept, notes=(*timeline.notes, HealthNote(issue, "left out")))
 
 
-def _sound(found: TimelineOperations) -> Array:
+def _sound(ops: TimelineOperations) -> Array:
     """Mask of the plausible operations: with worker, step and length, and a start near those of their step."""
-    sound = without_holes(found.dp) & without_holes(found.stage) & (found.step >= 0) & (found.step <= _LARGEST_STEP)
-    sound &= (found.dur_ns >= 0) & (found.dur_ns <= DAY_NS) & (np.abs(found.start_ns) < MAX_NS)
+    sound = without_holes(ops.dp) & without_holes(ops.stage) & (ops.step >= 0) & (ops.step <= _LARGEST_STEP)
+    sound &= (ops.dur_ns >= 0) & (ops.dur_ns <= DAY_NS) & (np.abs(ops.start_ns) < MAX_NS)
     rows = np.flatnonzero(sound)
-    rows = rows[np.lexsort((found.start_ns[rows], found.step[rows]))]
-    _, first, of_step, count = np.unique(found.step[rows], return_index=True, return_inverse=True, return_counts=True)
-    middle = found.start_ns[rows[first + count // 2]][of_step]
-    sound[rows] = np.abs(found.start_ns[rows] - middle) <= DAY_NS
+    rows = rows[np.lexsort((ops.start_ns[rows], ops.step[rows]))]
+    _, first, of_step, count = np.unique(ops.step[rows], return_index=True, return_inverse=True, return_counts=True)
+    middle = ops.start_ns[rows[first + count // 2]][of_step]
+    sound[rows] = np.abs(ops.start_ns[rows] - middle) <= DAY_NS
     return np.asarray(sound, bool)
 
 
@@ -106,9 +106,9 @@ def is_simulated(source: Source) -> bool:
 def _from_json(path: str, member: str | None) -> TimelineOperations:
     events, notes = load_events(path, member)
     stages = {
-        (e.pid, e.tid): one_int(found[1])
+        (e.pid, e.tid): one_int(match[1])
         for e in events
-        if e.ph == "M" and (found := _STAGE.search(as_text(e.args.get("name")) or ""))
+        if e.ph == "M" and (match := _STAGE.search(as_text(e.args.get("name")) or ""))
     }
     spans = [e for e in events if e.ph == "X" and "step" in e.args]
     if not stages and spans:
@@ -219,21 +219,21 @@ def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, l
     return replace(whole, start_ns=start), marks
 
 
-def _with_waits(mine: TimelineOperations, marks: list[tuple[int, int, int]]) -> Array:
+def _with_waits(ops: TimelineOperations, marks: list[tuple[int, int, int]]) -> Array:
     """Starts of communication, moved back to the end of the worker's previous operation (or the start of the step).
 
     A call comes after the computation that began before it, whenever that is stamped as ended: a transfer is stamped by
     the clock of both its sides, and begins up to 0.1 ms before the computation that it waited for has ended. A transfer
     that goes on meanwhile belongs to the same batch, and is no previous operation.
     """
-    is_call = np.array([_operation(str(n)) is not None for n in mine.name], bool)
-    end_ns = mine.start_ns + mine.dur_ns
+    is_call = np.array([_operation(str(n)) is not None for n in ops.name], bool)
+    end_ns = ops.start_ns + ops.dur_ns
     ends = np.sort(np.concatenate((end_ns[is_call], [start for _, start, _ in marks])))
-    waited_from = _last(ends, ends, mine.start_ns + _SLACK_NS)
-    order = np.argsort(mine.start_ns[~is_call], kind="stable")
-    began, ended = mine.start_ns[~is_call][order], np.maximum.accumulate(end_ns[~is_call][order])
-    waited_from = np.maximum(waited_from, _last(began, ended, mine.start_ns)) if len(began) else waited_from
-    return np.where(is_call, np.minimum(waited_from, mine.start_ns), mine.start_ns)
+    waited_from = _last(ends, ends, ops.start_ns + _SLACK_NS)
+    order = np.argsort(ops.start_ns[~is_call], kind="stable")
+    began, ended = ops.start_ns[~is_call][order], np.maximum.accumulate(end_ns[~is_call][order])
+    waited_from = np.maximum(waited_from, _last(began, ended, ops.start_ns)) if len(began) else waited_from
+    return np.where(is_call, np.minimum(waited_from, ops.start_ns), ops.start_ns)
 
 
 def _last(at_ns: Array, value_ns: Array, until_ns: Array) -> Array:
@@ -241,20 +241,20 @@ def _last(at_ns: Array, value_ns: Array, until_ns: Array) -> Array:
     return np.asarray(value_ns[np.maximum(np.searchsorted(at_ns, until_ns, side="right") - 1, 0)])
 
 
-def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], mine: TimelineOperations) -> None:
+def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], ops: TimelineOperations) -> None:
     track = ("host", "main")
     starts = np.array([start for _, start, _ in marks], np.int64)
     ends = np.array([end for _, _, end in marks], np.int64)
     columns.append(
         Kind.ANNOTATION, [f"ProfilerStep#{n}" for n, _, _ in marks], [track] * len(marks), starts, ends - starts
     )
-    collections = np.flatnonzero(mine.name == "gc")
+    collections = np.flatnonzero(ops.name == "gc")
     columns.append(
         Kind.PYTHON,
         ["Python GC"] * len(collections),
         [track] * len(collections),
-        mine.start_ns[collections],
-        mine.dur_ns[collections],
+        ops.start_ns[collections],
+        ops.dur_ns[collections],
     )
     columns.name_track(*track, "main")
 

@@ -81,19 +81,19 @@ def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, A
     decoder = msgspec.json.Decoder(list[Any], float_hook=Decimal)
     one = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
     salvage: Salvager[dict[str, Any]] = Salvager(lambda text: _record(one.decode(text)), _record)
-    found: list[Any] = []
+    values: list[Any] = []
     with open_blocks(path, member) as blocks:
         stream: EventStream[list[Any], Any] = EventStream(iter(blocks), decoder.decode, salvage)
         try:
             for batch in stream:
-                found += batch
-                if len(found) > MOST_EVENTS:
+                values += batch
+                if len(values) > MOST_EVENTS:
                     break
         except NoUsableInput as error:
             raise NoUsableInput(f"{label}: {error}") from error
         notes = _packing_notes(label, blocks.damage)
-    records = [value for value in found[:MOST_EVENTS] if isinstance(value, dict)]
-    return records, [*notes, *stream.damage.notes(label), *_left_out(label, len(found), len(records))]
+    records = [value for value in values[:MOST_EVENTS] if isinstance(value, dict)]
+    return records, [*notes, *stream.damage.notes(label), *_left_out(label, len(values), len(records))]
 
 
 def _record(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -105,11 +105,11 @@ def _packing_notes(label: str, packing: str | None) -> list[HealthNote]:
     return [HealthNote(f"{label}: {packing}", "events after that point are missing", "error")] if packing else []
 
 
-def _left_out(label: str, found: int, kept: int) -> list[HealthNote]:
+def _left_out(label: str, count: int, kept: int) -> list[HealthNote]:
     notes = []
-    if found > MOST_EVENTS:
+    if count > MOST_EVENTS:
         issue = f"{label}: more than {MOST_EVENTS:,} events"
         notes.append(HealthNote(issue, "only the first of them are read; later ones are missing", "error"))
-    elif kept < found:
-        notes.append(HealthNote(f"{label}: {found - kept} events that are no objects", "left out"))
+    elif kept < count:
+        notes.append(HealthNote(f"{label}: {count - kept} events that are no objects", "left out"))
     return notes

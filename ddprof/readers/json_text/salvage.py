@@ -151,9 +151,9 @@ def _lenient_object(text: bytes) -> tuple[dict[str, Any], bool]:
     return value, is_replaced
 
 
-def _whole_character(found: re.Match[str]) -> str:
-    escape = found[0]
-    return escape if found["pair"] or len(escape) < 3 else "\\ufffd"
+def _whole_character(match: re.Match[str]) -> str:
+    escape = match[0]
+    return escape if match["pair"] or len(escape) < 3 else "\\ufffd"
 
 
 def _integer(digits: str) -> int | None:

@@ -100,21 +100,21 @@ class EventStream(Generic[B, T]):
 
     def _find_events(self) -> bytes:
         """Read up to the first event; sets `header`. Returns the text after the opening bracket."""
-        beginning, found = Beginning(), None
+        beginning, start = Beginning(), None
         for chunk in self.chunks:
-            found = beginning.add(chunk, False)
-            if found is not None:
+            start = beginning.add(chunk, False)
+            if start is not None:
                 break
-        found = found or beginning.add(b"", True) or Start(TextLayout.NONE)
+        start = start or beginning.add(b"", True) or Start(TextLayout.NONE)
         text = bytes(beginning.text)
-        if found.layout == TextLayout.NONE:
+        if start.layout == TextLayout.NONE:
             raise NoUsableInput(_not_a_trace(text))
-        if found.layout == TextLayout.LINES:
+        if start.layout == TextLayout.LINES:
             return self._as_lines(text)
-        self.is_list_root = found.layout == TextLayout.LIST
-        self.header = b"" if self.is_list_root else text[: found.offset]
-        self._offset = found.offset
-        return text[found.offset :]
+        self.is_list_root = start.layout == TextLayout.LIST
+        self.header = b"" if self.is_list_root else text[: start.offset]
+        self._offset = start.offset
+        return text[start.offset :]
 
     def _as_lines(self, buffer: bytes) -> bytes:
         """Insert commas between one event a line, so that the rest of the reader sees one list."""

@@ -91,10 +91,10 @@ def _nested_by_track(track: Array, start_ns: Array, dur_ns: Array) -> Iterator[t
 
 def _frames(written: Sequence[str], name: Array) -> tuple[Table, Array]:
     """SCRIPT_FRAMES, and the row of each event's frame."""
-    known: dict[tuple[object, ...], int] = {}
+    numbers: dict[tuple[object, ...], int] = {}
     parsed = [frame_of(text) for text in written]
-    number = np.array([known.setdefault(frame, len(known)) for frame in parsed])
-    columns = zip(*known, strict=True)
+    number = np.array([numbers.setdefault(frame, len(numbers)) for frame in parsed])
+    columns = zip(*numbers, strict=True)
     return SCRIPT_FRAMES.table(dict(zip(("file", "line", "function", "is_user"), columns, strict=True))), number[name]
 
 

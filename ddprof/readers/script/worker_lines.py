@@ -48,9 +48,9 @@ def worker_lines(processes: Sequence[SampledProcess]) -> tuple[WorkerLine, ...]:
             if not any(_FETCH.search(process.frames[number][0]) for number in frames):
                 continue
             of += samples
-            found = _line(process, frames)
-            if found is not None:
-                seen[found] += samples
+            place = _line(process, frames)
+            if place is not None:
+                seen[place] += samples
     return tuple(
         WorkerLine(file, line, function, samples, samples / of, call, kind)
         for (file, line, function, call, kind), samples in seen.most_common(MOST_LINES)

@@ -133,8 +133,8 @@ class SampledProcess:
             if len(line.last) == 2:
                 self._seen_last = line.last[0], line.last[1]
         elif isinstance(line, _Last):
-            own = [stack for thread, stack in line.threads if thread == _TRAINING]
-            self._seen_last = (line.at_ns, own[0]) if own else self._seen_last
+            training = [stack for thread, stack in line.threads if thread == _TRAINING]
+            self._seen_last = (line.at_ns, training[0]) if training else self._seen_last
         elif isinstance(line, _Samples):
             rows = line.samples
             self._samples += [(line.at_ns + row[0], row[2], row[5], line.period_ns) for row in rows]
@@ -183,11 +183,11 @@ class SampledProcess:
         starts = np.isin(counts[:, 1], [number for number, name in enumerate(self.phases) if name == _START_UP])
         for window in (False, True):
             for start in (False, True):
-                own = (counts[:, 2] == _TRAINING) & (in_window == window) & (starts == start)
-                samples, late_ns = counts[own, 3], np.minimum(counts[own, 5], counts[own, 4])
+                chosen = (counts[:, 2] == _TRAINING) & (in_window == window) & (starts == start)
+                samples, late_ns = counts[chosen, 3], np.minimum(counts[chosen, 5], counts[chosen, 4])
                 if samples.sum():
-                    each_ns = float((counts[own, 4] - late_ns).sum()) / float(samples.sum())
-                    time_ns[own] = samples * each_ns + late_ns
+                    each_ns = float((counts[chosen, 4] - late_ns).sum()) / float(samples.sum())
+                    time_ns[chosen] = samples * each_ns + late_ns
         return time_ns
 
 
